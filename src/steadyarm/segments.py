@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
+from steadyarm.streams import numbers_to_shuffle, one_stream, raw_numbers, shuffle_each, uniform
 from steadyarm.validation import check_choice, whole_number
 
 __all__ = [
@@ -36,11 +37,16 @@ __all__ = [
 ]
 
 Order = Literal["iid", "shuffled", "blocks"]
+"""How arms are drawn within a segment: "iid" independently in every round, "shuffled" exact
+numbers of plays in random order, "blocks" in permuted blocks."""
 Direction = Literal["maximize", "minimize"]
+"""Whether high or low rewards are wanted."""
+PIECES, LEAST_PART = 60, 10  # a live test is cut into parts this short, to see drift
 CHUNK = 1024  # positions drawn at a time, unless more of them can only be drawn together
 CACHED = 2**26  # bytes of cached chunks; the most that a test may have to draw together
 LENGTHS = 4096  # number of segments whose chunk length is cached
-TOGETHER = 64  # blocks whose numbers of plays are computed at once
+SHORT = 128  # length of the longest block that is drawn together with others
+TOGETHER = 2**16  # positions of short blocks that are drawn at once, about
 Columns = NDArray[np.unsignedinteger[Any]]  # of as few bytes as they need
 
 
@@ -60,6 +66,14 @@ class Segment:
     reference : (n, r) parameter that rewards are compared with, fixed when the segment opens;
         None for zero
     arms : (m,) which arms the columns are, in rising order; None for all of them
+
+    Examples
+    --------
+    >>> segment = Segment(np.array([[0.75, 0.25]]), np.array([8]), order="blocks", block=4)
+    >>> segment.trials, segment.rounds.tolist()
+    (1, [8])
+    >>> arms_between(segment, seed=1, index=0, start=0, stop=8).tolist()
+    [0, 0, 1, 0, 0, 1, 0, 0]
     """
 
     weights: NDArray[np.float64]
@@ -132,6 +146,14 @@ class Segment:
         """The segment that `to_dict` wrote; other keys of the mapping are ignored.
 
         Weights and reference may have their leading axis of one, or lack it.
+
+        Parameters
+        ----------
+        data : what `to_dict` returned
+
+        Returns
+        -------
+        Segment
 
         Examples
         --------
@@ -242,6 +264,49 @@ class Segment:
             )
         return replace(self, order="blocks", block=int(lengths[0]))
 
+    def part_length(self, budget: int, pieces: int = PIECES) -> int:
+        """How long parts of a live test are, in whole blocks: about a sixtieth of the budget.
+
+        Parameters
+        ----------
+        budget : rounds of the test
+        pieces : into how many parts a whole test would be cut
+
+        Returns
+        -------
+        int : a number of rounds
+        """
+        block = self.block if self.order == "blocks" else 1
+        return block * max(1, round(max(LEAST_PART, budget / pieces) / block))
+
+    def parts(self, budget: int, pieces: int = PIECES) -> Iterator[Segment]:
+        """The segment in parts of about equal length, in whole blocks: their sums show drift.
+
+        A shuffled segment stays whole, since its parts would not have its exact numbers of plays.
+
+        Parameters
+        ----------
+        budget : rounds of the test
+        pieces : into how many parts a whole test would be cut
+
+        Examples
+        --------
+        >>> long = Segment(np.array([[0.5, 0.5]]), np.array([100]), order="blocks", block=10)
+        >>> [int(part.rounds[0]) for part in long.parts(budget=2400)]
+        [40, 30, 30]
+        """
+        if self.order == "shuffled":
+            yield self
+            return
+        block = self.block if self.order == "blocks" else 1
+        blocks = -(-self.rounds // block)
+        count = int(-(-blocks.max() * block // self.part_length(budget, pieces)))
+        begin = np.zeros_like(self.rounds)
+        for i in range(1, count + 1):
+            end = np.minimum(-(-blocks * i // count) * block, self.rounds)
+            yield replace(self, rounds=end - begin)
+            begin = end
+
     def cut_after(self, used: int) -> Segment:
         """The segment that ends with the block in which `used` positions end; the first at least.
 
@@ -272,6 +337,14 @@ class SegmentStats:
     counts : (n, K) how often each arm was played
     sums : (n, K) sum of its rewards
     squares : (n, K) sum of its squared rewards, or None where nobody asked for standard errors
+
+    Examples
+    --------
+    >>> first = SegmentStats(np.array([[2, 1]]), np.array([[1.0, 1.0]]))
+    >>> second = SegmentStats(np.array([[0, 3]]), np.array([[0.0, 2.0]]))
+    >>> total = first + second
+    >>> total.counts.tolist(), total.sums.tolist()
+    ([[2, 4]], [[1.0, 3.0]])
     """
 
     counts: NDArray[np.int64]
@@ -280,7 +353,17 @@ class SegmentStats:
 
     @classmethod
     def empty(cls, trials: int, arms: int) -> SegmentStats:
-        """Nothing played yet."""
+        """Nothing played yet.
+
+        Parameters
+        ----------
+        trials : n, number of trials
+        arms : K, number of arms
+
+        Returns
+        -------
+        SegmentStats : all zero, with squares
+        """
         shape = (trials, arms)
         return cls(np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape))
 
@@ -298,7 +381,25 @@ class SegmentStats:
 def arms_between(
     segment: Segment, seed: int, index: int, start: int, stop: int
 ) -> NDArray[np.int64]:
-    """Arms played at positions start..stop-1 of a live segment: see `columns_between`."""
+    """Arms played at positions start..stop-1 of a live segment: see `columns_between`.
+
+    Parameters
+    ----------
+    segment : a live segment, which is a batch of one
+    seed : of the test
+    index : number of the segment in its test, from 0
+    start, stop : range of positions
+
+    Returns
+    -------
+    (stop - start,) indices of arms
+
+    Examples
+    --------
+    >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([6]))
+    >>> arms_between(fair, seed=7, index=0, start=0, stop=6).tolist()
+    [0, 1, 0, 0, 0, 0]
+    """
     columns = columns_between(segment, seed, index, start, stop)
     return columns if segment.arms is None else segment.arms[columns]
 
@@ -332,10 +433,11 @@ def compact_columns(segment: Segment, seed: int, index: int, start: int, stop: i
     if segment.order == "blocks":
         drawn, length = np.empty(max(stop - start, 0), dtype=kind), segment.block
         for block, whole in _blocks(segment, seed, index, start // length, -(-stop // length)):
-            first, last = max(start, block * length), min(stop, (block + 1) * length)
-            drawn[first - start : last - start] = whole[first - block * length :][: last - first]
+            begin = block * length
+            first, last = max(start, begin), min(stop, begin + len(whole))
+            drawn[first - start : last - start] = whole[first - begin : last - begin]
         return drawn
-    key = _sequence(seed, index).generate_state(2, np.uint64)
+    key = np.random.SeedSequence(seed, spawn_key=(index,)).generate_state(2, np.uint64)
     if segment.order == "shuffled":
         planned = np.repeat(np.arange(segment.columns, dtype=kind), segment.counts[0])
         np.random.Generator(np.random.Philox(key=key)).shuffle(planned)
@@ -364,31 +466,54 @@ def _blocks(
     """Blocks start..stop-1 by systematic sampling with random starts, each in random order.
 
     Tick i of a block lies at (i + its start) / length; an arm is played as often as ticks lie in
-    its share.
+    its share. Every block has a random stream of its own. Yields the first of some blocks and what
+    they play, one after the other.
     """
     columns, length = np.arange(segment.columns, dtype=_smallest(segment)), segment.block
     ends = np.cumsum(segment.weights[0])
     ends = ends / ends[-1]
     last = int(np.flatnonzero(segment.weights[0])[-1])
-    for first in range(start, stop, TOGETHER):
-        blocks = range(first, min(first + TOGETHER, stop))
-        streams = [
-            np.random.Generator(np.random.Philox(_sequence(seed, index, block))) for block in blocks
-        ]
-        begin = np.array([[stream.random()] for stream in streams])
-        # How many ticks lie below each end: nearly this many, and exactly after the corrections.
-        below = np.minimum(np.maximum(np.ceil(ends * length - begin), 0), length)
-        while (early := (below < length) & ((below + begin) / length < ends)).any():
-            below += early
-        while (late := (below > 0) & ((below - 1 + begin) / length >= ends)).any():
-            below -= late
-        below[:, last:] = length  # rounding may put ticks beyond the last arm
-        counts = below.astype(np.int64)
-        counts[:, 1:] -= counts[:, :-1].copy()
-        for block, stream, count in zip(blocks, streams, counts, strict=True):
-            drawn = np.repeat(columns, count)
-            stream.shuffle(drawn)
-            yield block, drawn
+    step = max(min(TOGETHER // length, 16 * TOGETHER // segment.columns), 1)
+    for first in range(start, stop, step):
+        n = min(step, stop - first)
+        # Few long blocks have generators of their own, many short ones are drawn at once.
+        alone = length > SHORT or 4 * n < 100 + length or first + n > 2**32
+        if alone:
+            generators = [one_stream(seed, index, first + i) for i in range(n)]
+            begin = np.array([generator.random() for generator in generators])
+        else:
+            numbers = raw_numbers(seed, (index,), first, first + n, 1 + numbers_to_shuffle(length))
+            begin = uniform(numbers[0])
+        plays = _plays(ends, length, last, begin[:, None])
+        drawn = np.repeat(np.tile(columns, n), plays.ravel()).reshape(n, length)
+        if alone:
+            for row, generator in zip(drawn, generators, strict=True):
+                generator.shuffle(row)
+        else:
+            turned = np.ascontiguousarray(drawn.T)
+            for i in np.flatnonzero(shuffle_each(turned, numbers[1:])):
+                generator = one_stream(seed, index, first + int(i))
+                generator.random()
+                generator.shuffle(drawn[i])
+                turned[:, i] = drawn[i]
+            drawn = turned.T
+        yield first, drawn.reshape(-1)
+
+
+def _plays(
+    ends: NDArray[np.float64], length: int, last: int, begin: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """(n, m) how often n blocks play each arm: ends (m,) of their shares, begin (n, 1) of ticks."""
+    # How many ticks lie below each end: nearly this many, and exactly after the corrections.
+    below = np.minimum(np.maximum(np.ceil(ends * length - begin), 0), length)
+    while (early := (below < length) & ((below + begin) / length < ends)).any():
+        below += early
+    while (late := (below > 0) & ((below - 1 + begin) / length >= ends)).any():
+        below -= late
+    below[:, last:] = length  # rounding may put ticks beyond the last arm
+    plays = below.astype(np.int64)
+    plays[:, 1:] -= plays[:, :-1].copy()
+    return plays
 
 
 def _smallest(segment: Segment) -> np.dtype[Any]:
@@ -403,10 +528,6 @@ def _check_arms(arms: NDArray[np.int64], count: int | None) -> None:
         raise InvalidInputError(
             f"the policy's segment plays arms that are no rising indices from 0{largest}."
         )
-
-
-def _sequence(seed: int, *place: int) -> np.random.SeedSequence:
-    return np.random.SeedSequence(seed, spawn_key=place)
 
 
 class _Chunk(NamedTuple):

@@ -5,7 +5,7 @@ equations are numbered as there; the appendix holds Theorems 3 to 5 and both cor
 does not hold as printed is said where it matters and in ``docs/theory.md``.
 
 A complexity is a number H such that errors fall like exp(-T/H), up to constants and logarithms.
-`theta` is the parameter of a world that stands still, or the average over the rounds of one that
+`theta` is the parameter of a stationary world, or the average over the rounds of one that
 moves, in the features of the arms. Where low rewards are wanted give ``-theta``.
 
 Bounds have all constants. They hold for rewards of size at most one, or `largest_reward`: the
@@ -25,18 +25,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs import adjacent_optimal, transductive, xy_optimal
+from steadyarm.designs.gaussian_width import least_gaussian_width
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import check_choice, check_positive, finite_number, whole_number
 
 __all__ = [
     "Reading",
     "g_bai_error_bound",
+    "gamma_star",
     "h_adjacent",
     "h_bob",
     "h_g_bai",
     "h_p1_rage",
     "h_p1_rage_ceiling",
     "h_p1_rage_exact",
+    "h_p1_rage_one_hot_ceiling",
+    "h_peace",
     "h_unif",
     "p1_rage_drift_error_bound",
     "p1_rage_error_bound",
@@ -133,8 +137,18 @@ def rho_star(arms: ArmSet, theta: ArrayLike) -> float:
     """ρ*(θ) = H_LB(θ), equation (2): the least possible worst ‖x - x*‖² / Δ_x².
 
     The norm is in the inverse of A(λ), the least is over designs λ and the worst over the arms x
-    that are not best. It is what an oracle needs that knows θ, in a world that stands still. To a
+    that are not best. It is what an oracle needs that knows θ, in a stationary world. To a
     proven relative gap of 1e-9.
+
+    Parameters
+    ----------
+    arms : the variants
+    theta : (d,) parameter in the features of the arms; the average over the rounds where rewards
+        drift
+
+    Returns
+    -------
+    float : H_LB, a number of rounds: errors fall like exp(-T/H)
 
     Examples
     --------
@@ -151,6 +165,15 @@ def rho_star(arms: ArmSet, theta: ArrayLike) -> float:
 def rho_star_of_means(arms: ArmSet, means: ArrayLike) -> float:
     """ρ* of equation (2), from the means (K,) of the arms instead of a parameter.
 
+    Parameters
+    ----------
+    arms : the variants
+    means : (K,) mean reward of each arm
+
+    Returns
+    -------
+    float : H_LB, a number of rounds: errors fall like exp(-T/H)
+
     Examples
     --------
     >>> print(f"{rho_star_of_means(ArmSet.from_features([[1.0], [3.0]]), [0.1, 0.3]):.4f}")
@@ -159,10 +182,82 @@ def rho_star_of_means(arms: ArmSet, means: ArrayLike) -> float:
     return Instance.from_means(arms, means).worst_comparison(2)
 
 
+def gamma_star(arms: ArmSet, theta: ArrayLike, draws: int = 2**14, seed: int = 0) -> float:
+    """γ*(θ): the least squared Gaussian width of the comparisons with the best arm.
+
+    That is (E max (x* - x)'A(λ)^(-1/2) η / Δ_x)², η standard normal, the maximum over the arms x
+    that are not best and the least over designs λ (Katz-Samuels et al. 2020). ρ* is about the
+    worst comparison and γ* about all at once, without a union bound. With one rival it is zero;
+    with two it is the least ‖y‖² / (2π) for the difference y of the two scaled comparisons.
+
+    Parameters
+    ----------
+    arms : the variants
+    theta : (d,) parameter of a stationary world, in the features of the arms
+    draws : points over which the expectation is taken, and their negatives; with the default the
+        relative error is about 0.002
+    seed : of the points
+
+    Returns
+    -------
+    float : γ*, in the units of `rho_star`
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B", "C"])
+    >>> print(f"{gamma_star(arms, [0.7, 0.5, 0.2]):.1f}")  # three such arms: 2 / (π Δ_(1)²)
+    15.9
+    """
+    found = Instance.from_parameter(arms, theta)
+    whole_number(draws, "draws", least=2)
+    others = np.arange(arms.size) != found.best
+    X = arms.coordinates
+    V = (X[found.best] - X[others]) / found.gaps[others, None]
+    return least_gaussian_width(X, V, draws, whole_number(seed, "seed")).value
+
+
+def h_peace(arms: ArmSet, theta: ArrayLike) -> float:
+    """(ρ* + γ*) log2 d, Section 3: what Peace needs in a stationary world, up to constants.
+
+    The paper quotes the theorem of its authors as an error of exp(-T / (ρ* log d)), up to constants
+    and logarithms, and adds that rigorously γ* stands beside ρ*. The constants are not given, so
+    this is good to compare instances and no bound. d is the rank of the arms; up to two the
+    logarithm counts as one. `Peace` here does without Gaussian widths: as in the paper's
+    experiments it measures a set of arms by its XY design.
+
+    Parameters
+    ----------
+    arms : the variants
+    theta : (d,) parameter of a stationary world, in the features of the arms
+
+    Returns
+    -------
+    float : a number of rounds
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B"])
+    >>> print(f"{h_peace(arms, [0.5, 0.3]):.4f}")  # two arms: γ* = 0, so that ρ* is left
+    100.0000
+    """
+    logarithm = max(math.log2(arms.rank), 1.0)
+    return (rho_star(arms, theta) + gamma_star(arms, theta)) * logarithm
+
+
 def h_g_bai(arms: ArmSet, theta: ArrayLike) -> float:
     """H_G-BAI(θ) = d / Δ_(1)², Theorem 1: what G-BAI needs however the world moves.
 
     d is the rank of the arms.
+
+    Parameters
+    ----------
+    arms : the variants
+    theta : (d,) parameter in the features of the arms; the average over the rounds where rewards
+        drift
+
+    Returns
+    -------
+    float : H_G-BAI, a number of rounds: errors fall like exp(-T/H)
 
     Examples
     --------
@@ -178,6 +273,16 @@ def h_unif(arms: ArmSet, theta: ArrayLike) -> float:
 
     The features serve for the means alone.
 
+    Parameters
+    ----------
+    arms : the variants
+    theta : (d,) parameter in the features of the arms; the average over the rounds where rewards
+        drift
+
+    Returns
+    -------
+    float : H_UNIF, a number of rounds: errors fall like exp(-T/H)
+
     Examples
     --------
     >>> arms = ArmSet.from_features([[1, 0], [0, 1], [0.5, 0.5]])
@@ -190,9 +295,19 @@ def h_unif(arms: ArmSet, theta: ArrayLike) -> float:
 def h_bob(arms: ArmSet, theta: ArrayLike) -> float:
     """H_BOB(θ) = max over k of k / Δ_(k), over Δ_(1), Section 5: the best of both worlds.
 
-    With arms that share nothing no algorithm does better in a world that stands still, if it is
+    With arms that share nothing no algorithm does better in a stationary world, if it is
     to be robust to drift as well (Abbasi-Yadkori et al. 2018). The features serve for the means
     alone.
+
+    Parameters
+    ----------
+    arms : the variants
+    theta : (d,) parameter in the features of the arms; the average over the rounds where rewards
+        drift
+
+    Returns
+    -------
+    float : H_BOB, a number of rounds: errors fall like exp(-T/H)
 
     Examples
     --------
@@ -211,6 +326,16 @@ def h_adjacent(arms: ArmSet, theta: ArrayLike) -> float:
     however the world moves, and its authors show that none can do with less (Maynard-Zhang,
     Xiong, Jamieson and Fazel, COLT 2026). To a proven relative gap of 1e-6.
 
+    Parameters
+    ----------
+    arms : the variants
+    theta : (d,) parameter in the features of the arms; the average over the rounds where rewards
+        drift
+
+    Returns
+    -------
+    float : H_Adjacent, a number of rounds: errors fall like exp(-T/H)
+
     Examples
     --------
     >>> cube = ArmSet.factorial({f: ["0", "1"] for f in "abcd"}, interactions=1)
@@ -220,10 +345,11 @@ def h_adjacent(arms: ArmSet, theta: ArrayLike) -> float:
     return adjacent_optimal(arms).value / Instance.from_parameter(arms, theta).gap ** 2
 
 
-# What P1-RAGE needs in a world that stands still: Theorems 2 to 4 and Corollary 2.
+# What P1-RAGE needs in a stationary world: Theorems 2 to 4 and Corollary 2.
 
 
 Reading = Literal["proof", "paper"]
+"""Whether constants follow the "proof" (the default) or stand as printed in the "paper"."""
 
 
 def h_p1_rage(arms: ArmSet, theta: ArrayLike, m: int | None = None) -> float:
@@ -235,7 +361,13 @@ def h_p1_rage(arms: ArmSet, theta: ArrayLike, m: int | None = None) -> float:
 
     Parameters
     ----------
+    arms : the variants
+    theta : (d,) parameter of a stationary world, in the features of the arms
     m : number of virtual phases averaged, at least i_0, which is the default
+
+    Returns
+    -------
+    float : H_P1-RAGE; errors fall like exp(-cT/H) with an unknown constant c
 
     Examples
     --------
@@ -247,6 +379,39 @@ def h_p1_rage(arms: ArmSet, theta: ArrayLike, m: int | None = None) -> float:
     m, i0 = _check_phases(m, found.gap)
     main, low_order = _simplified_terms(found)
     return (m * i0 * main + m * low_order) / found.gap
+
+
+def h_p1_rage_one_hot_ceiling(arms: ArmSet, theta: ArrayLike) -> float:
+    """Corollary 1: 2 i_0 (i_0 log 2K + 1) H_BOB(θ), never below `h_p1_rage` with m = i_0.
+
+    For arms that share nothing: their features must be linearly independent, as those of one-hot
+    arms are. The logarithm is natural. With two arms whose gap is above 1.96 it is slightly too
+    small (``docs/theory.md``).
+
+    Parameters
+    ----------
+    arms : the variants
+    theta : (d,) parameter of a stationary world, in the features of the arms
+
+    Returns
+    -------
+    float : an upper bound of `h_p1_rage`
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B", "C"])
+    >>> theta = [0.5, 0.4, 0.0]  # H_BOB = 200, i_0 = 5
+    >>> print(f"{h_p1_rage(arms, theta):,.0f} {h_p1_rage_one_hot_ceiling(arms, theta):,.0f}")
+    10,765 19,918
+    """
+    found = Instance.from_parameter(arms, theta)
+    if arms.rank < arms.size:
+        raise InvalidInputError(
+            f"the {arms.size} arms have rank {arms.rank}; Corollary 1 is about arms that share "
+            "nothing, such as ArmSet.one_hot. Use h_p1_rage for others."
+        )
+    _, i0 = _check_phases(None, found.gap)
+    return 2 * i0 * (i0 * math.log(2 * arms.size) + 1) * h_bob(arms, theta)
 
 
 def h_p1_rage_ceiling(
@@ -261,8 +426,14 @@ def h_p1_rage_ceiling(
 
     Parameters
     ----------
+    arms : the variants
+    theta : (d,) parameter of a stationary world, in the features of the arms
     m : number of virtual phases averaged, at least i_0, which is the default
     reading : "proof", or "paper" for the constants as printed
+
+    Returns
+    -------
+    float : an upper bound of `h_p1_rage_exact`, and larger by orders of magnitude
 
     Examples
     --------
@@ -301,12 +472,18 @@ def h_p1_rage_exact(
 
     Parameters
     ----------
+    arms : the variants
+    theta : (d,) parameter of a stationary world, in the features of the arms
     m : number of virtual phases averaged, which is the policy's `max_phases`; at least i_0, the
         default. (Algorithm 3 averages m + 1, the proof divides by m.)
     epsilon : arms with gaps up to this will do (Corollary 2); i_0 becomes that of ε if ε > Δ_(1)
     largest_reward : no reward is ever larger in size; the proof says 1
     reading : "proof", or "paper" for equation (7) as printed, with ī(k) = 1 where it is not
         defined. As printed a larger ε does not help, since Δ_(1) stays in the equation.
+
+    Returns
+    -------
+    float : H̄_P1-RAGE, with which `p1_rage_error_bound` is computed; 0 if every arm is good enough
 
     Examples
     --------
@@ -461,7 +638,15 @@ def g_bai_error_bound(
 
     Parameters
     ----------
+    arms : the variants
+    theta : (d,) parameter in the features of the arms; the average over the rounds where rewards
+        drift
+    budget : T, rounds of the test
     largest_reward : no reward is ever larger in size
+
+    Returns
+    -------
+    float : a bound on the probability of a wrong recommendation, at most 1
 
     Examples
     --------
@@ -482,7 +667,15 @@ def p1_rage_drift_error_bound(
 
     Parameters
     ----------
+    arms : the variants
+    theta : (d,) parameter in the features of the arms; the average over the rounds where rewards
+        drift
+    budget : T, rounds of the test
     largest_reward : no reward is ever larger in size
+
+    Returns
+    -------
+    float : a bound on the probability of a wrong recommendation, at most 1
 
     Examples
     --------
@@ -511,11 +704,18 @@ def p1_rage_error_bound(
 
     Parameters
     ----------
+    arms : the variants
+    theta : (d,) parameter of a stationary world, in the features of the arms
+    budget : T, rounds of the test
     m : number of virtual phases averaged, the policy's `max_phases`; at least i_0, the default
     epsilon : arms with gaps up to this will do
     largest_reward : no reward is ever larger in size
     reading : "proof" takes H̄ and, in place of i_0, the number of events from the proof; "paper"
         takes both as printed. `h_p1_rage_exact` says how they differ.
+
+    Returns
+    -------
+    float : a bound on the probability of a wrong recommendation, at most 1
 
     Examples
     --------
@@ -544,6 +744,10 @@ def phases_for(effect: float, first_cut: float = 1.0) -> int:
     ----------
     effect : ε, in units of the rewards
     first_cut : the policy's own `first_cut`, where virtual elimination starts
+
+    Returns
+    -------
+    int : the number of virtual phases, at least 1
 
     Examples
     --------

@@ -23,7 +23,7 @@ from steadyarm.paper.published import (
     ratio_interval,
 )
 from steadyarm.paper.report import beyond_chart, report_of
-from steadyarm.paper.run import key_of
+from steadyarm.paper.run import task_of
 from steadyarm.paper.specification import VARIANTS
 from steadyarm.plot.matplotlib import draw
 from steadyarm.reports.document import text as markdown
@@ -74,12 +74,14 @@ def test_mean_and_significance_by_hand() -> None:
 
 def test_the_gain_is_split_into_balance_and_adaptation() -> None:
     """Errors of 400, 100, 50 and 25: half of the logarithms of 16 without adaptation."""
-    found = cells(P1RAGE=400, GBAI_blocks=100, P1RAGE_blocks=50, Steady_fixed=100, Steady=25)
+    errors = {"GBAI_blocks": 100, "P1RAGE_blocks": 50, "Steady_fixed": 100, "Steady_iid": 200}
+    found = cells(P1RAGE=400, **errors, Steady=25)
     lines = beyond_of(found, beyond_policies()).lines()
-    assert len(lines) == 4 + 3
-    assert "G-BAI blocks, which is balanced and does not adapt, reaches 50% of" in lines[4]
-    assert "P1-RAGE blocks, which is balanced and adapts, reaches 75% of" in lines[5]
-    assert "Steady fixed, which is balanced and does not adapt, reaches 50% of" in lines[6]
+    assert len(lines) == 5 + 4
+    assert "G-BAI blocks, which is balanced and does not adapt, reaches 50% of" in lines[5]
+    assert "P1-RAGE blocks, which is balanced and adapts, reaches 75% of" in lines[6]
+    assert "Steady fixed, which is balanced and does not adapt, reaches 50% of" in lines[7]
+    assert "Steady iid, which is not balanced and adapts, reaches 25% of" in lines[8]
     worse = cells(P1RAGE=100, GBAI_blocks=90, Steady=100)
     assert len(beyond_of(worse, ["G-BAI blocks", "Steady"]).lines()) == 2
 
@@ -149,7 +151,7 @@ def test_the_command_runs_the_cells_of_the_figures_themselves() -> None:
     assert {cell.policy for cell in found} == {"P1-RAGE", "Steady", "Adjacent-BAI"}
     both = build_parser().parse_args(["reproduce", "soare_scale", "beyond_paper"])
     found = _cells([figure_named("soare_scale")], both)
-    assert len(found) == len(set(found)) == 10 * 6 + 48 * 5 - 10
+    assert len(found) == len(set(found)) == 10 * 6 + 48 * 6 - 10
     with pytest.raises(sa.InvalidInputError, match="at least one other"):
         beyond_policies(["P1-RAGE"])
 
@@ -160,13 +162,15 @@ def test_the_command_draws_and_reports(
     """From a journal of ordinary runs, here of two figures: nothing is left to compute."""
     few = {name: figure_named(name) for name in ("soare_scale", "malicious")}
     monkeypatch.setattr("steadyarm.paper.published.FIGURES", few)
-    journal = Journal(tmp_path / "cells.jsonl")
+    path = tmp_path / "cells.jsonl"
+    journal = Journal(path)
     for result in cells(100, P1RAGE=50, Steady=10):
-        journal.add(key_of(Cell(result.figure, result.value, result.policy, 100, 7)), result)
-    lines = journal.path.read_bytes().count(b"\n")
+        cell = Cell(result.world, result.value, result.policy, 100, 7)
+        journal.add((task_of(cell).key, result))
+    lines = path.read_bytes().count(b"\n")
     command = ["reproduce", "beyond_paper", "--trials", "100", "--policies", "steady"]
     assert main([*command, "--seed", "7", "--out", str(tmp_path)]) == 0
-    assert journal.path.read_bytes().count(b"\n") == lines == 22
+    assert path.read_bytes().count(b"\n") == lines == 22
     names = {path.name for path in tmp_path.iterdir()}
     assert names >= {"beyond_paper.png", "beyond_paper.pdf", "report.md", "results.csv"}
     assert "soare_scale.png" not in names

@@ -10,11 +10,12 @@ import pytest
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.paper.published import published_counts
-from steadyarm.paper.report import figure_chart, styles
+from steadyarm.paper.report import figure_chart
 from steadyarm.paper.run import CellResult
-from steadyarm.paper.specification import PAPER_POLICIES, figure_named
+from steadyarm.paper.specification import PAPER_POLICIES, VARIANTS, figure_named
 from steadyarm.plot import layout
 from steadyarm.plot.chart import Chart
+from steadyarm.plot.charts.sweeps import COLOURS, KNOWN, styles
 from steadyarm.plot.matplotlib import draw, save
 from steadyarm.plot.plotly import figure_of
 from steadyarm.simulation import clopper_pearson
@@ -24,7 +25,7 @@ SCALE, MALICIOUS = figure_named("soare_scale"), figure_named("malicious")
 
 
 def cell(value: float | None, policy: str, errors: int, figure: str = "soare_scale") -> CellResult:
-    return CellResult(figure, "scale", value, policy, 1000, errors, 0.2, 1.0)
+    return CellResult(figure, "scale", value, policy, 1000, errors, 0.2 - (value or 0) / 100, 1.0)
 
 
 def chart(figure: str, policies: list[str], first: int = 0) -> Chart:
@@ -49,8 +50,14 @@ def test_points_carry_rates_intervals_and_published_values() -> None:
     theirs = [published_counts()["soare_scale", value, "Peace"].error_rate for value in (4, 5)]
     assert (published.kind, published.color) == ("rings", peace.color)
     assert published.y.tolist() == theirs
+    (cell_of_5,) = [c for c in published_counts().items() if c[0] == ("soare_scale", 5, "Peace")]
+    assert published.high is not None
+    counts = cell_of_5[1].errors, cell_of_5[1].trials
+    assert published.high[1] == clopper_pearson(*counts)[1]
     assert steady.name == "Steady"
-    assert gaps.series[0].y.tolist() == [0.2, 0.2]
+    assert gaps.series[0].y.tolist() == pytest.approx([0.16, 0.15])
+    alike = [replace(one, min_gap=0.2) for one in cells]
+    assert len(figure_chart(SCALE, alike).panels) == 1  # a constant gap says nothing
 
 
 def test_policies_stand_in_one_order_and_apart() -> None:
@@ -76,6 +83,14 @@ def test_ten_policies_have_styles_of_their_own() -> None:
     }
     assert len(drawn) == 10
     assert styles(["Peace"]) == {"Peace": found["Peace"]}
+
+
+def test_new_policies_have_colours_of_their_own() -> None:
+    found = styles(["Steady", "P1-RAGE", *VARIANTS, "Mine"])
+    assert len(layout.LIGHT.lines) == COLOURS
+    assert len({style % COLOURS for style in found.values()}) == len(found) == 7
+    many = styles([*KNOWN, "A", "B"])
+    assert len(set(many.values())) == len(many)
 
 
 def test_without_errors_a_point_is_below_the_axis_in_its_own_lane() -> None:

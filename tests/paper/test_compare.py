@@ -134,7 +134,7 @@ def test_the_closed_form_explains_od_linbai_only_if_ours_fits_it() -> None:
 def test_scatter_to_both_sides_is_a_reason_and_bias_is_not() -> None:
     rng = np.random.default_rng(5)
     noisy = [
-        cell(c.figure, c.value, "G-BAI" if c.policy == "OD-LinBAI" else c.policy, errors, c.trials)
+        cell(c.world, c.value, "G-BAI" if c.policy == "OD-LinBAI" else c.policy, errors, c.trials)
         for c in as_published("soare_stationary")
         for errors in [max(0, round(c.errors + 4 * rng.normal() * math.sqrt(c.errors)))]
     ]

@@ -8,16 +8,17 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 import steadyarm as sa
+from steadyarm.engines import LocalEngine
 from steadyarm.paper import FIGURES, Cell, CellResult, Journal, figure_named, run_cells
-from steadyarm.paper.run import key_of, run_unit, work_of
-from steadyarm.simulation import LocalEngine
+from steadyarm.paper.run import task_of
+from steadyarm.sweeps import Work, run_unit, work_of
 
 CELLS = [
     Cell("soare_stationary", value, policy, trials, seed=5)
@@ -28,7 +29,7 @@ RESULT = CellResult("malicious", "", None, "Peace", 10, 3, 0.1, 0.5)
 
 
 def counts(results: list[CellResult]) -> list[tuple[object, ...]]:
-    return [(r.figure, r.value, r.policy, r.trials, r.errors) for r in results]
+    return [(r.world, r.value, r.policy, r.trials, r.errors) for r in results]
 
 
 def test_a_cell_is_its_simulation(tmp_path: Path) -> None:
@@ -45,9 +46,9 @@ def test_jobs_and_dask_give_the_same_counts(tmp_path: Path) -> None:
     one = run_cells(CELLS, LocalEngine(1), Journal(tmp_path / "one.jsonl"))
     two = run_cells(CELLS, LocalEngine(2), Journal(tmp_path / "two.jsonl"))
     (tmp_path / "cells.json").write_text(json.dumps([asdict(cell) for cell in CELLS]))
-    script = Path(__file__).parents[1] / "simulation" / "dask_scenarios.py"
-    command = [sys.executable, str(script), "cells", str(tmp_path)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    command = [sys.executable, "-m", "tests.simulation.dask_scenarios", "cells", str(tmp_path)]
+    root = Path(__file__).parents[2]
+    printed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
     dask = [tuple(row) for row in json.loads(printed.splitlines()[-1])]
     assert counts(one) == counts(two) == dask
     assert sum(r.errors for r in one) > 0
@@ -56,31 +57,29 @@ def test_jobs_and_dask_give_the_same_counts(tmp_path: Path) -> None:
 def test_a_finished_cell_is_never_computed_again(tmp_path: Path) -> None:
     path = tmp_path / "cells.jsonl"
     first = run_cells(CELLS[:2], LocalEngine(2), Journal(path))
-    done: list[int] = []
+    done: list[Work] = []
     again = run_cells(CELLS[:3], LocalEngine(2), Journal(path), done.append)
     assert again[:2] == first  # seconds and all
-    assert sum(done) == CELLS[2].trials * 10
-    total, before = work_of(CELLS[:3], Journal(path))
-    assert before == total
+    assert done[-1].rounds - done[0].rounds == CELLS[2].trials * 10
+    assert (done[0].text, done[-1].text) == ("2 of 3 cells", "3 of 3 cells")
+    tasks = [task_of(cell) for cell in CELLS[:3]]
+    assert work_of(tasks, Journal(path)) == done[-1]
     journal = Journal(path)
-    journal.drop([key_of(cell) for cell in CELLS[:2]])
-    assert work_of(CELLS[:3], Journal(path))[1] == CELLS[2].trials * 10  # the third cell stays
+    journal.drop([task.key for task in tasks[:2]])
+    assert work_of(tasks, Journal(path)).rounds == CELLS[2].trials * 10  # the third cell stays
     fresh = run_cells(CELLS[:2], LocalEngine(2), journal)
     assert counts(fresh) == counts(first)
 
 
-def test_other_settings_are_other_cells(tmp_path: Path) -> None:
+def test_other_settings_are_other_cells() -> None:
     cell = CELLS[0]
-    world = figure_named(cell.figure).world(cell.value).fingerprint
-    other = figure_named(cell.figure).world(2010).fingerprint
-    keys = {
-        cell.key(world),
-        cell.key(other),
-        Cell(cell.figure, cell.value, cell.policy, cell.trials + 1, cell.seed).key(world),
-        Cell(cell.figure, cell.value, cell.policy, cell.trials, cell.seed + 1).key(world),
-        Cell(cell.figure, cell.value, "Peace", cell.trials, cell.seed).key(world),
-    }
-    assert len(keys) == 5
+    others = [
+        replace(cell, value=2010),
+        replace(cell, trials=cell.trials + 1),
+        replace(cell, seed=cell.seed + 1),
+        replace(cell, policy="Peace"),
+    ]
+    assert len({task_of(one).key for one in (cell, *others)}) == 5
 
 
 def test_streams_differ_from_cell_to_cell() -> None:
@@ -93,9 +92,9 @@ def test_streams_differ_from_cell_to_cell() -> None:
 def test_a_half_written_line_is_never_a_result(tmp_path: Path) -> None:
     path = tmp_path / "cells.jsonl"
     journal = Journal(path)
-    journal.add("a", RESULT)
+    journal.add(("a", RESULT))
     whole = path.read_bytes()
-    journal.add("b", RESULT)
+    journal.add(("b", RESULT))
     both = path.read_bytes()
     assert Journal(path).get("b") == RESULT
     for cut in range(len(whole) + 1, len(both)):
@@ -103,14 +102,14 @@ def test_a_half_written_line_is_never_a_result(tmp_path: Path) -> None:
         found = Journal(path)
         assert found.get("a") == RESULT
         assert found.get("b") is None
-        found.add("c", RESULT)  # goes on after the cut
+        found.add(("c", RESULT))  # goes on after the cut
         assert Journal(path).get("c") == RESULT
 
 
 @pytest.mark.parametrize("damage", ["nonsense", '"errors": "7"', '"errors": 999'])
 def test_a_damaged_journal_is_named(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "cells.jsonl"
-    Journal(path).add("a", RESULT)
+    Journal(path).add(("a", RESULT))
     line = path.read_text().replace('"errors": 3', damage)
     path.write_text(line)
     with pytest.raises(sa.InvalidInputError, match=r"line 1 of .*cells.jsonl"):
@@ -118,12 +117,12 @@ def test_a_damaged_journal_is_named(tmp_path: Path, damage: str) -> None:
 
 
 def test_a_worker_with_another_world_or_version_does_not_answer() -> None:
-    cell = CELLS[0]
-    world = figure_named(cell.figure).world(cell.value).fingerprint
-    assert run_unit(cell, 0, world, sa.__version__)[0] > 0
-    for fingerprint, version in (("other", sa.__version__), (world, "0.0.1")):
-        with pytest.raises(sa.InvalidInputError, match="give all workers the same data and code"):
-            run_unit(cell, 0, fingerprint, version)
+    task = task_of(CELLS[0])
+    assert run_unit(task, 0).errors > 0
+    with pytest.raises(sa.InvalidInputError, match="give all workers the same data and code"):
+        run_unit(replace(task, fingerprint="other"), 0)
+    with pytest.raises(sa.InvalidInputError, match="give all workers the same data and code"):
+        run_unit(task, 0, version="0.0.1")
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -156,7 +155,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_a_unit_is_small_to_send() -> None:
     import pickle
 
-    assert len(pickle.dumps((run_unit, (CELLS[0], 0, "f" * 64, "0.1")))) < 1000
+    assert len(pickle.dumps((run_unit, (task_of(CELLS[0]), 0, "0.1")))) < 1500
 
 
 def test_unknown_figures_are_named() -> None:

@@ -34,9 +34,9 @@ def test_published_counts_come_back_line_by_line() -> None:
         for row in rows
     ]
     lines = results_csv(cells).splitlines()
-    assert lines[0] == published.splitlines()[0] + ",low,high,seconds"
+    assert lines[0] == published.splitlines()[0] + ",low,high,regret,seconds"
     wanted = [",".join(row.values()) for row in rows]
-    assert [line.rsplit(",", 3)[0] for line in lines[1:]] == wanted
+    assert [line.rsplit(",", 4)[0] for line in lines[1:]] == wanted
     low, high = map(float, lines[1].split(",")[7:9])
     theirs = published_counts()["soare_stationary", 10, "G-BAI"]
     assert (low, high) == pytest.approx(clopper_pearson(theirs.errors, theirs.trials), abs=1e-8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -201,3 +202,37 @@ def test_those_ruled_out_are_in_the_race_and_without_any_there_is_none() -> None
     race = charts.plausible(replace(course, plausible=alive, leaders=leaders)).panels[1]
     assert np.isfinite(race.series[0].y).sum() == 1
     assert len(race.series[0].x) == 12
+
+
+@pytest.mark.parametrize("sideways", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "values", "place"),
+    [
+        ("number", [0.5, 0.6], 0.03),  # does not begin at zero
+        ("number", [-0.5, -0.6], 0.97),
+        ("number", [-0.5, 0.6], None),
+        ("log", [0.5, 0.01], None),  # has no zero
+        ("log", [0.5, 0.01, 0.0], "strip"),
+    ],
+)
+def test_breaks_of_an_axis_are_marked_by_both_drawers(
+    kind: Any, values: list[float], place: float | str | None, sideways: bool
+) -> None:
+    names = tuple("abc"[: len(values)])
+    series = Series("A", names, np.array(values), kind="points")
+    chart = chart_of(Panel(Axis("", "label"), Axis("y", kind), (series,), sideways=sideways))
+    axes = draw(chart).axes[0]
+    strokes = [line for line in axes.lines if isinstance(line.get_marker(), list)]
+    shapes = [s for s in spec_of(chart)["layout"]["shapes"] if s["type"] == "line"]
+    if place is None:
+        assert strokes == shapes == []
+        return
+    if place == "strip":
+        (strip,) = axes.patches
+        drawn = strip.get_extents().transformed(axes.transAxes.inverted())
+        place = float(drawn.x1 if sideways else drawn.y1)
+    for stroke in strokes:
+        assert (stroke.get_xdata() if sideways else stroke.get_ydata())[0] == pytest.approx(place)  # type: ignore[index]
+    anchors = [shape["xanchor" if sideways else "yanchor"] for shape in shapes]
+    assert anchors == [pytest.approx(place)] * 2
+    assert len(strokes) == 2

@@ -1,23 +1,30 @@
 """What the tests do on real clusters, as a script: sockets of killed workers die with its process.
 
-python dask_scenarios.py killed FOLDER     a worker is killed in the middle
-python dask_scenarios.py cells FOLDER      cells of a figure on two workers
+python -m tests.simulation.dask_scenarios killed FOLDER    a worker kills itself in the middle
+python -m tests.simulation.dask_scenarios cells FOLDER     cells of a figure
+python -m tests.simulation.dask_scenarios sweep FOLDER N   a sweep; a worker is killed in the middle
+python -m tests.simulation.dask_scenarios jobs FOLDER N    a sweep on jobs of dask-jobqueue
+python -m tests.simulation.dask_scenarios slurm FOLDER     what the guide's recipe would submit
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
+import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from distributed import LocalCluster
 
+from steadyarm.engines import DaskEngine
 from steadyarm.paper import Cell, Journal, run_cells
-from steadyarm.simulation import DaskEngine
+from tests.simulation import own
 
 
 def die_once(marker: str, x: int) -> int:
@@ -29,22 +36,75 @@ def die_once(marker: str, x: int) -> int:
     return x * x
 
 
-def killed(engine: DaskEngine, folder: Path) -> Any:
+def killed(cluster: LocalCluster, folder: Path) -> Any:
+    engine = DaskEngine(cluster)
     return sorted(engine.run(die_once, [(str(folder / "killed"), i) for i in range(40)]))
 
 
-def cells(engine: DaskEngine, folder: Path) -> Any:
+def cells(cluster: LocalCluster, folder: Path) -> Any:
     asked = [Cell(**cell) for cell in json.loads((folder / "cells.json").read_text())]
-    results = run_cells(asked, engine, Journal(folder / "dask.jsonl"))
-    return [[r.figure, r.value, r.policy, r.trials, r.errors] for r in results]
+    results = run_cells(
+        asked, DaskEngine(cluster.scheduler_address), Journal(folder / "dask.jsonl")
+    )
+    return [[r.world, r.value, r.policy, r.trials, r.errors] for r in results]
+
+
+def sweep(cluster: LocalCluster, folder: Path) -> Any:
+    """What the sweep counted, and what was there when a worker was killed."""
+    journal = folder / "sweep.jsonl"
+    seen: dict[str, int] = {}
+
+    def kill() -> None:
+        while not journal.exists() or not (lines := journal.read_bytes().count(b"\n")):
+            time.sleep(0.002)
+        seen.update(killed=cluster.workers[0].pid, finished=lines)
+        os.kill(cluster.workers[0].pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    found = own.sweep(DaskEngine(cluster), str(journal), int(sys.argv[3]))
+    killer.join(timeout=30)
+    return {"counts": own.counts(found), **seen}
+
+
+HERE: dict[str, Any] = {"scheduler_options": {"host": "127.0.0.1", "dashboard_address": None}}
+
+
+def jobs(folder: Path) -> Any:
+    """Counts of a sweep whose workers are jobs, which start here instead of in a queue."""
+    from dask_jobqueue.local import LocalCluster as Jobs
+
+    size: dict[str, Any] = {
+        "cores": 1,
+        "processes": 1,
+        "memory": "1GB",
+        "log_directory": str(folder),
+    }
+    with Jobs(**size, **HERE) as cluster:
+        cluster.scale(jobs=2)
+        return own.counts(own.sweep(DaskEngine(cluster), None, int(sys.argv[3])))
+
+
+def slurm(folder: Path) -> Any:
+    """The script that the guide's cluster submits for each of its jobs."""
+    from dask_jobqueue.slurm import SLURMCluster
+
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "compare_policies.md"
+    (recipe,) = re.findall(r"^cluster = (SLURMCluster\(.*\))$", guide.read_text(), re.MULTILINE)
+    with eval(recipe, {"SLURMCluster": partial(SLURMCluster, **HERE)}) as cluster:  # our own text
+        return cluster.job_script()
 
 
 def main() -> None:
+    folder = Path(sys.argv[2])
+    if alone := {"jobs": jobs, "slurm": slurm}.get(sys.argv[1]):
+        print(json.dumps(alone(folder)))
+        return
     with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
+        n_workers=3, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
     ) as cluster:
-        scenario = {"killed": killed, "cells": cells}[sys.argv[1]]
-        answer = scenario(DaskEngine(cluster.scheduler_address), Path(sys.argv[2]))
+        scenario = {"killed": killed, "cells": cells, "sweep": sweep}[sys.argv[1]]
+        answer = scenario(cluster, folder)
     print(json.dumps(answer))
 
 

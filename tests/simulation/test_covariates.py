@@ -9,7 +9,6 @@ import pytest
 from scipy.stats import norm
 
 import steadyarm as sa
-from steadyarm.simulation import live_parts
 
 ARMS = sa.ArmSet.one_hot(["A", "B", "C"])
 BUDGET, TRIALS = 900, 3000
@@ -61,11 +60,14 @@ def test_less_is_better_and_jobs_change_nothing() -> None:
 
 
 def test_parts_are_whole_blocks_and_make_up_the_segment() -> None:
-    rounds, start = np.array([100, 37]), np.array([0, 63])
+    rounds = np.array([100, 37])
     segment = sa.Segment(np.full((2, 3), 1 / 3), rounds, "blocks", block=8)
-    parts = list(live_parts(segment, start, budget=900))
-    assert [part.rounds.tolist() for part, _ in parts[:3]] == [[16, 16], [16, 16], [16, 5]]
-    assert np.array_equal(sum(part.rounds for part, _ in parts), rounds)
-    assert [begin.tolist() for _, begin in parts[:2]] == [[0, 63], [16, 79]]
+    parts = [part.rounds for part in segment.parts(budget=900)]
+    assert np.array_equal(sum(parts), rounds)
+    assert [part[0] for part in parts] == [16, 16, 16, 16, 16, 16, 4]
+    assert all(part.max() <= segment.part_length(900) == 16 for part in parts)
+    ends = np.cumsum(parts, axis=0)
+    assert ((ends % 8 == 0) | (ends == rounds)).all()
+    assert len(list(segment.parts(budget=900, pieces=30))) == 4
     whole = sa.Segment.shuffled(np.array([[50, 50]]))
-    assert [part for part, _ in live_parts(whole, start[:1], 900)] == [whole]
+    assert list(whole.parts(900)) == [whole]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import steadyarm as sa
-from steadyarm.simulation import LocalEngine
+from steadyarm.engines import DaskEngine, LocalEngine, ProcessEngine
+
+ROOT = Path(__file__).parents[2]
 
 
 def _square(x: int) -> int:
@@ -53,16 +57,15 @@ def test_stopping_early_cancels_what_has_not_begun() -> None:
 
 
 def test_a_cluster_of_processes_survives_a_killed_worker(tmp_path: Path) -> None:
-    script = Path(__file__).with_name("dask_scenarios.py")
-    command = [sys.executable, str(script), "killed", str(tmp_path)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    command = [sys.executable, "-m", "tests.simulation.dask_scenarios", "killed", str(tmp_path)]
+    printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     assert (tmp_path / "killed").exists()  # a worker did die
     assert json.loads(printed.splitlines()[-1]) == [[i, i * i] for i in range(40)]
 
 
 def test_no_scheduler_is_a_clear_error() -> None:
     code = (
-        "from steadyarm.simulation import DaskEngine\n"
+        "from steadyarm.engines import DaskEngine\n"
         "list(DaskEngine('tcp://127.0.0.1:9', timeout=1).run(abs, [(1,)]))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -70,6 +73,9 @@ def test_no_scheduler_is_a_clear_error() -> None:
     assert "InvalidInputError: no Dask scheduler answers at tcp://127.0.0.1:9" in found.stderr
 
 
-def test_bad_jobs_are_refused() -> None:
+@pytest.mark.parametrize("engine", [LocalEngine, ProcessEngine, DaskEngine])
+def test_bad_jobs_are_refused(engine: Any) -> None:
     with pytest.raises(sa.InvalidInputError, match="jobs is 0"):
-        LocalEngine(0)
+        engine(jobs=0)
+    assert engine(jobs=3).workers == 3
+    assert engine().workers == os.cpu_count()

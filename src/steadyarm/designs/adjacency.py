@@ -32,6 +32,14 @@ def adjacent_pairs(arms: ArmSet) -> Integers:
     vertices; quick proofs settle nearly all pairs, a linear program for the largest margin the
     rest. Arms inside the hull, or between two others, are in no pair. Remembered per arm set.
 
+    Parameters
+    ----------
+    arms : the arm set
+
+    Returns
+    -------
+    (P, 2) array of arm indices
+
     Examples
     --------
     >>> square = ArmSet.from_features([[0, 0], [0, 1], [1, 1], [1, 0], [0.4, 0.6]])
@@ -46,6 +54,14 @@ def adjacent_optimal(arms: ArmSet) -> Design:
 
     Minimises max over adjacent x, x' of ‖x - x'‖² in the inverse of A(weights). It is the XY
     design itself if all pairs are adjacent, and its value is never above that design's.
+
+    Parameters
+    ----------
+    arms : the arm set
+
+    Returns
+    -------
+    Design : weights, value and a lower bound that proves how good they are
 
     Examples
     --------

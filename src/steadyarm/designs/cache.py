@@ -25,6 +25,8 @@ from steadyarm.designs.optimal import Kind, own_span, solve_subsets, whiten
 from steadyarm.errors import InvalidInputError
 
 Solver = Literal["exact", "frank-wolfe"]
+"""How designs are found: "exact" to a proven gap, or "frank-wolfe" with the steps of the paper's
+published runs."""
 
 TOLERANCE = 1e-6
 LARGE_TOLERANCE: dict[Kind, float] = {"xy": 0.25, "g": 0.01}  # of designs of large sets
@@ -40,6 +42,8 @@ Key = int | bytes
 class SubsetDesigns:
     """Designs of u distinct subsets, for n requests.
 
+    `designs_for` makes it.
+
     Attributes
     ----------
     weights : (u, m) array, one design a row
@@ -48,6 +52,13 @@ class SubsetDesigns:
         the last
     index : (n,) array; request i has design ``weights[index[i]]``
     arms : (m,) indices of the arms that the columns are; None if they are all arms
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["a", "b", "c"])
+    >>> found = designs_for(arms, np.array([[True, True, False]]), kind="g")
+    >>> found.allocation().weights.tolist()
+    [[0.5, 0.5, 0.0]]
     """
 
     weights: Floats
@@ -85,6 +96,17 @@ def designs_for(
     be found for certain, 25 % (XY). A subset with more than half of a large set gets the design
     that compares all arms, whose value is above every pair of the subset as well.
 
+    Parameters
+    ----------
+    arms : the arm set
+    masks : (n, K) boolean: which arms belong to each subset
+    kind : "xy" or "g"
+    solver : how designs are found, see `Solver`
+
+    Returns
+    -------
+    SubsetDesigns : the distinct designs, and which of them belongs to each subset
+
     Examples
     --------
     >>> arms = ArmSet.one_hot(["a", "b", "c"])
@@ -107,7 +129,12 @@ def designs_for(
 
 
 def forget_designs() -> None:
-    """Empty the cache."""
+    """Empty the cache of `designs_for`, for example to measure how long designs take.
+
+    Examples
+    --------
+    >>> forget_designs()
+    """
     with _lock:
         _shelves.clear()
 

@@ -24,7 +24,16 @@ Indices = NDArray[np.int64]
 
 
 class Status(StrEnum):
-    """Why a solver stopped."""
+    """Why a solver stopped.
+
+    Values: OPTIMAL, the tolerance was met; STEP_LIMIT and STALLED, it was not; STEPS_DONE, a fixed
+    number of steps was made.
+
+    Examples
+    --------
+    >>> Status("optimal").sentence
+    'The gap between value and lower bound is within the tolerance.'
+    """
 
     OPTIMAL = "optimal"
     STEP_LIMIT = "step_limit"
@@ -64,6 +73,16 @@ class Design:
     iterations : steps, sweeps or rounds that the solver made
     previous_value : for Frank-Wolfe the value of the iterate before the last, which is what the
         paper's published runs read as the value; None for the other solvers
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    >>> design = sa.g_optimal(arms)
+    >>> print(f"{design.value:.3f}", design.support.tolist(), design.gap < 1e-6)
+    2.000 [0, 1] True
+    >>> design.weights.round(3).tolist()
+    [0.5, 0.5, 0.0]
     """
 
     size: int
@@ -85,14 +104,27 @@ class Design:
         iterations: int,
         previous_value: float | None = None,
     ) -> Design:
-        """The design with weights (K,) on all arms."""
+        """The design with weights (K,) on all arms.
+
+        Parameters
+        ----------
+        weights : (K,) weights of all arms, nonnegative, with sum one
+        value, lower_bound, status, iterations, previous_value : see the attributes
+        """
         support = np.flatnonzero(weights)
         proof = value, lower_bound, status, iterations, previous_value
         return cls(weights.size, support, weights[support], *proof)
 
     @classmethod
     def equal(cls, size: int, support: Indices, value: float) -> Design:
-        """Equal weights on some arms, known to be optimal with this value."""
+        """Equal weights on some arms, known to be optimal with this value.
+
+        Parameters
+        ----------
+        size : number of arms, K
+        support : indices of the arms that are played
+        value : the worst variance
+        """
         shares = np.full(support.size, 1.0 / support.size)
         return cls(size, support, shares, value, value, Status.OPTIMAL, 0)
 

@@ -347,6 +347,15 @@ def round_design(weights: ArrayLike, rounds: int) -> NDArray[np.int64]:
     Weights need not sum to one. Arms of weight zero get no round. With fewer rounds than arms in
     the support the light ones get none. Ties go to the heavier arm, then to the lower index.
 
+    Parameters
+    ----------
+    weights : (K,) weights of a design
+    rounds : how many rounds to distribute
+
+    Returns
+    -------
+    (K,) whole numbers: rounds of each arm
+
     Examples
     --------
     >>> round_design([0.5, 0.3, 0.2], 7).tolist()
@@ -363,6 +372,16 @@ def round_designs(
 
     Ties matter where there are fewer rounds than arms. With "first" the lower index wins, as in
     the published runs of Peace.
+
+    Parameters
+    ----------
+    weights : (n, K) weights, one design a row
+    rounds : (n,) rounds to distribute, or one number for all designs
+    ties : which of equally deserving arms gets a round first
+
+    Returns
+    -------
+    (n, K) whole numbers: rounds of each arm
 
     Examples
     --------

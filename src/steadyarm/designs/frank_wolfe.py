@@ -169,6 +169,16 @@ def frank_wolfe_xy(
 
     The design's ``previous_value`` is the value that the published runs read.
 
+    Parameters
+    ----------
+    arms : the arm set
+    among : indices of the arms to compare, all by default
+    steps : number of steps; the default is that of the paper's published runs
+
+    Returns
+    -------
+    Design : weights, value and a lower bound that proves how good they are
+
     Examples
     --------
     >>> arms = ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]])
@@ -186,6 +196,16 @@ def frank_wolfe_transductive(
 ) -> Design:
     """Design for the given directions by Frank-Wolfe; the exact solver is `transductive`.
 
+    Parameters
+    ----------
+    arms : the arm set
+    directions : (J, d) array in the features of the arms, each in the span of the arms
+    steps : number of steps; the default is that of the paper's published runs
+
+    Returns
+    -------
+    Design : weights, value and a lower bound that proves how good they are
+
     Examples
     --------
     >>> arms = ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -201,6 +221,16 @@ def frank_wolfe_g(
     arms: ArmSet, among: ArrayLike | None = None, steps: int = PUBLISHED_STEPS
 ) -> Design:
     """G design by Frank-Wolfe, of `among` alone in their own span; see `g_optimal`.
+
+    Parameters
+    ----------
+    arms : the arm set
+    among : indices of the arms whose design it is, all by default
+    steps : number of steps; the default is that of the paper's published runs
+
+    Returns
+    -------
+    Design : weights, value and a lower bound that proves how good they are
 
     Examples
     --------

@@ -67,6 +67,10 @@ def g_optimal(
         arms have weight zero, and the lower bound is the rank of these arms.
     sparse : reduce the support to at most r(r+1)/2 arms
 
+    Returns
+    -------
+    Design : weights, value and a lower bound that proves how good they are
+
     Examples
     --------
     >>> arms = ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
@@ -105,6 +109,10 @@ def xy_optimal(
     tol : relative gap between value and lower bound to reach
     sparse : reduce the support to at most r(r+1)/2 arms, r the rank of the arms
 
+    Returns
+    -------
+    Design : weights, value and a lower bound that proves how good they are
+
     Examples
     --------
     >>> arms = ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]])
@@ -131,6 +139,10 @@ def transductive(
         are zero there is nothing to learn: the value is 0 and the weights are uniform.
     tol : relative gap between value and lower bound to reach
     sparse : reduce the support to at most r(r+1)/2 arms, r the rank of the arms
+
+    Returns
+    -------
+    Design : weights, value and a lower bound that proves how good they are
 
     Examples
     --------
@@ -517,6 +529,15 @@ def sparsify(arms: ArmSet, weights: ArrayLike) -> NDArray[np.float64]:
     A(weights) lies in a space of dimension r(r+1)/2, so a vertex of the linear program "least
     total weight with the same A" has no larger support. Scaled back to sum one, no variance is
     larger than before.
+
+    Parameters
+    ----------
+    arms : the arm set
+    weights : (K,) weights of a design; they need not sum to one
+
+    Returns
+    -------
+    (K,) weights that sum to one
 
     Examples
     --------

@@ -1,5 +1,6 @@
 """Where rewards come from in a simulation: tables over time, named families, logged data."""
 
+from steadyarm.environments.callables import AdaptiveAdversary, CallableEnvironment
 from steadyarm.environments.covariate import CovariateEnvironment
 from steadyarm.environments.environment import (
     BernoulliReward,
@@ -28,8 +29,10 @@ from steadyarm.environments.families import (
 from steadyarm.environments.replay import Replay
 
 __all__ = [
+    "AdaptiveAdversary",
     "BernoulliReward",
     "BoundedNoise",
+    "CallableEnvironment",
     "CovariateEnvironment",
     "Environment",
     "GaussianNoise",

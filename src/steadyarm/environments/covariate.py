@@ -89,6 +89,10 @@ class CovariateEnvironment:
         """By how much the best arm beats the second best, on average over time."""
         return self.world.gap
 
+    def regret(self, arms: Integers) -> Floats:
+        """By how much the time-averaged means of these arms fall short of the best one's."""
+        return self.world.regret(arms)
+
     @cached_property
     def fingerprint(self) -> str:
         """Hash of everything that makes this world."""
@@ -98,7 +102,19 @@ class CovariateEnvironment:
     def play(
         self, segment: Segment, start: Integers, rng: np.random.Generator, squares: bool = False
     ) -> SegmentStats:
-        """Play each trial's segment from its round `start` (n,) on, without the covariate."""
+        """Play each trial's segment from its round `start` (n,) on, without the covariate.
+
+        Parameters
+        ----------
+        segment : the allocation of each trial and its number of rounds
+        start : (n,) rounds played before, in each trial
+        rng : from which all randomness comes
+        squares : whether to sum squared rewards, too
+
+        Returns
+        -------
+        SegmentStats : counts and sums per arm
+        """
         stats, _ = self.play_with_covariates(segment, start, rng)
         return stats if squares else SegmentStats(stats.counts, stats.sums)
 
@@ -108,6 +124,12 @@ class CovariateEnvironment:
         """Play each trial's segment; statistics with squares, and sums of the covariates.
 
         These are "known", 1 for every unit, and z.
+
+        Parameters
+        ----------
+        segment : the allocation of each trial and its number of rounds
+        start : (n,) rounds played before, in each trial
+        rng : from which all randomness comes
         """
         segment.check_within(start, self.budget)
         noise, means = self.world.noise, self.world.table

@@ -21,6 +21,7 @@ from steadyarm.segments import Direction, Segment, SegmentStats, columns_between
 from steadyarm.validation import check_choice, not_negative, whole_number
 
 if TYPE_CHECKING:
+    from steadyarm.environments.callables import CallableEnvironment
     from steadyarm.environments.covariate import CovariateEnvironment
 
 MOST_MEANS = 2**27  # 1 GB, the largest table of means
@@ -32,7 +33,19 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class GaussianNoise:
-    """Reward = mean + normal noise of standard deviation `sd`; the paper's experiments."""
+    """Reward = mean + normal noise of standard deviation `sd`; the paper's experiments.
+
+    Parameters
+    ----------
+    sd : standard deviation, at least 0
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.one_hot(["A", "B"])
+    >>> sa.Environment.from_means(arms, [0.5, 0.3], sa.GaussianNoise(0.3), budget=100).noise
+    GaussianNoise(sd=0.3)
+    """
 
     sd: float = 1.0
 
@@ -42,7 +55,19 @@ class GaussianNoise:
 
 @dataclass(frozen=True)
 class BoundedNoise:
-    """Reward = mean + noise uniform on [-bound, bound]; with bound 1 the paper's assumption."""
+    """Reward = mean + noise uniform on [-bound, bound]; with bound 1 the paper's assumption.
+
+    Parameters
+    ----------
+    bound : largest size of the noise, at least 0
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.one_hot(["A", "B"])
+    >>> sa.Environment.from_means(arms, [0.5, 0.3], sa.BoundedNoise(1.0), budget=100).noise
+    BoundedNoise(bound=1.0)
+    """
 
     bound: float = 1.0
 
@@ -52,10 +77,21 @@ class BoundedNoise:
 
 @dataclass(frozen=True)
 class BernoulliReward:
-    """Reward 1 with probability equal to the mean, else 0: clicks and conversions."""
+    """Reward 1 with probability equal to the mean, else 0: clicks and conversions.
+
+    All means must lie between 0 and 1.
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.one_hot(["A", "B"])
+    >>> sa.Environment.from_means(arms, [0.05, 0.03], sa.BernoulliReward(), budget=100).noise
+    BernoulliReward()
+    """
 
 
 Noise = GaussianNoise | BoundedNoise | BernoulliReward
+"""How rewards scatter around their means: one of the three classes."""
 KERNELS = {
     GaussianNoise: kernels.GAUSSIAN,
     BoundedNoise: kernels.BOUNDED,
@@ -66,6 +102,21 @@ KERNELS = {
 def noise_scale(noise: object) -> float:
     """Standard deviation or bound of a noise, as kernels take it; 1 for clicks, which need none."""
     return float(getattr(noise, "sd", getattr(noise, "bound", 1.0)))
+
+
+def noise_text(noise: object) -> str:
+    """A noise in words, for captions; empty if it is none of the three.
+
+    Examples
+    --------
+    >>> noise_text(GaussianNoise(0.3)), noise_text(BernoulliReward())
+    ('Gaussian noise of sd 0.3', '0/1 rewards')
+    """
+    if isinstance(noise, GaussianNoise):
+        return f"Gaussian noise of sd {noise.sd:g}"
+    if isinstance(noise, BoundedNoise):
+        return f"noise uniform within ±{noise.bound:g}"
+    return "0/1 rewards" if isinstance(noise, BernoulliReward) else ""
 
 
 def check_noise(noise: Noise) -> None:
@@ -81,6 +132,22 @@ class RewardSource(Protocol):
 
     If its units have covariates it also has ``play_with_covariates(segment, start, rng)``, which
     returns statistics with squares and the `Moments` of the covariates.
+
+    Examples
+    --------
+    A world in which the arm's index is its reward:
+
+    >>> import numpy as np
+    >>> import steadyarm as sa
+    >>> class Countdown:
+    ...     arms, budget, best_arm = sa.ArmSet.one_hot(["A", "B"]), 100, 1
+    ...     direction = "maximize"
+    ...     def play(self, segment, start, rng, squares=False):
+    ...         counts = rng.multinomial(segment.rounds, segment.weights)
+    ...         sums = counts * np.arange(2.0)
+    ...         return sa.SegmentStats(counts, sums, sums if squares else None)
+    >>> sa.simulate(sa.GBAI(), Countdown(), trials=100, seed=1)
+    Results(G-BAI: 0 errors in 100 trials)
     """
 
     @property
@@ -106,7 +173,19 @@ class RewardSource(Protocol):
         rng: np.random.Generator,
         squares: bool = False,
     ) -> SegmentStats:
-        """Play each trial's segment from its round `start` (n,) on."""
+        """Play each trial's segment from its round `start` (n,) on.
+
+        Parameters
+        ----------
+        segment : the allocation of each trial and its number of rounds
+        start : (n,) rounds played before, in each trial
+        rng : from which all randomness comes
+        squares : whether sums of squared rewards are asked for
+
+        Returns
+        -------
+        SegmentStats : counts and sums per arm, (n, K) each
+        """
 
 
 class World(ABC):
@@ -134,7 +213,19 @@ class World(ABC):
         rng: np.random.Generator,
         squares: bool = False,
     ) -> SegmentStats:
-        """Play each trial's segment from its round `start` (n,) on."""
+        """Play each trial's segment from its round `start` (n,) on.
+
+        Parameters
+        ----------
+        segment : the allocation of each trial and its number of rounds
+        start : (n,) rounds played before, in each trial
+        rng : from which all randomness comes
+        squares : whether to sum squared rewards, too
+
+        Returns
+        -------
+        SegmentStats : counts and sums per arm
+        """
         segment.check_within(start, self.budget)
         return self._play(segment, start, rng, squares)
 
@@ -159,6 +250,11 @@ class World(ABC):
     def best_arm(self) -> int:
         """The arm with the best time-averaged mean."""
         return self._best[0]
+
+    def regret(self, arms: Integers) -> Floats:
+        """By how much the time-averaged means of these arms fall short of the best one's."""
+        values = self.average if self.direction == "maximize" else -self.average
+        return np.asarray(values[self.best_arm] - values[arms])
 
     @property
     def gap(self) -> float:
@@ -222,7 +318,19 @@ class Environment(World):
         budget: int | None = None,
         direction: Direction = "maximize",
     ) -> Environment:
-        """Means x'θ_t from parameters in the user's features: (T, d), or (d,) with a budget."""
+        """Means x'θ_t from parameters in the user's features: (T, d), or (d,) with a budget.
+
+        Parameters
+        ----------
+        arms : the variants
+        thetas : (T, d) one parameter a round, or (d,) the same in every round
+        noise : how rewards scatter around their means; by default normal with sd 1
+        budget : rounds of the test, if `thetas` is one parameter
+
+        Returns
+        -------
+        Environment
+        """
         parameters = checked_table(thetas, arms.dimension, "thetas", "features", budget)
         if not arms.large:
             return cls._build(arms, matmul(parameters, arms.features.T), noise, budget, direction)
@@ -243,7 +351,19 @@ class Environment(World):
         budget: int | None = None,
         direction: Direction = "maximize",
     ) -> Environment:
-        """Means given directly: (T, K), or (K,) with a budget."""
+        """Means given directly: (T, K), or (K,) with a budget.
+
+        Parameters
+        ----------
+        arms : the variants
+        means : (T, K) one row a round, or (K,) the same in every round
+        noise : how rewards scatter around their means; by default normal with sd 1
+        budget : rounds of the test, if `means` is one row
+
+        Returns
+        -------
+        Environment
+        """
         table = checked_table(means, arms.size, "means", "arms", budget)
         return cls._build(arms, table, noise, budget, direction)
 
@@ -274,6 +394,48 @@ class Environment(World):
         table = np.ascontiguousarray(table)
         table.setflags(write=False)
         return cls(arms, len(table) if budget is None else budget, table, noise, direction)
+
+    @staticmethod
+    def from_callable(
+        arms: ArmSet,
+        reward: Callable[[Integers, Integers, np.random.Generator], ArrayLike],
+        budget: int,
+        average: ArrayLike | None = None,
+        direction: Direction = "maximize",
+    ) -> CallableEnvironment:
+        """Rewards from a function of yours, of any distribution.
+
+        Parameters
+        ----------
+        arms : the variants
+        reward : called as ``reward(arms, rounds, rng)`` with two arrays of the same length, which
+            arm is played and in which round, counted from 0; returns as many rewards. Draw all that
+            is random from `rng`
+        budget : number of rounds T
+        average : (K,) mean reward of every arm over all rounds, which says which one is the best;
+            if it is left out, rewards are drawn until that is beyond doubt
+        direction : whether high or low rewards are wanted
+
+        Returns
+        -------
+        CallableEnvironment : a world for `simulate` and `compare`
+
+        Examples
+        --------
+        Waiting times with a long tail, of which the second setting is slow in the first half:
+
+        >>> import steadyarm as sa
+        >>> def seconds(arms, rounds, rng):
+        ...     mean = np.where((arms == 1) & (rounds < 500), 2.0, np.array([1.0, 0.5, 1.5])[arms])
+        ...     return mean * rng.exponential(size=len(arms))
+        >>> arms = sa.ArmSet.one_hot(["now", "cached", "more threads"])
+        >>> world = sa.Environment.from_callable(arms, seconds, 1000, [1.0, 1.25, 1.5], "minimize")
+        >>> world.best_arm, sa.simulate(sa.Steady(), world, trials=100).errors < 20
+        (0, True)
+        """
+        from steadyarm.environments.callables import CallableEnvironment
+
+        return CallableEnvironment.build(arms, reward, budget, average, direction)
 
     def with_covariate(self, correlation: float) -> CovariateEnvironment:
         """The same world, with a covariate of every unit that `simulate` lets policies use.
@@ -377,7 +539,13 @@ class ParametricEnvironment(World):
         return self.arms.values(matmul(self._table.mean(axis=0), self.arms.basis))
 
     def means(self, arms: NDArray[np.int64], rounds: NDArray[np.int64]) -> Floats:
-        """(m,) mean reward of an arm in a round, for m pairs of them."""
+        """(m,) mean reward of an arm in a round, for m pairs of them.
+
+        Parameters
+        ----------
+        arms : (m,) indices of arms
+        rounds : (m,) rounds, counted from 0
+        """
         out = np.empty(len(arms))
         present, place = np.unique(arms, return_inverse=True)
         X = self.arms.features_of(present)
@@ -399,24 +567,26 @@ class ParametricEnvironment(World):
             rounds = int(segment.rounds[i])
             columns = columns_between(segment.trial(i), int(rng.integers(2**62)), 0, 0, rounds)
             arms = columns if segment.arms is None else segment.arms[columns]
-            rewards = self._rewards(self.means(arms, int(start[i]) + np.arange(rounds)), rng)
+            means = self.means(arms, int(start[i]) + np.arange(rounds))
+            rewards = drawn_rewards(self.noise, means, rng)
             counts[i] = np.bincount(columns, minlength=segment.columns)
             sums[i] = np.bincount(columns, rewards, minlength=segment.columns)
             squared[i] = np.bincount(columns, rewards**2, minlength=segment.columns)
         return SegmentStats(counts, sums, squared if squares else None)
 
-    def _rewards(self, means: Floats, rng: np.random.Generator) -> Floats:
-        if isinstance(self.noise, GaussianNoise):
-            return means + self.noise.sd * normal(rng, means.size)
-        if isinstance(self.noise, BoundedNoise):
-            return means + self.noise.bound * (2.0 * rng.random(means.size) - 1.0)
-        assert isinstance(self.noise, BernoulliReward)
-        if not ((means >= 0) & (means <= 1)).all():
-            raise InvalidInputError(
-                f"means go from {means.min():g} to {means.max():g}; Bernoulli rewards need means "
-                "between 0 and 1."
-            )
-        return (rng.random(means.size) < means).astype(np.float64)
+
+def drawn_rewards(noise: Noise, means: Floats, rng: np.random.Generator) -> Floats:
+    """Rewards around these means."""
+    if isinstance(noise, GaussianNoise):
+        return means + noise.sd * normal(rng, means.size)
+    if isinstance(noise, BoundedNoise):
+        return means + noise.bound * (2.0 * rng.random(means.size) - 1.0)
+    if not ((means >= 0) & (means <= 1)).all():
+        raise InvalidInputError(
+            f"means go from {means.min():g} to {means.max():g}; Bernoulli rewards need means "
+            "between 0 and 1."
+        )
+    return (rng.random(means.size) < means).astype(np.float64)
 
 
 def _check_probabilities(table: NDArray[np.float64], arms: ArmSet) -> None:

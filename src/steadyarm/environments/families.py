@@ -34,6 +34,15 @@ T = TypeVar("T")
 def soare_arms(d: int = 10, omega: float = 0.1) -> ArmSet:
     """The d basis vectors and one arm at angle `omega` from the first (Soare et al. 2014).
 
+    Parameters
+    ----------
+    d : number of features, at least 2
+    omega : angle of the last arm to the first, in radians
+
+    Returns
+    -------
+    ArmSet : d + 1 arms with d features
+
     Examples
     --------
     >>> soare_arms(d=3, omega=0.5).features[3].round(3).tolist()
@@ -51,6 +60,16 @@ def soare_stationary(
     budget: int = 5010, d: int = 10, omega: float = 0.1, noise: Noise | None = None
 ) -> Environment:
     """The classic hard case: θ = 2e₁, and an arm at angle ω that is nearly as good as e₁.
+
+    Parameters
+    ----------
+    budget : rounds of the test
+    d, omega : see `soare_arms`
+    noise : how rewards scatter around their means; by default GaussianNoise(1.0), normal with sd 1
+
+    Returns
+    -------
+    Environment : its best arm is e₁
 
     Examples
     --------
@@ -71,6 +90,18 @@ def soare_oscillating(
     noise: Noise | None = None,
 ) -> Environment:
     """θ_t = (0.3, 0, …, 0, 0.5 - s sin(2πt/L)): the last arm is best on average, and swings.
+
+    Parameters
+    ----------
+    scale : s, how far the last parameter swings
+    period : L, rounds of one swing
+    budget : rounds of the test
+    d, omega : see `soare_arms`
+    noise : how rewards scatter around their means; by default GaussianNoise(1.0), normal with sd 1
+
+    Returns
+    -------
+    Environment : its best arm on average is e_d over whole periods
 
     Examples
     --------
@@ -96,6 +127,17 @@ def malicious_switch(
     """θ = (0, 1, …, 1) in the first third, then 2e₁: whoever drops e₁ early is wrong.
 
     With `published` the one round at the switch has θ = 0, as in the paper's published runs.
+
+    Parameters
+    ----------
+    budget : rounds of the test, at least 3
+    d, omega : see `soare_arms`
+    noise : how rewards scatter around their means; by default GaussianNoise(1.0), normal with sd 1
+    published : whether the round at the switch has θ = 0
+
+    Returns
+    -------
+    Environment : its best arm on average is e₁
 
     Examples
     --------
@@ -128,6 +170,14 @@ MOST_DRAWS = 10_000  # of phases, until the oscillation leaves the best arm what
 def layouts(slots: int = 4) -> ArmSet:
     """Every layout of a page with `slots` two-level slots; main effects and pairs.
 
+    Parameters
+    ----------
+    slots : number of two-level slots, at least 2
+
+    Returns
+    -------
+    ArmSet : 2^slots arms
+
     Examples
     --------
     >>> layouts(4)
@@ -147,11 +197,26 @@ def multivariate(
     noise: Noise | None = None,
     seed: int = 0,
 ) -> Environment:
-    """A random instance as in the paper's text; scale 0 stands still.
+    """A random instance as in the paper's text; scale 0 is stationary.
 
     Every weight of θ* is uniform on [-0.1, 0.1], times α₁ for slots and α₂ for pairs. Each
     weight either keeps still or swings by scale · max|θ*| with its own phase, with equal chance;
     phases are drawn again until the best arm on average is that of θ*.
+
+    Parameters
+    ----------
+    slots : number of two-level slots
+    scale : how far parameters swing, in multiples of max|θ*|
+    period : rounds of one swing
+    budget : rounds of the test
+    alpha_1 : α₁, factor of the weights of single slots
+    alpha_2 : α₂, factor of the weights of pairs of slots
+    noise : how rewards scatter around their means; by default GaussianNoise(0.3)
+    seed : of the instance
+
+    Returns
+    -------
+    Environment : on the arms of `layouts`
 
     Examples
     --------
@@ -192,6 +257,15 @@ def published_multivariate(
     Series "scale" has scales 0, 1, …, 9 at period 900; series "period" has periods 300, 600, …,
     3000 at scale 2.
 
+    Parameters
+    ----------
+    series : which setting varies
+    value : its value
+
+    Returns
+    -------
+    Environment : on the arms of ``layouts(4)``, with the paper's budget and noise
+
     Examples
     --------
     >>> world = published_multivariate("scale", 3)
@@ -227,6 +301,18 @@ def trend(
 ) -> Environment:
     """Parameters that move in a straight line from `first` to `last`.
 
+    Parameters
+    ----------
+    arms : the variants
+    first : (d,) parameter in the first round
+    last : (d,) parameter in the last round
+    budget : rounds of the test
+    noise : how rewards scatter around their means; by default GaussianNoise(1.0), normal with sd 1
+
+    Returns
+    -------
+    Environment : with means that change linearly over the rounds
+
     Examples
     --------
     >>> arms = ArmSet.one_hot(["A", "B"])
@@ -247,6 +333,19 @@ def random_walk(
     noise: Noise | None = None,
 ) -> Environment:
     """Parameters that take an independent normal step of sd `step` after every round.
+
+    Parameters
+    ----------
+    arms : the variants
+    theta : (d,) parameter in the first round
+    step : standard deviation of each step of each parameter
+    budget : rounds of the test
+    seed : of the walk
+    noise : how rewards scatter around their means; by default GaussianNoise(1.0), normal with sd 1
+
+    Returns
+    -------
+    Environment : one realisation of the walk, the same in every trial
 
     Examples
     --------
@@ -271,6 +370,18 @@ def switching(
     noise: Noise | None = None,
 ) -> Environment:
     """One parameter after the other, abruptly; each for its share of the budget.
+
+    Parameters
+    ----------
+    arms : the variants
+    thetas : (n, d) parameters in their order
+    budget : rounds of the test
+    shares : (n,) positive numbers, in whose proportion the budget is divided; equal by default
+    noise : how rewards scatter around their means; by default GaussianNoise(1.0), normal with sd 1
+
+    Returns
+    -------
+    Environment : with means that are constant between the switches
 
     Examples
     --------
@@ -304,6 +415,20 @@ def shock(
 ) -> Environment:
     """Parameter `theta`, but for one spell of `during`; start and length in shares of the budget.
 
+    Parameters
+    ----------
+    arms : the variants
+    theta : (d,) parameter outside of the spell
+    during : (d,) parameter within it
+    budget : rounds of the test
+    start : where the spell starts, as a share of the budget
+    length : how long it lasts, as a share of the budget
+    noise : how rewards scatter around their means; by default GaussianNoise(1.0), normal with sd 1
+
+    Returns
+    -------
+    Environment : with means that differ during the spell
+
     Examples
     --------
     >>> arms = ArmSet.one_hot(["A", "B"])
@@ -329,6 +454,18 @@ def repeating(
 
     Seven daily parameters are the paper's weekly periods; two with a short `each` are a pattern
     that an adversary would choose against blocks of that length.
+
+    Parameters
+    ----------
+    arms : the variants
+    thetas : (n, d) parameters in their order
+    each : rounds that a parameter lasts at a time
+    budget : rounds of the test
+    noise : how rewards scatter around their means; by default GaussianNoise(1.0), normal with sd 1
+
+    Returns
+    -------
+    Environment : with means that repeat after n times `each` rounds
 
     Examples
     --------
@@ -356,6 +493,20 @@ def weekday_weekend(
     noise: Noise | None = None,
 ) -> Environment:
     """One parameter from Monday to Friday, another at weekends; day 0 is a Monday.
+
+    Parameters
+    ----------
+    arms : the variants
+    weekday : (d,) parameter from Monday to Friday
+    weekend : (d,) parameter on Saturday and Sunday
+    visits_per_day : rounds of a day
+    days : length of the test
+    first_day : weekday on which the test starts: 0 for Monday, 5 for Saturday, up to 6
+    noise : how rewards scatter around their means; by default GaussianNoise(1.0), normal with sd 1
+
+    Returns
+    -------
+    Environment : with a budget of ``days * visits_per_day`` rounds
 
     Examples
     --------

@@ -84,6 +84,53 @@ def play_pools(
 
 
 @kernel
+def draw_columns(
+    weights: Floats,
+    planned: Integers,
+    block: int,
+    rng: np.random.Generator,
+    columns: NDArray[np.int32],
+) -> None:
+    """Columns of the arms that every trial's segment plays, in order.
+
+    weights, planned, block : as for `play_table`
+    columns : (N,) filled, one trial after the other; N is the number of rounds of all trials
+    """
+    scratch, accept, alias = scratch_for(planned, weights.shape[1])
+    place = 0
+    for i in range(weights.shape[0]):
+        arms = draw_arms(weights[i], planned[i], block, rng, scratch, accept, alias)
+        for p in range(arms.shape[0]):
+            columns[place] = arms[p]
+            place += 1
+
+
+@kernel
+def add_rewards(
+    columns: NDArray[np.int32],
+    rewards: Floats,
+    rounds: Integers,
+    counts: Integers,
+    sums: Floats,
+    squares: Floats,
+) -> None:
+    """Add each reward to the sums of its trial and column.
+
+    columns, rewards : (N,) one trial after the other; rounds : (n,) of each trial
+    counts, sums, squares : (n, K); squares may be empty
+    """
+    place, with_squares = 0, squares.size > 0
+    for i in range(rounds.shape[0]):
+        for _ in range(rounds[i]):
+            arm, reward = columns[place], rewards[place]
+            counts[i, arm] += 1
+            sums[i, arm] += reward
+            if with_squares:
+                squares[i, arm] += reward * reward
+            place += 1
+
+
+@kernel
 def _reward(mean: float, kind: int, scale: float, rng: np.random.Generator) -> float:
     if kind == GAUSSIAN:
         return mean + scale * standard_normal(rng)

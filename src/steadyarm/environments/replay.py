@@ -29,6 +29,15 @@ class Replay(World):
     arms, budget, direction : as for `Environment`
     rewards : all logged rewards, sorted by period and arm
     offsets : (periods * K + 1,) where each pool of rewards begins
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.one_hot(["A", "B"])
+    >>> log = {"period": [1, 1, 2, 2], "arm": [0, 1, 0, 1], "reward": [0.2, 0.9, 0.6, 0.5]}
+    >>> world = sa.Replay.from_log(arms, **log, budget=100)
+    >>> sa.simulate(sa.GBAI(), world, trials=100, seed=1)
+    Results(G-BAI: 0 errors in 100 trials)
     """
 
     arms: ArmSet
@@ -48,6 +57,19 @@ class Replay(World):
         direction: Direction = "maximize",
     ) -> Replay:
         """One entry per logged row: its period (any sortable values), arm index and reward.
+
+        Parameters
+        ----------
+        arms : the variants
+        period : when each row was logged, such as its day
+        arm : index of the arm that was shown
+        reward : what it brought
+        budget : rounds of the test
+        direction : whether high or low rewards are wanted
+
+        Returns
+        -------
+        Replay
 
         Examples
         --------

@@ -16,8 +16,9 @@ from scipy.special import ndtr, ndtri
 from steadyarm.environments import Environment, GaussianNoise
 from steadyarm.errors import InvalidInputError
 from steadyarm.paper.run import CellResult
-from steadyarm.paper.specification import FIGURES, VARIANTS, Figure, FigureWorld, Value
-from steadyarm.policies import P1RAGE
+from steadyarm.paper.specification import FIGURES, VARIANTS, Figure, FigureWorld
+from steadyarm.policies import GBAI
+from steadyarm.sweeps import Value
 from steadyarm.theory import rho_star_of_means
 
 
@@ -149,8 +150,8 @@ def compare(results: Iterable[CellResult]) -> list[Comparison]:
     """
     found = []
     for ours in results:
-        theirs = published_counts().get((ours.figure, ours.value, ours.policy))
-        if theirs is not None and ours.figure not in NOT_COMPARABLE:
+        theirs = published_counts().get((ours.world, ours.value, ours.policy))
+        if theirs is not None and ours.world not in NOT_COMPARABLE:
             found.append(Comparison(ours, theirs, _fisher(ours, theirs)))
     return found
 
@@ -174,12 +175,12 @@ def scatter_of(comparisons: Iterable[Comparison]) -> Scatter:
 def summarise(results: Iterable[CellResult]) -> Summary:
     """Compare everything, measure the scatter and look for reasons."""
     comparisons = compare(results)
-    figures = dict.fromkeys(c.ours.figure for c in comparisons)
-    scatter = {f: scatter_of(c for c in comparisons if c.ours.figure == f) for f in figures}
+    figures = dict.fromkeys(c.ours.world for c in comparisons)
+    scatter = {f: scatter_of(c for c in comparisons if c.ours.world == f) for f in figures}
     found: dict[str, list[Comparison]] = {}
     for c in comparisons:
         if not c.agrees:
-            for reason in _reasons(c, comparisons, scatter[c.ours.figure]):
+            for reason in _reasons(c, comparisons, scatter[c.ours.world]):
                 found.setdefault(reason, []).append(c)
     return Summary(tuple(comparisons), scatter, {r: tuple(cells) for r, cells in found.items()})
 
@@ -223,17 +224,17 @@ _NOTED: dict[tuple[str, Value, str], str] = {
 
 
 def _reasons(c: Comparison, every: Sequence[Comparison], scatter: Scatter) -> list[str]:
-    name, policy, reasons = c.ours.figure, c.ours.policy, []
+    name, policy, reasons = c.ours.world, c.ours.policy, []
     if (noted := _NOTED.get((name, c.ours.value, policy))) is not None:
         reasons.append(noted.format(theirs=f"{c.theirs.errors:,} of {c.theirs.trials:,}"))
     if (name, policy) in _CLOSED_FORM and abs(_off(c, c.ours)) <= _SIGMAS < abs(_off(c, c.theirs)):
-        same = [o for o in every if (o.ours.figure, o.ours.policy) == (name, policy)]
+        same = [o for o in every if (o.ours.world, o.ours.policy) == (name, policy)]
         reasons.append(_CLOSED_FORM[name, policy].format(**_closed_form_facts(same)))
     # the cell itself is left out: an outlier must not be the proof that outliers are usual
-    without = scatter_of(o for o in every if o.ours.figure == name and o is not c)
+    without = scatter_of(o for o in every if o.ours.world == name and o is not c)
     inside = c.z is not None and abs(c.z) <= _SIGMAS * without.rms
     if name in _TOO_WIDE and without.too_wide and inside:
-        rest = scatter_of(other for other in every if other.ours.figure != name)
+        rest = scatter_of(other for other in every if other.ours.world != name)
         others = f"; it is {rest.rms:.2f} over the {rest.cells} other cells" if rest.cells else ""
         facts = {"rms": scatter.rms, "mean": scatter.mean, "cells": scatter.cells}
         reasons.append(_TOO_WIDE[name].format(figure=name, others=others, **facts))
@@ -265,7 +266,7 @@ def _off(c: Comparison, seen: CellResult | Published) -> float:
 
 
 BASELINE = "P1-RAGE"
-_OTHERS = ("G-BAI blocks", "P1-RAGE blocks", "Steady fixed", "Steady")  # if none are asked for
+_OTHERS = (*VARIANTS, "Steady")  # if none are asked for
 EASY = 0.002  # where the baseline errs no more often than this, ratios tell little
 _SIGNIFICANT = 0.001
 _FAR = 1e12  # ratios beyond this, and below its inverse, are not searched for
@@ -339,9 +340,9 @@ class Beyond:
 
     def lines(self) -> list[str]:
         """The verdict on each policy, and what of Steady's gain its variants reach."""
-        return [*map(self.verdict, self.policies), *self._without_adaptation()]
+        return [*map(self.verdict, self.policies), *self._shares()]
 
-    def _without_adaptation(self) -> Iterator[str]:
+    def _shares(self) -> Iterator[str]:
         """How much of Steady's gain over the baseline each variant reaches, in logarithms."""
         gain = self.geometric_mean("Steady") if "Steady" in self.policies else math.nan
         if not gain < 1:
@@ -349,9 +350,11 @@ class Beyond:
         for name, policy in VARIANTS.items():
             if name in self.policies:
                 share = math.log(self.geometric_mean(name)) / math.log(gain)
-                what = "adapts" if isinstance(policy, P1RAGE) else "does not adapt"
+                fixed = isinstance(policy, GBAI) or getattr(policy, "robustness", 0) == 1
+                balanced = "is balanced" if policy.order == "blocks" else "is not balanced"
+                what = f"{balanced} and {'does not adapt' if fixed else 'adapts'}"
                 yield (
-                    f"{name}, which is balanced and {what}, reaches {share:.0%} of Steady's gain "
+                    f"{name}, which {what}, reaches {share:.0%} of Steady's gain "
                     f"over {BASELINE} (logarithm of the geometric mean)"
                 )
 
@@ -382,7 +385,7 @@ def beyond_of(results: Iterable[CellResult], policies: Sequence[str]) -> Beyond:
     Steady: geometric mean 0.75 over 1 settings; significantly worse in 0 and better in 1 of 1
     tested
     """
-    cells = {(cell.figure, cell.value, cell.policy): cell for cell in results}
+    cells = {(cell.world, cell.value, cell.policy): cell for cell in results}
     names = [policy for policy in policies if policy != BASELINE]
     rows = []
     for figure, value, _ in beyond_points([BASELINE]):

@@ -15,10 +15,18 @@ from steadyarm.files import write_atomically
 from steadyarm.paper import published
 from steadyarm.paper.published import BASELINE, EASY, Beyond, Comparison, Row, Scatter, Summary
 from steadyarm.paper.run import CellResult, format_value
-from steadyarm.paper.specification import BEYOND_PAPER, FIGURES, PAPER_POLICIES, Figure
+from steadyarm.paper.specification import BEYOND_PAPER, FIGURES, Figure
 from steadyarm.plot.chart import Axis, Chart, Panel, Series
 from steadyarm.plot.chart import Table as Numbers
-from steadyarm.policies import POLICIES
+from steadyarm.plot.charts.sweeps import (
+    ERROR,
+    INTERVALS,
+    STRIP,
+    error_series,
+    setting_of,
+    styles,
+    trials_of,
+)
 from steadyarm.reports import document
 from steadyarm.reports.document import (
     Block,
@@ -32,7 +40,9 @@ from steadyarm.reports.document import (
     Strong,
     Table,
 )
+from steadyarm.simulation import clopper_pearson
 
+SAME = 1e-6  # relative difference up to which gaps are the same but for rounding
 TITLE = "SteadyArm: the paper's experiments, run again"
 
 
@@ -86,7 +96,7 @@ def report_of(
     if beyond is not None:
         blocks += _beyond(beyond)
     for figure in figures:
-        if own := [cell for cell in cells if cell.figure == figure.name]:
+        if own := [cell for cell in cells if cell.world == figure.name]:
             blocks += _figure(figure, own, summary)
     return Document(TITLE, tuple(blocks))
 
@@ -97,7 +107,7 @@ def _in_short(summary: Summary) -> str:
         return "None of the cells has a published counterpart."
     lines = [f"{summary.agreeing} of {total} comparable cells agree with the published counts."]
     if summary.disagreeing:
-        words = [(c.ours.figure, _where(c), c.ours.policy) for c in summary.disagreeing]
+        words = [(c.ours.world, _where(c), c.ours.policy) for c in summary.disagreeing]
         names = ", ".join(" ".join(filter(None, word)) for word in words)
         lines += [f"These do not ({unexplained} for no known reason): {names}."]
     return "\n".join(lines)
@@ -146,7 +156,7 @@ def _disagreeing(summary: Summary) -> Iterable[Block]:
     for c in summary.disagreeing:
         why = [str(i) for i, cells in enumerate(summary.reasons.values(), 1) if c in cells]
         counts = [f"{x.errors:,} of {x.trials:,}" for x in (c.ours, c.theirs)]
-        cell = (c.ours.figure, _where(c) or "-", c.ours.policy, *counts, _p(c.p_value))
+        cell = (c.ours.world, _where(c) or "-", c.ours.policy, *counts, _p(c.p_value))
         rows.append((*cell, ", ".join(why) or "not known"))
     header = ("figure", "setting", "policy", "ours", "published", "p-value", "reason")
     yield Table("Cells that do not agree", header, "lllrrrl", tuple(rows))
@@ -210,7 +220,7 @@ def _beyond(beyond: Beyond) -> Iterable[Block]:
 def _beyond_row(row: Row, policies: Sequence[str]) -> tuple[str, ...]:
     base = row.base
     setting = f"{base.parameter} {format_value(base.value)}".strip() or "-"
-    entries = [base.figure, setting, f"{base.trials:,}", f"{base.errors:,}"]
+    entries = [base.world, setting, f"{base.trials:,}", f"{base.errors:,}"]
     for policy in policies:
         if (ratio := row.ratios.get(policy)) is None:
             entries += ["-", "-", "-"]
@@ -235,51 +245,40 @@ def _p(p_value: float) -> str:
 # The charts: our error rates with their intervals beside the published ones.
 
 
-_KNOWN = list(dict.fromkeys([*PAPER_POLICIES, "Steady", *POLICIES]))
-_ERROR = Axis("probability of error", "log")
-_STRIP = " The grey strip stands for no errors at all."
-
-
-def styles(policies: Iterable[str]) -> dict[str, int]:
-    """The style of each policy in its order: the paper's policies first, then others by name.
-
-    A known policy has the same style in every figure.
-
-    Examples
-    --------
-    >>> styles(["Mine", "Steady", "Peace"])
-    {'Peace': 4, 'Steady': 6, 'Mine': 13}
-    """
-    names = set(policies)
-    new = sorted(names.difference(_KNOWN))
-    return {name: i for i, name in enumerate([*_KNOWN, *new]) if name in names}
-
-
 def figure_chart(figure: Figure, results: Iterable[CellResult]) -> Chart:
     """What to draw for a figure; results of other figures are left out.
 
     Examples
     --------
     >>> from steadyarm.paper.specification import figure_named
-    >>> cells = [CellResult("soare_scale", "scale", s, "Peace", 1000, s, 0.2, 1.0) for s in (0, 5)]
+    >>> cells = [
+    ...     CellResult("soare_scale", "scale", s, "Peace", 1000, s, gap, 1.0)
+    ...     for s, gap in ((0, 0.2), (5, 0.1))
+    ... ]
     >>> errors, gaps = figure_chart(figure_named("soare_scale"), cells).panels
     >>> errors.series[0].y.tolist(), gaps.series[0].y.tolist()
-    ([0.0, 0.005], [0.2, 0.2])
+    ([0.0, 0.005], [0.2, 0.1])
     """
-    cells = [result for result in results if result.figure == figure.name]
+    cells = [result for result in results if result.world == figure.name]
     if not cells:
         raise InvalidInputError(f"there are no results of {figure.name} to draw.")
     panels = [_rows(cells)] if cells[0].value is None else _curves(figure, cells)
     drawn = panels[0].series
-    strip = _STRIP if any((series.y == 0).any() for series in drawn) else ""
+    strip = STRIP if any((series.y == 0).any() for series in drawn) else ""
     return Chart(
         figure.name,
         figure.title,
         f"{figure.title}: probability of error of each policy",
         tuple(panels),
         _table(cells),
-        f"{_trials(cells)} trials per point. Lines: exact 95 % intervals.{strip}",
+        f"{trials_of(cells)} trials per point. {INTERVALS}{strip}{_where_it_is(cells)}",
     )
+
+
+def _where_it_is(cells: Sequence[CellResult]) -> str:
+    """Rounds, arms, features and noise of a figure's worlds, as a sentence of its caption."""
+    found = setting_of(cells)
+    return f" {found}." if found else ""
 
 
 def _curves(figure: Figure, cells: Sequence[CellResult]) -> list[Panel]:
@@ -288,13 +287,14 @@ def _curves(figure: Figure, cells: Sequence[CellResult]) -> list[Panel]:
     for policy, style in styles(cell.policy for cell in cells).items():
         own = sorted((c for c in cells if c.policy == policy), key=lambda c: c.value or 0)
         x = tuple(float(cell.value or 0) for cell in own)
-        ours.append(_series(policy, x, own, style))
+        ours.append(error_series(policy, x, own, style))
         theirs += _published_series(x, own, style)
     axis = Axis(figure.label, "log" if figure.log_values else "number")
     series = (*ours, *theirs)
-    if not figure.gap_panel:
-        return [Panel(axis, _ERROR, series, height=1.2)]
-    return [Panel(axis, _ERROR, series, height=1.6), _gaps(cells, axis)]
+    gaps = [cell.min_gap for cell in cells]
+    if not figure.gap_panel or np.ptp(gaps) <= SAME * max(gaps):  # a constant gap says nothing
+        return [Panel(axis, ERROR, series, height=1.2)]
+    return [Panel(axis, ERROR, series, height=1.6), _gaps(cells, axis)]
 
 
 def _rows(cells: Sequence[CellResult]) -> Panel:
@@ -305,25 +305,33 @@ def _rows(cells: Sequence[CellResult]) -> Panel:
     names = tuple(
         f"{c.policy}: {c.error_rate:.4f}{rate}" for c, rate in zip(own, beside, strict=True)
     )
-    series = (_series("ours", names, own, 0), *_published_series(names, own, 0))
-    return Panel(Axis("", "label"), _ERROR, series, sideways=True, height=1.5)
-
-
-def _series(name: str, x: tuple[Any, ...], cells: Sequence[CellResult], style: int) -> Series:
-    rates = np.array([cell.error_rate for cell in cells])
-    low, high = np.array([cell.interval(0.95) for cell in cells]).T
-    return Series(name, x, rates, low, high, kind="points", color=style)
+    series = (error_series("ours", names, own, 0), *_published_series(names, own, 0))
+    return Panel(Axis("", "label"), ERROR, series, sideways=True, height=1.5)
 
 
 def _published_series(x: tuple[Any, ...], cells: Sequence[CellResult], style: int) -> list[Series]:
-    rates = np.array([_published(cell) for cell in cells], float)
-    known = np.isfinite(rates).any()
-    return [Series("published", x, rates, kind="rings", color=style)] if known else []
+    theirs = [_published_cell(cell) for cell in cells]
+    if not any(theirs):
+        return []
+    none = (np.nan,) * 3
+    rates, low, high = np.array(
+        [
+            none if one is None else (one.error_rate, *clopper_pearson(one.errors, one.trials))
+            for one in theirs
+        ]
+    ).T
+    return [Series("published", x, rates, low, high, kind="rings", color=style)]
 
 
 def _published(cell: CellResult) -> float | None:
-    theirs = published.published_counts().get((cell.figure, cell.value, cell.policy))
-    return None if theirs is None or cell.figure in published.NOT_COMPARABLE else theirs.error_rate
+    theirs = _published_cell(cell)
+    return None if theirs is None else theirs.error_rate
+
+
+def _published_cell(cell: CellResult) -> published.Published | None:
+    if cell.world in published.NOT_COMPARABLE:
+        return None
+    return published.published_counts().get((cell.world, cell.value, cell.policy))
 
 
 def _gaps(cells: Sequence[CellResult], axis: Axis) -> Panel:
@@ -350,18 +358,12 @@ def _table(cells: Sequence[CellResult]) -> Numbers:
     )
 
 
-def _trials(cells: Iterable[CellResult]) -> str:
-    trials = {cell.trials for cell in cells}
-    few, most = f"{min(trials):,}", f"{max(trials):,}"
-    return few if few == most else f"{few} to {most}"
-
-
 def beyond_chart(beyond: Beyond) -> Chart:
     """Errors relative to the baseline, a panel for each figure and a row for each setting."""
     cells = [row.base for row in beyond.rows]
     cells += [ratio.cell for row in beyond.rows for ratio in row.ratios.values()]
     ends = _span(beyond)
-    groups = groupby(beyond.rows, lambda row: row.base.figure)
+    groups = groupby(beyond.rows, lambda row: row.base.world)
     panels = [_ratios(FIGURES[name], list(rows), beyond, ends) for name, rows in groups]
     verdicts = ". ".join(map(beyond.verdict, beyond.policies))
     return Chart(
@@ -370,7 +372,7 @@ def beyond_chart(beyond: Beyond) -> Chart:
         f"{verdicts}.",
         tuple(panels),
         _beyond_table(beyond),
-        f"{verdicts}. {_trials(cells)} trials per point. In parentheses: how often {BASELINE} "
+        f"{verdicts}. {trials_of(cells)} trials per point. In parentheses: how often {BASELINE} "
         "errs. Lines: 95 % score intervals, which may go on beyond the axis; no errors are drawn "
         f"as half an error. Hollow: {BASELINE} errs in at most {EASY:g}, so the setting is not in "
         "the mean. The oracle's floor is Φ(-√(T / (σ²ρ*))), where it lies inside the axis.",
@@ -409,7 +411,7 @@ def _beyond_table(beyond: Beyond) -> Numbers:
     pairs = [(row, name, ratio) for row in beyond.rows for name, ratio in row.ratios.items()]
     return Numbers.of(
         {
-            "figure": [row.base.figure for row, _, _ in pairs],
+            "figure": [row.base.world for row, _, _ in pairs],
             "value": [row.base.value for row, _, _ in pairs],
             "policy": [name for _, name, _ in pairs],
             "ratio": [ratio.ratio for _, _, ratio in pairs],

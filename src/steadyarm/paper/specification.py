@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Protocol
 
-from steadyarm import __version__
+from steadyarm.comparison import policy_of
 from steadyarm.environments import (
     Environment,
     RewardSource,
@@ -23,16 +21,15 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.paper.flights import flights_world
 from steadyarm.paper.yahoo import load_yahoo_instance, yahoo_world
 from steadyarm.policies import GBAI, P1RAGE, POLICIES, Policy, Steady, policy_named
-from steadyarm.simulation import CHUNK
+from steadyarm.sweeps import Value, stream_of
 
-Value = float | int | None
-RESULTS_VERSION = 1  # raised by hand when the same settings give other results
 PAPER_POLICIES = ("G-BAI", "P1-RAGE", "P1-Peace", "Mixed-Peace", "Peace", "OD-LinBAI")
 # What separates the gain of balanced blocks from that of adaptation, in `beyond_paper`.
-VARIANTS: dict[str, Policy[Any]] = {
+VARIANTS: dict[str, GBAI | P1RAGE | Steady] = {
     "G-BAI blocks": GBAI(order="blocks"),
     "P1-RAGE blocks": P1RAGE(order="blocks"),
     "Steady fixed": Steady(robustness=1.0),
+    "Steady iid": Steady(order="iid"),
 }
 
 
@@ -44,6 +41,8 @@ def entrant_named(name: str) -> str:
     >>> entrant_named("g-bai-blocks"), entrant_named("p1rage")
     ('G-BAI blocks', 'P1-RAGE')
     """
+    if ":" in name:  # an own one
+        return name
     wanted = name.replace("-", "").replace("_", "").replace(" ", "").lower()
     for proper in VARIANTS:
         if proper.replace("-", "").replace(" ", "").lower() == wanted:
@@ -101,7 +100,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Cell:
-    """One policy in one world of a figure, run `trials` times."""
+    """One policy in one world of a figure, run `trials` times.
+
+    policy : its proper name, or "module:Class" for one of your own
+    """
 
     figure: str
     value: Value
@@ -112,24 +114,19 @@ class Cell:
     @property
     def stream(self) -> int:
         """Seed of this cell alone: cells are independent of each other."""
-        text = json.dumps([self.seed, self.figure, self.value, self.policy])
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 1
+        return stream_of(self.seed, self.figure, self.value, self.policy)
 
     def configured_policy(self) -> Policy[Any]:
-        """The variant of that name, or else the policy as in the paper's published runs."""
+        """The variant of that name, an own policy, or one as in the paper's published runs."""
+        if ":" in self.policy:
+            return policy_of(self.policy)
         variant = VARIANTS.get(self.policy)
         return POLICIES[self.policy].published() if variant is None else variant
 
-    def key(self, world: str) -> str:
-        """What makes a stored result this cell's: the same key means the same computation.
-
-        world : fingerprint of the cell's world
-        """
-        settings = json.dumps(self.configured_policy().to_dict(), sort_keys=True)
-        code = [__version__, CHUNK, RESULTS_VERSION]
-        cell = [self.figure, self.value, self.trials, self.seed]
-        text = json.dumps([*cell, settings, world, *code])
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    @property
+    def policy_name(self) -> str:
+        """How the policy is called in results."""
+        return self.configured_policy().name if ":" in self.policy else self.policy
 
 
 # The paper's experiments and one on real flights, each as a specification.

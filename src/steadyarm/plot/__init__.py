@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from steadyarm.plot import matplotlib
 
 __all__ = [
-    "allocation", "daily", "drift", "effects", "estimates", "interactions", "leaderboard",
-    "lifts", "matplotlib", "plan", "plausible", "results", "waiting",
+    "allocation", "daily", "drift", "effects", "error_against_budget", "estimates", "interactions",
+    "leaderboard", "lifts", "matplotlib", "plan", "plausible", "profile", "regret", "results",
+    "waiting",
 ]  # fmt: skip  # a table reads better so
 
 _DRAWINGS = Drawings(figure_of)
@@ -38,6 +39,8 @@ estimates, daily, allocation = _DRAWINGS.estimates, _DRAWINGS.daily, _DRAWINGS.a
 plausible, leaderboard, drift = _DRAWINGS.plausible, _DRAWINGS.leaderboard, _DRAWINGS.drift
 effects, interactions, waiting = _DRAWINGS.effects, _DRAWINGS.interactions, _DRAWINGS.waiting
 lifts, plan, results = _DRAWINGS.lifts, _DRAWINGS.plan, _DRAWINGS.results
+error_against_budget, profile = _DRAWINGS.error_against_budget, _DRAWINGS.profile
+regret = _DRAWINGS.regret
 
 
 def __getattr__(name: str) -> Any:

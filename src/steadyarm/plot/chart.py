@@ -45,8 +45,9 @@ class Series:
     x : numbers, datetimes or texts, according to the panel's axis
     y : values; nan where there is none
     low, high : ends of intervals: a band around lines, error bars at points; infinite if unknown
-    kind : lines, steps, points with error bars, rings (open markers around the points of the same
-        colour, to compare with), areas that are stacked upon each other, or bars
+    kind : lines, steps, points with error bars, rings (open markers around the points of the
+        same colour, to compare with, and thin error bars), areas that are stacked upon each other,
+        or bars
     color : index of the style (colour, marker and dashes); None for the grey of the background
     weak : which values rest on little data: they do not set the scale, and points are hollow
     """

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -99,6 +100,7 @@ Floats = NDArray[np.float64]
 Anchor = Literal["left", "center", "right"]
 
 # share of the distance between places by which error bars at one place stand apart, and in all
+BESIDE = 0.03  # how far from the end of an axis its break is marked
 DODGE = {"label": 0.05, "time": 0.1, "number": 0.06, "log": 0.08}
 SPREAD = 0.5
 HOUR = 3600.0
@@ -412,6 +414,29 @@ def _lifted(series: Series, bottom: float, lane: float | None) -> Series:
     if low is not None:
         low = np.where(zero, lane, np.maximum(low, bottom))
     return replace(series, y=np.where(zero, lane, series.y), low=low)
+
+
+def axis_break(panel: Panel) -> float | None:
+    """Where the axis of values leaves something out, from 0 at its beginning to 1 at its end.
+
+    That is above the strip of zeros on a logarithmic axis, and next to zero where a linear axis
+    does not reach it. Drawers mark it with two strokes.
+
+    Examples
+    --------
+    >>> from steadyarm.plot.chart import Axis
+    >>> shares = Panel(Axis(), Axis(), (), y_range=(0.4, 0.6))
+    >>> axis_break(shares), axis_break(replace(shares, y_range=(-0.1, 0.6)))
+    (0.03, None)
+    """
+    if panel.y_range is None:
+        return None
+    low, high = panel.y_range
+    if panel.y.kind == "log":
+        return None if panel.zeros is None else math.log(panel.zeros / low) / math.log(high / low)
+    if panel.y.kind != "number" or low <= 0 <= high:
+        return None
+    return BESIDE if low > 0 else 1 - BESIDE
 
 
 def log_ticks(panel: Panel) -> tuple[list[float], list[str]] | None:

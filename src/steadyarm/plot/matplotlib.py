@@ -33,14 +33,16 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
+    from matplotlib.transforms import ScaledTranslation
 except ImportError as error:
     raise MissingExtraError(
         f"pictures need {error.name}; install it with: pip install 'steadyarm[plots]'."
     ) from None
 
 __all__ = [
-    "allocation", "daily", "draw", "drift", "effects", "estimates", "interactions", "leaderboard",
-    "lifts", "plan", "plausible", "png", "results", "save", "svg", "waiting",
+    "allocation", "daily", "draw", "drift", "effects", "error_against_budget", "estimates",
+    "interactions", "leaderboard", "lifts", "plan", "plausible", "png", "profile", "regret",
+    "results", "save", "svg", "waiting",
 ]  # fmt: skip  # a table reads better so
 
 # Which fonts draw the names of people all over the world, of those that are installed.
@@ -310,12 +312,33 @@ def _draw(axes: Axes, panel: Panel, letters: int) -> None:
     if panel.zeros is not None and panel.y_range is not None:
         strip = axes.axvspan if panel.sideways else axes.axhspan
         strip(panel.y_range[0], panel.zeros, color=LIGHT.quiet, alpha=0.13, linewidth=0, zorder=0)
+    if (broken := layout.axis_break(panel)) is not None:
+        _break(axes, broken, panel.sideways)
     _set_ticks(axes, panel)
     _limits(axes, panel)
     rows = _marks(axes, panel)
     pad = 5 + 10 * rows
     title = _text(textwrap.fill(panel.title, letters))
     axes.set_title(title, loc="left", size=SIZE + 0.5, color=LIGHT.text, pad=pad, **_font())
+
+
+def _break(axes: Axes, where: float, sideways: bool) -> None:
+    """Two strokes across the axis of values, which say that it leaves something out."""
+    stroke = [(-0.5, -1.0), (0.5, 1.0)] if sideways else [(-1.0, -0.5), (1.0, 0.5)]
+    style: dict[str, Any] = {
+        "marker": stroke,
+        "markersize": 8,
+        "markeredgewidth": 0.9,
+        "linestyle": "none",
+    }
+    for points in (-1.7, 1.7):
+        right, up = (points, 0.0) if sideways else (0.0, points)
+        inches = ScaledTranslation(right / 72, up / 72, axes.figure.dpi_scale_trans)
+        x, y = (where, 0.0) if sideways else (0.0, where)
+        axes.plot(
+            [x], [y], **style, color=LIGHT.text, transform=axes.transAxes + inches, clip_on=False,
+            zorder=5, scalex=False, scaley=False,
+        )  # fmt: skip  # a table reads better so
 
 
 def _limits(axes: Axes, panel: Panel) -> None:
@@ -370,6 +393,13 @@ def _series(axes: Axes, panel: Panel, series: Series, shift: float) -> None:
     elif series.kind == "rings":
         across = (series.y, x) if panel.sideways else (x, series.y)
         axes.plot(*across, zorder=3, **_ring(_marker(series), color))
+        if (reach := layout.reaches(series)) is not None:
+            spread = np.nan_to_num(np.stack(reach))
+            axes.errorbar(
+                across[0], across[1],
+                xerr=spread if panel.sideways else None, yerr=None if panel.sideways else spread,
+                fmt="none", ecolor=color, elinewidth=0.5, capsize=2.5, zorder=2.4,
+            )  # fmt: skip  # a table reads better so
     elif series.kind == "points":
         firm, hollow = layout.parts(series)
         _points(axes, panel, firm, x, color)
@@ -478,3 +508,5 @@ estimates, daily, allocation = _DRAWINGS.estimates, _DRAWINGS.daily, _DRAWINGS.a
 plausible, leaderboard, drift = _DRAWINGS.plausible, _DRAWINGS.leaderboard, _DRAWINGS.drift
 effects, interactions, waiting = _DRAWINGS.effects, _DRAWINGS.interactions, _DRAWINGS.waiting
 lifts, plan, results = _DRAWINGS.lifts, _DRAWINGS.plan, _DRAWINGS.results
+error_against_budget, profile = _DRAWINGS.error_against_budget, _DRAWINGS.profile
+regret = _DRAWINGS.regret

@@ -330,7 +330,7 @@ def _trace(panel: Panel, series: Series, ground: Ground, shift: float) -> Trace:
         trace |= _points(panel, series, color)
     elif series.kind == "rings":
         ring = {"color": color, "size": 12, "symbol": f"{_symbol(series)}-open"}
-        trace |= {"mode": "markers", "marker": ring}
+        trace |= {"mode": "markers", "marker": ring} | _bars(panel, series, color, 0.7, 5)
     else:
         few = int(np.isfinite(series.y).sum()) <= FEW
         trace |= {"mode": "lines+markers" if few else "lines"}
@@ -350,14 +350,20 @@ def _points(panel: Panel, series: Series, color: str) -> Trace:
         "line": {"color": layout.clear(color, 0.7), "width": 1, "dash": _dash(series)},
         "marker": {"color": color, "size": 8, "symbol": _symbol(series)},
     }
+    return trace | _bars(panel, series, color, 1.5, 0 if panel.sideways else 3)
+
+
+def _bars(panel: Panel, series: Series, color: str, thickness: float, width: int) -> Trace:
+    """Error bars, where the ends of intervals are known."""
     reach = layout.reaches(series)
-    if reach is not None:
-        down, up = (plain(values) for values in reach)
-        trace["error_x" if panel.sideways else "error_y"] = {
-            "type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": color,
-            "thickness": 1.5, "width": 0 if panel.sideways else 3,
-        }  # fmt: skip  # a table reads better so
-    return trace
+    if reach is None:
+        return {}
+    down, up = (plain(values) for values in reach)
+    bars = {
+        "type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": color,
+        "thickness": thickness, "width": width,
+    }  # fmt: skip  # a table reads better so
+    return {"error_x" if panel.sideways else "error_y": bars}
 
 
 def _hollow(trace: Trace) -> Trace:
@@ -525,7 +531,7 @@ def _hovermode(chart: Chart) -> str:
 
 
 def _shapes(panel: Panel, i: int, ground: Ground) -> list[dict[str, Any]]:
-    """Marks, the level to compare with, and the strip that stands for zero."""
+    """Marks, the level to compare with, the strip that stands for zero, and the axis' break."""
     x, y = (f"{axis}{i + 1 if i else ''}" for axis in "xy")
     grey = layout.clear(ground.quiet, 0.15)
 
@@ -554,6 +560,17 @@ def _shapes(panel: Panel, i: int, ground: Ground) -> list[dict[str, Any]]:
         shapes.append(across(panel.level, panel.level, values, line=line))
     if panel.zeros is not None and panel.y_range is not None:
         shapes.append(across(panel.y_range[0], panel.zeros, values, **filled))
+    if (broken := layout.axis_break(panel)) is not None:
+        along, other = (x, y) if panel.sideways else (y, x)
+        across_axis = "y" if panel.sideways else "x"
+        for shift in (-2, 2):  # pixels
+            shapes.append({
+                "type": "line", "line": {"color": ground.faint, "width": 1},
+                f"{values}ref": f"{along} domain", f"{values}sizemode": "pixel",
+                f"{values}anchor": broken, f"{values}0": shift - 2, f"{values}1": shift + 2,
+                f"{across_axis}ref": f"{other} domain", f"{across_axis}sizemode": "pixel",
+                f"{across_axis}anchor": 0, f"{across_axis}0": -5, f"{across_axis}1": 5,
+            })  # fmt: skip  # a table reads better so
     return shapes
 
 

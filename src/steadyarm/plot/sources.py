@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from steadyarm.analysis import Analysis
+from steadyarm.comparison import Comparison
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import DriftReport
 from steadyarm.inference.sequences import confidence_path
@@ -66,54 +67,370 @@ class Drawings(Generic[Figure]):
         self._draw = draw
 
     def estimates(self, test: Test) -> Figure:
-        """How the estimate of each variant settled, with the intervals of the leading ones."""
+        """How the estimate of each variant settled, with the intervals of the leading ones.
+
+        Parameters
+        ----------
+        test : what to draw: a `Session`, an `Experiment`, an `Analysis` or a `Scorecard`
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.estimates``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.one_hot(["A", "B"])
+        >>> session = sa.Session(sa.Steady(), arms, budget=200, seed=3)
+        >>> for _ in range(200):
+        ...     a = session.ask()
+        ...     session.tell(a, 0.9 if a.name == "B" else 0.4)
+        >>> print(sa.plot.estimates(session).layout.title.text)
+        Estimated reward of each variant, from the whole test so far
+        """
         return self._draw(chart_for("estimates", test))
 
     def daily(self, test: Test) -> Figure:
-        """Estimates of each day, or part of the test, by itself."""
+        """Estimates of each day, or part of the test, by itself.
+
+        Parameters
+        ----------
+        test : what to draw: a `Session`, an `Experiment`, an `Analysis` or a `Scorecard`
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.daily``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.one_hot(["A", "B"])
+        >>> session = sa.Session(sa.Steady(), arms, budget=200, seed=3)
+        >>> for _ in range(200):
+        ...     a = session.ask()
+        ...     session.tell(a, 0.9 if a.name == "B" else 0.4)
+        >>> print(sa.plot.daily(session).layout.title.text)
+        Estimated reward in each part of the test, by itself
+        """
         return self._draw(chart_for("daily", test))
 
     def allocation(self, test: Test) -> Figure:
-        """Which share of the visits each variant got, and where the policy changed its mind."""
+        """Which share of the visits each variant got, and where the policy changed its mind.
+
+        Parameters
+        ----------
+        test : what to draw: a `Session`, an `Experiment`, an `Analysis` or a `Scorecard`
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.allocation``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.one_hot(["A", "B"])
+        >>> session = sa.Session(sa.Steady(), arms, budget=200, seed=3)
+        >>> for _ in range(200):
+        ...     a = session.ask()
+        ...     session.tell(a, 0.9 if a.name == "B" else 0.4)
+        >>> print(sa.plot.allocation(session).layout.title.text)
+        Which share of the visits each variant got
+        """
         return self._draw(chart_for("allocation", test))
 
     def plausible(self, test: Test) -> Figure:
-        """How many variants may be the best, and when the others were ruled out."""
+        """How many variants may be the best, and when the others were ruled out.
+
+        Parameters
+        ----------
+        test : what to draw: a `Session`, an `Experiment`, an `Analysis` or a `Scorecard`
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.plausible``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.one_hot(["A", "B"])
+        >>> session = sa.Session(sa.Steady(), arms, budget=200, seed=3)
+        >>> for _ in range(200):
+        ...     a = session.ask()
+        ...     session.tell(a, 0.9 if a.name == "B" else 0.4)
+        >>> print(sa.plot.plausible(session).layout.title.text)
+        How many variants are not ruled out
+        """
         return self._draw(chart_for("plausible", test))
 
     def leaderboard(self, test: Test) -> Figure:
-        """Estimates and intervals of the variants, from best to worst."""
+        """Estimates and intervals of the variants, from best to worst.
+
+        Parameters
+        ----------
+        test : what to draw: a `Session`, an `Experiment`, an `Analysis` or a `Scorecard`
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.leaderboard``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.one_hot(["A", "B"])
+        >>> session = sa.Session(sa.Steady(), arms, budget=200, seed=3)
+        >>> for _ in range(200):
+        ...     a = session.ask()
+        ...     session.tell(a, 0.9 if a.name == "B" else 0.4)
+        >>> print(sa.plot.leaderboard(session).layout.title.text)
+        Variants from best to worst
+        """
         return self._draw(chart_for("leaderboard", test))
 
     def lifts(self, test: Test) -> Figure:
-        """Difference of each variant from the control, for tests that have one."""
+        """Difference of each variant from the control, for tests that have one.
+
+        Parameters
+        ----------
+        test : what to draw: a `Session`, an `Experiment`, an `Analysis` or a `Scorecard`
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.lifts``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.one_hot(["A", "B"])
+        >>> session = sa.Session(sa.Steady(), arms, budget=200, seed=3, control="A")
+        >>> for _ in range(200):
+        ...     a = session.ask()
+        ...     session.tell(a, 0.9 if a.name == "B" else 0.4)
+        >>> print(sa.plot.lifts(session).layout.title.text)
+        Difference of each variant from A
+        """
         return self._draw(chart_for("lifts", test))
 
     def drift(self, test: Test) -> Figure:
-        """The lead over the nearest rivals and the level common to all variants over time."""
+        """The lead over the nearest rivals and the level common to all variants over time.
+
+        Parameters
+        ----------
+        test : what to draw: a `Session`, an `Experiment`, an `Analysis` or a `Scorecard`
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.drift``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.one_hot(["A", "B"])
+        >>> session = sa.Session(sa.Steady(), arms, budget=200, seed=3)
+        >>> for _ in range(200):
+        ...     a = session.ask()
+        ...     session.tell(a, 0.9 if a.name == "B" else 0.4)
+        >>> print(sa.plot.drift(session).layout.title.text)
+        Did the lead change over time?
+        """
         return self._draw(chart_for("drift", test))
 
     def effects(self, test: Test) -> Figure:
-        """What each level of each factor adds, or what each item of bundles brings."""
+        """What each level of each factor adds, or what each item of bundles brings.
+
+        Parameters
+        ----------
+        test : what to draw: a `Session`, an `Experiment`, an `Analysis` or a `Scorecard`
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.effects``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.factorial({"button": ["red", "blue"], "text": ["Buy", "Order"]})
+        >>> session = sa.Session(sa.Steady(), arms, budget=200, seed=3)
+        >>> for _ in range(200):
+        ...     a = session.ask()
+        ...     session.tell(a, 0.9 if "blue" in a.name else 0.4)
+        >>> print(sa.plot.effects(session).layout.title.text)
+        What each level adds, on average over all others
+        """
         return self._draw(chart_for("effects", test))
 
     def interactions(self, test: Test) -> Figure:
-        """Whether the effect of one factor depends on another, for factorial tests."""
+        """Whether the effect of one factor depends on another, for factorial tests.
+
+        Parameters
+        ----------
+        test : what to draw: a `Session`, an `Experiment`, an `Analysis` or a `Scorecard`
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.interactions``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.factorial({"button": ["red", "blue"], "text": ["Buy", "Order"]})
+        >>> session = sa.Session(sa.Steady(), arms, budget=200, seed=3)
+        >>> for _ in range(200):
+        ...     a = session.ask()
+        ...     session.tell(a, 0.9 if "blue" in a.name else 0.4)
+        >>> print(sa.plot.interactions(session).layout.title.text)
+        Does the effect of one factor depend on another?
+        """
         return self._draw(chart_for("interactions", test))
 
     def waiting(self, test: Test) -> Figure:
-        """How many rewards have come, and how long they took, for live experiments."""
+        """How many rewards have come, and how long they took, for live experiments.
+
+        Parameters
+        ----------
+        test : a live test: an `Experiment` or its `Scorecard`
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.waiting``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.one_hot(["A", "B"])
+        >>> rules = {"reward_range": (0, 1), "reward_window": "1d", "storage": "memory"}
+        >>> test = sa.create_experiment("hero", arms, sa.Steady(), budget=100, **rules)
+        >>> for visitor in range(50):
+        ...     test.tell(test.ask(f"visitor {visitor}"), 1.0)
+        >>> print(sa.plot.waiting(test).layout.title.text)
+        Have the rewards come?
+        """
         return self._draw(chart_for("waiting", test))
 
     def plan(self, plan: Plan) -> Figure:
-        """How often each policy would be wrong, against the number of visits."""
+        """How often each policy would be wrong, against the number of visits.
+
+        Parameters
+        ----------
+        plan : what `sa.plan` returned
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.plan``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> found = sa.plan({
+        ...     "traffic_per_day": 200,
+        ...     "arms": {"one_hot": ["A", "B"]},
+        ...     "effects": {"smallest_gap": 0.5},
+        ...     "rewards": {"sd": 1.0},
+        ...     "policies": ["a/b-test"],
+        ... }, trials=300)
+        >>> print(sa.plot.plan(found).layout.title.text)
+        A/B-test: ... visits in 1 day for about 5 % wrong picks
+        """
         if not isinstance(plan, Plan):
             raise InvalidInputError(f"plan is {type(plan).__name__}; give what sa.plan() returned.")
         return self._draw(charts.plan(plan))
 
     def results(self, found: Sequence[Results], title: str = "") -> Figure:
-        """How often each policy was wrong, with exact intervals; found by `sa.simulate`."""
+        """How often each policy was wrong, with exact intervals; found by `sa.simulate`.
+
+        Parameters
+        ----------
+        found : results of simulations, from `sa.simulate`
+        title : of the figure; by default what was simulated
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.results``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.one_hot(["A", "B"])
+        >>> world = sa.Environment.from_means(arms, [0.5, 0.3], budget=100)
+        >>> found = [sa.simulate(policy, world, trials=100) for policy in (sa.GBAI(), sa.Uniform())]
+        >>> print(sa.plot.results(found, title="Two policies").layout.title.text)
+        Two policies
+        """
         return self._draw(charts.results(found, title))
+
+    def error_against_budget(self, found: Comparison, title: str = "") -> Figure:
+        """Probability of error against the budget in each world; found by `sa.compare`.
+
+        Parameters
+        ----------
+        found : what `sa.compare` returned
+        title : of the figure; by default what was compared
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.error_against_budget``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.one_hot(["A", "B"])
+        >>> def still(budget):
+        ...     return sa.Environment.from_means(arms, [0.5, 0.3], budget=budget)
+        >>> policies = [sa.GBAI(), sa.Uniform()]
+        >>> found = sa.compare(policies, {"still": still}, budgets=[50, 100], trials=100)
+        >>> print(sa.plot.error_against_budget(found, title="Two policies").layout.title.text)
+        Two policies
+        """
+        return self._draw(charts.error_against_budget(found, title))
+
+    def regret(self, found: Comparison, title: str = "") -> Figure:
+        """Simple regret of the recommendation against the budget in each world.
+
+        Parameters
+        ----------
+        found : what `sa.compare` returned
+        title : of the figure; by default what was compared
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.regret``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.one_hot(["A", "B"])
+        >>> def still(budget):
+        ...     return sa.Environment.from_means(arms, [0.5, 0.3], budget=budget)
+        >>> policies = [sa.GBAI(), sa.Uniform()]
+        >>> found = sa.compare(policies, {"still": still}, budgets=[50, 100], trials=100)
+        >>> print(sa.plot.regret(found, title="Two policies").layout.title.text)
+        Two policies
+        """
+        return self._draw(charts.regret(found, title))
+
+    def profile(self, found: Comparison, title: str = "") -> Figure:
+        """In which share of worlds and budgets a policy errs at most a factor times the best.
+
+        Parameters
+        ----------
+        found : what `sa.compare` returned
+        title : of the figure; by default what was compared
+
+        Returns
+        -------
+        a figure of Plotly; of matplotlib if called as ``sa.plot.matplotlib.profile``
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.one_hot(["A", "B"])
+        >>> def still(budget):
+        ...     return sa.Environment.from_means(arms, [0.5, 0.3], budget=budget)
+        >>> policies = [sa.GBAI(), sa.Uniform()]
+        >>> found = sa.compare(policies, {"still": still}, budgets=[50, 100], trials=100)
+        >>> print(sa.plot.profile(found, title="Two policies").layout.title.text)
+        Two policies
+        """
+        return self._draw(charts.profile(found, title))
 
 
 def has_rates(test: Seen) -> bool:
@@ -247,6 +564,8 @@ def _verdict(test: Seen) -> tuple[Verdict, Sequence[str], Direction]:
 
 def verdict_on(found: Analysis) -> Verdict:
     """The same as a verdict on a live test, which is what leaderboards draw."""
+    if found.against is not None:
+        return found.against
     return Verdict.from_intervals(
         found.intervals,
         found.arms.names,

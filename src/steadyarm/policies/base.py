@@ -47,6 +47,8 @@ __all__ = [
 ]
 
 Ties = Literal["random", "first", "last"]
+"""Which of several arms with equal estimates counts as better: one drawn at "random" before the
+test, the "first" or the "last" by index."""
 FIRST, LAST = -1, -2  # how equal estimates of a large set are ordered; else by a seed
 MOST_OF_LARGE = 2**22  # in the table of a large set, for a policy that does not scale
 MOST_AT_ALL = 2**27  # 1 GB, in the table of arms that have hardly fewer parameters
@@ -64,6 +66,16 @@ class State:
     played : (n,) rounds observed so far
     ties : (n, K) rank of each arm among arms with equal estimates, lowest first; of a large set
         that is played with few arms at a time (n, 1): FIRST, LAST, or a seed
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> policy, arms = sa.GBAI(), sa.ArmSet.one_hot(["A", "B"])
+    >>> state = policy.start(arms, budget=100, trials=3, seed=1)
+    >>> state.trials, state.played.tolist(), state.trial(0).trials
+    (3, [0, 0, 0], 1)
+    >>> type(state).from_dict(state.to_dict(), arms).budget
+    100
     """
 
     arms: ArmSet
@@ -91,7 +103,17 @@ class State:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], arms: ArmSet) -> Self:
-        """The state that `to_dict` wrote."""
+        """The state that `to_dict` wrote.
+
+        Parameters
+        ----------
+        data : what `to_dict` returned
+        arms : the variants, which it does not hold
+
+        Returns
+        -------
+        State
+        """
         values: dict[str, Any] = {f.name: None for f in fields(cls)}
         values |= {"arms": arms, "budget": data["budget"]}
         for name, entry in data.items():
@@ -127,6 +149,17 @@ class Recommendations:
     arm : (n,) recommended arm
     estimates : (n, K) estimated time-averaged value of every arm
     standard_errors : (n, K) of the estimates; None where squared rewards were not recorded
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> policy = sa.GBAI()
+    >>> state = policy.start(sa.ArmSet.one_hot(["A", "B"]), budget=100)
+    >>> segment = policy.next_segment(state)
+    >>> stats = sa.SegmentStats(np.array([[50, 50]]), np.array([[20.0, 30.0]]))
+    >>> found = policy.recommend(policy.observe(state, segment, stats))
+    >>> found.arm.tolist(), found.estimates.round(3).tolist()
+    ([1], [[0.4, 0.6]])
     """
 
     arm: NDArray[np.int64]
@@ -150,6 +183,20 @@ class Policy(ABC, Generic[StateT]):
     estimator : what `recommend` estimates by, in a few words
     scales : True if large sets (`ArmSet.large`) are played with few arms at a time, one trial at
         a time, and a state that does not grow with the number of arms
+
+    Examples
+    --------
+    Whoever runs a policy calls four methods:
+
+    >>> import steadyarm as sa
+    >>> policy, rng = sa.GBAI(), np.random.default_rng(1)
+    >>> state = policy.start(sa.ArmSet.one_hot(["A", "B"]), budget=100)
+    >>> while (segment := policy.next_segment(state)) is not None:
+    ...     counts = rng.multinomial(segment.rounds, segment.weights)
+    ...     stats = sa.SegmentStats(counts, counts * np.array([0.2, 0.4]))
+    ...     state = policy.observe(state, segment, stats)
+    >>> policy.recommend(state).arm.tolist()
+    [1]
     """
 
     name: ClassVar[str]
@@ -171,16 +218,42 @@ class Policy(ABC, Generic[StateT]):
         return cls()
 
     def plays_few(self, arms: ArmSet) -> bool:
-        """Whether the policy plays few of these arms at a time, in a state that does not grow."""
+        """Whether the policy plays few of these arms at a time, in a state that does not grow.
+
+        Parameters
+        ----------
+        arms : the variants
+        """
         return self.scales and isinstance(arms, ArmSet) and arms.large
 
     @abstractmethod
     def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> StateT:
-        """The state before the first round; all randomness of the policy comes from the seed."""
+        """The state before the first round; all randomness of the policy comes from the seed.
+
+        Parameters
+        ----------
+        arms : the variants
+        budget : T, rounds of the test
+        trials : n, how many independent tests are played at once
+        seed : of the policy's own randomness
+
+        Returns
+        -------
+        State : of n trials
+        """
 
     @abstractmethod
     def next_segment(self, state: StateT) -> Segment | None:
-        """The next segment; None when every trial has ended."""
+        """The next segment; None when every trial has ended.
+
+        Parameters
+        ----------
+        state : the state of a batch of n trials
+
+        Returns
+        -------
+        Segment : with a row for each trial, zero rounds where one has ended
+        """
 
     @abstractmethod
     def observe(self, state: StateT, segment: Segment, stats: SegmentStats) -> StateT:
@@ -188,11 +261,30 @@ class Policy(ABC, Generic[StateT]):
 
         In a live test the segment may have an older allocation than the state: read
         `segment.weights`.
+
+        Parameters
+        ----------
+        state : from before the segment
+        segment : what was played
+        stats : counts and sums per arm
+
+        Returns
+        -------
+        State : a new one
         """
 
     @abstractmethod
     def recommend(self, state: StateT) -> Recommendations:
-        """What would be concluded now."""
+        """What would be concluded now.
+
+        Parameters
+        ----------
+        state : the state of a batch of n trials
+
+        Returns
+        -------
+        Recommendations : an arm and estimates for each trial
+        """
 
     def to_dict(self) -> dict[str, Any]:
         """The name and configuration as plain values."""
@@ -202,7 +294,24 @@ class Policy(ABC, Generic[StateT]):
 def start_values(
     arms: ArmSet, budget: int, trials: int, seed: int, ties: Ties, few: bool = False
 ) -> dict[str, Any]:
-    """Checked fields of `State` before the first round; `few` if none may grow with the arms."""
+    """Checked fields of `State` before the first round; `few` if none may grow with the arms.
+
+    Parameters
+    ----------
+    arms, budget, trials, seed : as for `Policy.start`
+    ties : how equal estimates are ordered
+    few : whether no field may grow with the number of arms, for large sets
+
+    Returns
+    -------
+    values for `arms`, `budget`, `played` and `ties`
+
+    Examples
+    --------
+    >>> values = start_values(ArmSet.one_hot(["A", "B"]), 100, trials=2, seed=0, ties="first")
+    >>> values["played"].tolist(), values["ties"].tolist()
+    ([0, 0], [[0, 1], [0, 1]])
+    """
     if not isinstance(arms, ArmSet):
         raise InvalidInputError(
             f'arms is {arms!r}; expected an ArmSet, such as ArmSet.one_hot(["A", "B"]).'
@@ -253,6 +362,10 @@ def rank_arms(
     among : the arms that count, as a boolean mask (n, K) or (K,) or as indices of arms; the other
         arms come after them. Use it to leave out eliminated arms.
 
+    Returns
+    -------
+    (n, K) indices of arms, best first
+
     Examples
     --------
     >>> rank_arms([[0.1, 0.9, 0.5]]).tolist()
@@ -290,6 +403,14 @@ def best_arm(
     among: ArrayLike | None = None,
 ) -> NDArray[np.int64]:
     """(n,) arm with the highest estimate of each trial; parameters as in `rank_arms`.
+
+    Parameters
+    ----------
+    estimates, ties, among : see `rank_arms`
+
+    Returns
+    -------
+    (n,) indices of arms
 
     Examples
     --------
@@ -375,6 +496,15 @@ class TallyState(State):
     counts : (n, K) plays of each arm
     sums : (n, K) sum of its rewards
     squares : (n, K) sum of its squared rewards; None if squares were not recorded
+
+    Examples
+    --------
+    >>> arms = ArmSet.one_hot(["A", "B"])
+    >>> state = TallyState(**start_values(arms, 10, 1, 0, "first"), **empty_tally(1, 2))
+    >>> segment = Segment(np.array([[0.5, 0.5]]), np.array([4]))
+    >>> played = state.after(segment, SegmentStats(np.array([[3, 1]]), np.array([[1.0, 1.0]])))
+    >>> played.played.tolist(), played.counts.tolist()
+    ([4], [[3, 1]])
     """
 
     counts: NDArray[np.int64]
@@ -387,7 +517,17 @@ class TallyState(State):
         return SegmentStats(self.counts, self.sums, self.squares)
 
     def after(self, segment: Segment, stats: SegmentStats) -> Self:
-        """The state with a segment's sums added."""
+        """The state with a segment's sums added.
+
+        Parameters
+        ----------
+        segment : what was played
+        stats : its sums
+
+        Returns
+        -------
+        a new state
+        """
         total = self.tally + stats
         return replace(
             self,
@@ -399,7 +539,22 @@ class TallyState(State):
 
 
 def empty_tally(trials: int, arms: int) -> dict[str, Any]:
-    """Fields of `TallyState` before the first round."""
+    """Fields of `TallyState` before the first round.
+
+    Parameters
+    ----------
+    trials : n, number of trials
+    arms : K, number of arms
+
+    Returns
+    -------
+    zeros for `counts`, `sums` and `squares`
+
+    Examples
+    --------
+    >>> empty_tally(trials=1, arms=2)["counts"].tolist()
+    [[0, 0]]
+    """
     shape = (trials, arms)
     return {
         "counts": np.zeros(shape, dtype=np.int64),

@@ -155,7 +155,16 @@ class AdjacentBAI(ShuffledPlan):
     name: ClassVar[str] = "Adjacent-BAI"
 
     def plan(self, state: TallyState) -> NDArray[np.int64]:
-        """The design, rounded."""
+        """The design, rounded.
+
+        Parameters
+        ----------
+        state : of n trials
+
+        Returns
+        -------
+        (n, K) plays of every arm
+        """
         return round_designs(adjacent_optimal(state.arms).weights[None], state.budget)
 
     def recommend(self, state: TallyState) -> Recommendations:

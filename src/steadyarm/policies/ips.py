@@ -49,6 +49,7 @@ MOST_IN_STATE = 2**28  # 2 GB, in the tables of a state
 SLACK = 4 * TOLERANCE  # what the exact solver may be off by
 Floats = NDArray[np.float64]
 EpochLength = Literal["text", "published"]
+"""How long epochs are: as in the paper's "text" or as in its "published" runs."""
 IPSStateT = TypeVar("IPSStateT", bound="IPSState")
 
 
@@ -63,6 +64,13 @@ class IPSState(State):
     weights : (n, K) the allocation in force; (1, m) of a large set
     support : (1, m) arms of a large set that it plays; None for all
     gram, moment, references, losses : memory of the control variate; None without it
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> state = sa.GBAI().start(sa.ArmSet.one_hot(["A", "B"]), budget=100)
+    >>> state.theta.tolist(), state.weights.round(3).tolist()
+    ([[0.0, 0.0]], [[0.5, 0.5]])
     """
 
     scores: NDArray[np.float64]
@@ -107,6 +115,27 @@ class IPSPolicy(Policy[IPSStateT]):
         assignments, and removes the variance from which arm is drawn when
     block : length of a block; 0 for `automatic_block`
     control_variate : compare rewards with a predictable reference, see the end of `ips.py`
+
+    Examples
+    --------
+    A policy that plays the G-optimal design in the first half and then favours the leader:
+
+    >>> from dataclasses import dataclass
+    >>> import steadyarm as sa
+    >>> @dataclass(frozen=True)
+    ... class HalfTime(IPSPolicy):
+    ...     name = "Half-Time"
+    ...     def allocation(self, state):
+    ...         weights = np.full((state.trials, state.arms.size), 1 / state.arms.size)
+    ...         leads = np.arange(state.arms.size) == self.recommend(state).arm[:, None]
+    ...         late = state.played[:, None] > 0
+    ...         return np.where(late, 0.5 * weights + 0.5 * leads, weights)
+    ...     def segment_end(self, state):
+    ...         return np.where(state.played < state.budget // 2, state.budget // 2, state.budget)
+    >>> arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    >>> world = sa.Environment.from_parameters(arms, [0.5, 0.3, 0.0], budget=500)
+    >>> sa.simulate(HalfTime(), world, trials=1000, seed=1)
+    Results(Half-Time: 60 errors in 1000 trials)
     """
 
     waits: ClassVar[bool] = False
@@ -126,26 +155,83 @@ class IPSPolicy(Policy[IPSStateT]):
 
     @abstractmethod
     def allocation(self, state: IPSStateT) -> Allocation | NDArray[np.float64]:
-        """Probabilities for the next segment: (n, K), or on few arms of a large set."""
+        """Probabilities for the next segment: (n, K), or on few arms of a large set.
+
+        It is called before the first segment and whenever one has ended. Every row must be positive
+        on arms that span all arms. Trials whose segment goes on ignore their row.
+
+        Parameters
+        ----------
+        state : the state of a batch of n trials, with `theta`, `played` and the subclass's own
+            fields
+
+        Returns
+        -------
+        (n, K) rows that sum to one; an `Allocation` for large sets
+        """
 
     @abstractmethod
     def segment_end(self, state: IPSStateT) -> NDArray[np.int64]:
-        """(n,) the last round with that allocation; may lie beyond the budget."""
+        """(n,) the last round with that allocation; may lie beyond the budget.
+
+        Parameters
+        ----------
+        state : the state of a batch of n trials
+
+        Returns
+        -------
+        (n,) whole numbers above ``state.played``, counted from the start of the test
+        """
 
     def features(self, arms: ArmSet, among: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """(K, r) vectors in which rewards are linear; (m, r) for the m arms in `among`."""
+        """(K, r) vectors in which rewards are linear; (m, r) for the m arms in `among`.
+
+        Parameters
+        ----------
+        arms : the variants
+        among : indices of arms; all by default
+        """
         return arms.coordinates_of(among)
 
     def parameters(self, arms: ArmSet) -> int:
-        """How many parameters r that are."""
+        """How many parameters r that are.
+
+        Parameters
+        ----------
+        arms : the variants
+
+        Returns
+        -------
+        int
+        """
         return arms.rank
 
     def extra(self, arms: ArmSet, trials: int) -> dict[str, Any]:
-        """What the subclass's own state holds before the first round."""
+        """What the subclass's own state holds before the first round.
+
+        Parameters
+        ----------
+        arms : the variants
+        trials : n, number of trials
+
+        Returns
+        -------
+        arrays with a leading axis of n, by the names of the fields
+        """
         return {}
 
     def advance(self, before: IPSStateT, after: IPSStateT) -> IPSStateT:
-        """Update the subclass's own state after a segment's scores were added."""
+        """Update the subclass's own state after a segment's scores were added.
+
+        Parameters
+        ----------
+        before : the state before the segment
+        after : the state with its scores
+
+        Returns
+        -------
+        `after`, or a copy with changed fields
+        """
         return after
 
     def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> IPSStateT:
@@ -183,19 +269,35 @@ class IPSPolicy(Policy[IPSStateT]):
         return Segment(state.weights, rounds, self.order, block, self.reference(state), arms)
 
     def rounds_between_sums(self, state: IPSStateT) -> int | None:
-        """Rounds after which a segment ends although the allocation stays; None for any number."""
+        """Rounds after which a segment ends although the allocation stays; None for any number.
+
+        Parameters
+        ----------
+        state : the state of a batch of n trials
+        """
         if not self.control_variate:
             return None
         return BLOCKS_PER_FIT * self.block_length(state.arms, state.budget)
 
     def reference(self, state: IPSStateT) -> NDArray[np.float64] | None:
-        """(n, r) what the next segment's rewards are compared with; None for zero."""
+        """(n, r) what the next segment's rewards are compared with; None for zero.
+
+        Parameters
+        ----------
+        state : the state of a batch of n trials
+        """
         if state.references is None or state.losses is None:
             return None
         return best_reference(state.references, state.losses)
 
     def block_length(self, arms: ArmSet, budget: int) -> int:
-        """Length of a block, at most the budget."""
+        """Length of a block, at most the budget.
+
+        Parameters
+        ----------
+        arms : the variants
+        budget : rounds of the test
+        """
         return min(self.block or automatic_block(arms, budget), budget)
 
     def observe(self, state: IPSStateT, segment: Segment, stats: SegmentStats) -> IPSStateT:
@@ -246,11 +348,22 @@ class IPSPolicy(Policy[IPSStateT]):
         return A
 
     def estimates(self, state: IPSStateT) -> NDArray[np.float64]:
-        """(n, K) estimated time-averaged value of every arm."""
+        """(n, K) estimated time-averaged value of every arm.
+
+        Parameters
+        ----------
+        state : the state of a batch of n trials
+        """
         return self.values(state, state.theta)
 
     def values(self, state: IPSStateT, theta: Floats) -> Floats:
-        """(n, K) value of every arm under the parameters theta (n, r)."""
+        """(n, K) value of every arm under the parameters theta (n, r).
+
+        Parameters
+        ----------
+        state : the state of a batch of n trials
+        theta : (n, r) parameters
+        """
         if state.support is not None:
             return state.arms.values(theta[0])[None]
         return arm_values(self.features(state.arms), theta)
@@ -277,7 +390,22 @@ def _check_parameters(r: int, trials: int) -> None:
 
 
 def automatic_block(arms: ArmSet, budget: int) -> int:
-    """Long enough for every direction to be seen twice or thrice, about 300 in a test at most."""
+    """Long enough for every direction to be seen twice or thrice, about 300 in a test at most.
+
+    Parameters
+    ----------
+    arms : the variants
+    budget : rounds of the test
+
+    Returns
+    -------
+    int : rounds of a block
+
+    Examples
+    --------
+    >>> automatic_block(ArmSet.one_hot(["A", "B", "C"]), budget=1000)
+    9
+    """
     return max(8, min(3 * arms.rank, 32), 2 * arms.rank, budget // 320)
 
 
@@ -297,7 +425,22 @@ def _log2_rho(arms: ArmSet, solver: Solver) -> float:
 
 
 def epoch_count(arms: ArmSet, solver: Solver) -> int:
-    """⌈log2 ρ⌉, at least one: how often the optimal ρ can be halved."""
+    """⌈log2 ρ⌉, at least one: how often the optimal ρ can be halved.
+
+    Parameters
+    ----------
+    arms : the variants
+    solver : of the XY design
+
+    Returns
+    -------
+    int : a number of epochs
+
+    Examples
+    --------
+    >>> epoch_count(ArmSet.one_hot(["A", "B", "C"]), "exact")  # ρ = 6
+    3
+    """
     return ceil(_log2_rho(arms, solver))
 
 
@@ -305,6 +448,23 @@ def epoch_end(state: State, solver: Solver, length: EpochLength) -> NDArray[np.i
     """(n,) the next of rounds 1, 1 + R, 1 + 2R, … at which P1-RAGE and P1-Peace redesign.
 
     R = ⌊T / log2 ρ⌋ in the paper's text, ⌊T / ⌈log2 ρ⌉⌋ in its published runs, at least 1.
+
+    Parameters
+    ----------
+    state : the state of a batch of n trials
+    solver : of the XY design
+    length : which of the two
+
+    Returns
+    -------
+    (n,) whole numbers
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> state = sa.P1RAGE().start(sa.ArmSet.one_hot(["A", "B", "C"]), budget=900)
+    >>> epoch_end(state, "exact", "published").tolist()
+    [1]
     """
     epochs = _log2_rho(state.arms, solver)
     R = max(1, floor(state.budget / (ceil(epochs) if length == "published" else epochs)))

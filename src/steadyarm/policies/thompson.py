@@ -345,7 +345,7 @@ class ThompsonPolicy(Policy[ThompsonState]):
 class LinearThompson(ThompsonPolicy):
     """Play each arm with the posterior probability that it is best.
 
-    Made to earn rewards while testing, for a world that stands still: as one arm leads, the others
+    Made to earn rewards while testing, for a stationary world: as one arm leads, the others
     are hardly played any more, and drift misleads it. It is included because many tests use it.
     This is batched Thompson sampling; `ThompsonPolicy` describes it and its fields.
 
@@ -366,7 +366,18 @@ class LinearThompson(ThompsonPolicy):
     name: ClassVar[str] = "Linear-Thompson"
 
     def allocation(self, state: ThompsonState, values: Floats, shares: Floats) -> Floats:
-        """The shares themselves."""
+        """The shares themselves.
+
+        Parameters
+        ----------
+        state : of n trials
+        values : (n, K) posterior means
+        shares : (n, K) probability that each arm is the best
+
+        Returns
+        -------
+        (n, K) probabilities
+        """
         return shares
 
 
@@ -409,7 +420,18 @@ class TopTwoThompson(ThompsonPolicy):
         check_fraction(self.beta, "beta")
 
     def allocation(self, state: ThompsonState, values: Floats, shares: Floats) -> Floats:
-        """β p_i + (1 - β) p_i Σ_{j≠i} p_j/(1 - p_j)."""
+        """β p_i + (1 - β) p_i Σ_{j≠i} p_j/(1 - p_j).
+
+        Parameters
+        ----------
+        state : of n trials
+        values : (n, K) posterior means
+        shares : (n, K) p, the probability that each arm is the best
+
+        Returns
+        -------
+        (n, K) probabilities
+        """
         weights = np.empty(shares.shape)
         top_two(
             state.arms.coordinates,

@@ -90,6 +90,7 @@ CHECKS: tuple[Callable[[RewardSource], None], ...] = (
     check_same_seed_same_rewards,
     check_best_arm,
 )
+"""Every check, each called with an environment; AssertionError says what is broken."""
 
 
 def _segments(environment: RewardSource) -> Iterator[tuple[Segment, NDArray[np.int64]]]:

@@ -19,8 +19,12 @@ import scipy
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
+from steadyarm.errors import BudgetSpentError, RewardsPendingError
+from steadyarm.live.lifecycle import create_experiment, load_experiment
+from steadyarm.live.session import Session
 from steadyarm.policies.base import Policy, State
 from steadyarm.segments import Segment, SegmentStats
+from steadyarm.storages.memory import MemoryStorage
 
 __all__ = ["CHECKS", "check_arm_sets"]
 
@@ -28,7 +32,17 @@ AnyPolicy = Policy[Any]
 
 
 def check_arm_sets() -> dict[str, ArmSet]:
-    """Small arm sets of different shapes, on which the checks run."""
+    """Small arm sets of different shapes, on which the checks run.
+
+    Returns
+    -------
+    arm sets by a name that says what is special about them
+
+    Examples
+    --------
+    >>> check_arm_sets()["six one-hot"]
+    ArmSet(6 arms, 6 features)
+    """
     rng = np.random.default_rng(20)
     angle = 0.3
     return {
@@ -167,6 +181,89 @@ def check_easy_instance(policy: AnyPolicy) -> None:
         )
 
 
+def check_recommends_an_arm_that_is_left(policy: AnyPolicy) -> None:
+    """No arm is recommended whose estimate was masked with -inf while another has one."""
+    for arms, budget in _cases():
+        state: State = policy.start(arms, budget, trials=3, seed=8)
+        for before, segment, stats in _run(policy, arms, budget, trials=3, seed=8):
+            state = policy.observe(before, segment, stats)
+        found = policy.recommend(state)
+        chosen = found.estimates[np.arange(3), found.arm]
+        masked = (chosen == -np.inf) & np.isfinite(found.estimates).any(axis=1)
+        assert not masked.any(), (
+            f"the recommended arms have the estimates {chosen.tolist()}; rank with "
+            "rank_arms(estimates, ties, among=…), which leaves out arms that do not count"
+        )
+
+
+def check_late_rewards(policy: AnyPolicy) -> None:
+    """A session whose rewards come late and out of order assigns and concludes as before.
+
+    It is written as JSON and read back half-way, and goes on to the same verdict.
+    """
+    for arms in _easy_arm_sets():
+        first = _late_session(policy, arms, copied=False)
+        again = _late_session(policy, arms, copied=True)
+        assert first == again, "a session that was written and read back goes another way"
+
+
+def check_stored_experiment(policy: AnyPolicy) -> None:
+    """A stored test with late and repeated rewards is loaded again, concluded, and replays."""
+    for arms in _easy_arm_sets():
+        storage = MemoryStorage()
+        create_experiment(
+            "check",
+            arms,
+            policy,
+            budget=40,
+            storage=storage,
+            seed=9,
+            missing="drop",
+            after="refuse",
+        )
+        rng, waiting = np.random.default_rng(9), []
+        for number in range(40):
+            test = load_experiment("check", storage, policy=policy)
+            try:
+                waiting.append(test.ask(f"unit {number}"))
+            except RewardsPendingError:
+                assert policy.waits, "the policy does not wait, but asks for rewards"
+            except BudgetSpentError:
+                assert number > 0, "the policy ends before the first round"
+            if len(waiting) == 5 or number > 34:
+                rng.shuffle(waiting)
+                for shown in waiting:
+                    for _ in range(2):  # the second time changes nothing
+                        test.tell(shown, 1.0 + shown.arm / 10)
+                waiting = []
+        test = load_experiment("check", storage, policy=policy)
+        replayed = test.replay()
+        assert not replayed.differences, f"the test does not replay: {replayed.differences}"
+        assert 0 <= test.recommend(anytime=False).arm < arms.size
+
+
+def _late_session(policy: AnyPolicy, arms: ArmSet, copied: bool) -> list[Any]:
+    """What a session assigns whose rewards come in a random order, a few rounds late."""
+    session = Session(policy, arms, budget=60, seed=3)
+    rng, waiting, shown = np.random.default_rng(3), [], []
+    for number in range(60):
+        try:
+            assigned = session.ask()
+        except RewardsPendingError:
+            assert policy.waits, "the policy does not wait, but asks for rewards"
+        except BudgetSpentError:
+            assert number > 0, "the policy ends before the first round"
+        else:
+            waiting.append((assigned.number, assigned.arm))
+            shown.append((assigned.number, assigned.arm, assigned.probability))
+        while len(waiting) > 6 or (waiting and (number > 50 or policy.waits)):
+            place, arm = waiting.pop(int(rng.integers(len(waiting))))
+            session.tell(place, float(arm) + rng.normal())
+        if copied and number == 30:
+            session = Session.from_json(session.to_json(), policy=policy)
+    return [*shown, session.recommend(anytime=False).arm]
+
+
 CHECKS: tuple[Callable[[AnyPolicy], None], ...] = (
     check_probabilities,
     check_unbiased_allocations_span,
@@ -176,7 +273,11 @@ CHECKS: tuple[Callable[[AnyPolicy], None], ...] = (
     check_methods_are_pure,
     check_budget_is_kept,
     check_easy_instance,
+    check_recommends_an_arm_that_is_left,
+    check_late_rewards,
+    check_stored_experiment,
 )
+"""Every check, each called with a policy; AssertionError says what is broken."""
 
 
 def _easy_arm_sets() -> tuple[ArmSet, ...]:

@@ -5,12 +5,14 @@ from steadyarm.plot.charts.comparisons import effects, interactions, plan, resul
 from steadyarm.plot.charts.days import daily, drift, waiting
 from steadyarm.plot.charts.progress import allocation, estimates, likely, plausible
 from steadyarm.plot.charts.standings import leaderboard, lifts
+from steadyarm.plot.charts.sweeps import error_against_budget, profile, regret
 
 __all__ = [
     "allocation",
     "daily",
     "drift",
     "effects",
+    "error_against_budget",
     "estimates",
     "interactions",
     "leaderboard",
@@ -19,6 +21,8 @@ __all__ = [
     "matched",
     "plan",
     "plausible",
+    "profile",
+    "regret",
     "results",
     "waiting",
 ]

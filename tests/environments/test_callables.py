@@ -1,0 +1,184 @@
+"""Worlds from functions agree with tables, and an adaptive adversary sees what was played."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.environments import CallableEnvironment
+
+ARMS = sa.ArmSet.one_hot(["A", "B", "C"])
+TABLE = np.array([[0.1, 0.5, 0.2]] * 30 + [[0.6, 0.2, 0.3]] * 70)
+
+
+def exact(arms: Any, rounds: Any, rng: Any) -> Any:
+    """No noise, so that sums are known exactly."""
+    return TABLE[rounds, arms]
+
+
+def noisy(arms: Any, rounds: Any, rng: Any) -> Any:
+    return TABLE[rounds, arms] + 0.5 * rng.standard_normal(len(arms))
+
+
+WORLD = sa.Environment.from_callable(ARMS, exact, 100, TABLE.mean(axis=0))
+ORDERS = [
+    sa.Segment(np.array([[0.5, 0.3, 0.2], [0.2, 0.2, 0.6]]), np.array([40, 25])),
+    sa.Segment(np.array([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]]), np.array([40, 26]), "blocks", 4),
+    sa.Segment.shuffled(np.array([[20, 12, 8], [5, 10, 10]])),
+]
+
+
+@pytest.mark.parametrize("segment", ORDERS, ids=lambda segment: segment.order)
+def test_sums_are_those_of_a_table_without_noise(segment: sa.Segment) -> None:
+    table = sa.Environment.from_means(ARMS, TABLE, sa.BoundedNoise(0.0))
+    start = np.array([20, 70])
+    ours = WORLD.play(segment, start, np.random.default_rng(3), squares=True)
+    assert (ours.counts.sum(axis=1) == segment.rounds).all()
+    if segment.order == "shuffled":
+        assert (ours.counts == segment.counts).all()
+    # The second trial lies in the second part, where the means of arms do not move.
+    np.testing.assert_allclose(ours.sums[1], ours.counts[1] * TABLE[-1])
+    assert ours.squares is not None
+    np.testing.assert_allclose(ours.squares[1], ours.counts[1] * TABLE[-1] ** 2)
+    theirs = table.play(segment, start, np.random.default_rng(4), squares=True)
+    assert theirs.counts.sum() == ours.counts.sum()
+
+
+def test_every_round_is_played_once_in_its_own_round() -> None:
+    seen: list[Any] = []
+
+    def note(arms: Any, rounds: Any, rng: Any) -> Any:
+        seen.append(rounds.copy())
+        return np.zeros(len(arms))
+
+    world = sa.Environment.from_callable(ARMS, note, 100, [1.0, 0.0, 0.0])
+    segment = sa.Segment(np.full((2, 3), 1 / 3), np.array([4, 3]))
+    world.play(segment, np.array([10, 50]), np.random.default_rng(0))
+    assert np.concatenate(seen).tolist() == [10, 11, 12, 13, 50, 51, 52]
+
+
+def test_long_batches_are_played_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from steadyarm.environments import callables
+
+    segment = sa.Segment(np.full((5, 3), 1 / 3), np.array([40, 30, 0, 20, 10]))
+    start = np.zeros(5, dtype=np.int64)
+    whole = WORLD.play(segment, start, np.random.default_rng(8))
+    monkeypatch.setattr(callables, "ROUNDS", 35)
+    parts = WORLD.play(segment, start, np.random.default_rng(8))
+    assert (whole.counts.sum(axis=1) == segment.rounds).all()
+    assert (parts.counts.sum(axis=1) == segment.rounds).all()
+    np.testing.assert_array_equal(whole.counts, parts.counts)  # no noise: the same draws
+
+
+def test_error_rates_agree_with_those_of_a_table() -> None:
+    table = sa.Environment.from_means(ARMS, TABLE, sa.GaussianNoise(0.5))
+    ours = sa.Environment.from_callable(ARMS, noisy, 100, TABLE.mean(axis=0))
+    a = sa.simulate(sa.Steady(), table, trials=2000, seed=1)
+    b = sa.simulate(sa.Steady(), ours, trials=2000, seed=2)
+    pooled = (a.error_rate + b.error_rate) / 2
+    assert pooled > 0.02
+    assert abs(a.error_rate - b.error_rate) < 4 * np.sqrt(2 * pooled * (1 - pooled) / 2000)
+    assert b.regret == pytest.approx(np.mean(ours.regret(b.recommended)))
+
+
+def test_the_best_arm_is_found_by_draws() -> None:
+    world = sa.Environment.from_callable(ARMS, noisy, 100)
+    assert world.best_arm == TABLE.mean(axis=0).argmax()
+    np.testing.assert_allclose(world.average, TABLE.mean(axis=0), atol=0.05)
+    assert isinstance(world, CallableEnvironment)
+
+
+def test_equal_arms_have_no_best_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from steadyarm.environments import callables
+
+    monkeypatch.setattr(callables, "MOST_DRAWS", 2**16)
+    with pytest.raises(sa.InvalidInputError, match="Give the means over all rounds with average="):
+        sa.Environment.from_callable(ARMS, lambda a, t, rng: rng.normal(size=len(a)), 50)
+
+
+def test_fingerprints_know_the_function() -> None:
+    one = sa.Environment.from_callable(ARMS, exact, 100, TABLE.mean(axis=0))
+    assert one.fingerprint == WORLD.fingerprint
+    other = sa.Environment.from_callable(ARMS, noisy, 100, TABLE.mean(axis=0))
+    longer = sa.Environment.from_callable(ARMS, exact, 90, TABLE.mean(axis=0))
+    assert len({one.fingerprint, other.fingerprint, longer.fingerprint}) == 3
+
+
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [
+        (3, "a function of"),
+        (lambda a, t, rng: 1.0, "returned an array of shape"),
+        (lambda a, t, rng: np.full(len(a), np.nan), "not finite"),
+    ],
+)
+def test_bad_functions_are_named(reward: Any, message: str) -> None:
+    def tried() -> None:
+        world = sa.Environment.from_callable(ARMS, reward, 10, [1.0, 0.0, 0.0])
+        sa.simulate(sa.GBAI(), world, trials=2)
+
+    with pytest.raises(sa.InvalidInputError, match=message):
+        tried()
+
+
+def test_bad_averages_are_named() -> None:
+    with pytest.raises(sa.InvalidInputError, match="3 finite numbers, one for each arm"):
+        sa.Environment.from_callable(ARMS, exact, 100, [1.0, 2.0])
+
+
+def test_the_adversary_sees_all_plays_before_a_round() -> None:
+    seen: list[tuple[int, Any]] = []
+
+    def means(rounds: Any, plays: Any) -> Any:
+        seen.append((int(rounds[0]), plays[0].copy()))
+        return np.tile([0.3, 0.2, 0.1], (len(rounds), 1))
+
+    world = sa.AdaptiveAdversary(ARMS, means, budget=30, noise=sa.GaussianNoise(0.1))
+    sa.simulate(sa.P1RAGE(), world, trials=1)
+    assert [number for number, _ in seen] == list(range(30))
+    assert [int(plays.sum()) for _, plays in seen] == list(range(30))
+    steps = np.diff([plays for _, plays in seen], axis=0)
+    assert (steps >= 0).all()
+
+
+def test_the_best_arm_is_that_of_each_trial_in_hindsight() -> None:
+    def spoil(rounds: Any, plays: Any) -> Any:
+        """The arm that was played most loses."""
+        return np.array([0.5, 0.5, 0.5]) - (plays == plays.max(axis=1, keepdims=True))
+
+    world = sa.AdaptiveAdversary(ARMS, spoil, budget=101, noise=sa.GaussianNoise(0.05))
+    match = world.begin(40)
+    segment = sa.Segment(np.full((40, 3), 1 / 3), np.full(40, 101))
+    match.play(segment, np.zeros(40, dtype=np.int64), np.random.default_rng(1))
+    assert (match.best_arm == match.totals.argmax(axis=1)).all()
+    assert len(set(match.best_arm.tolist())) > 1
+    regret = match.regret(match.best_arm)
+    assert (regret == 0).all()
+    found = sa.simulate(sa.GBAI(), world, trials=100, seed=3)
+    assert isinstance(found.best_arm, np.ndarray)
+    assert found.errors == int((found.recommended != found.best_arm).sum())
+    assert found.regret > 0
+    same = sa.simulate(sa.GBAI(), world, trials=100, seed=3, jobs=2)
+    assert (same.recommended == found.recommended).all()
+
+
+def test_an_adversary_that_never_reacts_is_an_environment() -> None:
+    world = sa.AdaptiveAdversary(
+        ARMS, lambda rounds, plays: TABLE[rounds], budget=100, noise=sa.GaussianNoise(0.5)
+    )
+    a = sa.simulate(sa.Steady(), world, trials=1000, seed=1)
+    table = sa.Environment.from_means(ARMS, TABLE, sa.GaussianNoise(0.5))
+    b = sa.simulate(sa.Steady(), table, trials=1000, seed=2)
+    pooled = (a.error_rate + b.error_rate) / 2
+    assert abs(a.error_rate - b.error_rate) < 4 * np.sqrt(2 * pooled * (1 - pooled) / 1000)
+
+
+def test_bad_adversaries_are_named() -> None:
+    with pytest.raises(sa.InvalidInputError, match="a function of"):
+        sa.AdaptiveAdversary(ARMS, 3, budget=10)  # type: ignore[arg-type]
+    world = sa.AdaptiveAdversary(ARMS, lambda rounds, plays: plays[:, :2], budget=10)
+    with pytest.raises(sa.InvalidInputError, match="a column for each arm"):
+        sa.simulate(sa.GBAI(), world, trials=2)

@@ -1,0 +1,377 @@
+"""Sweeps over objects: the same counts wherever they run, and what comes out of them."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import pytest
+from scipy.stats import fisher_exact
+
+import steadyarm as sa
+from steadyarm.comparison import COLUMNS
+from steadyarm.engines import DaskEngine, ProcessEngine, engine_named
+from steadyarm.plot import charts
+from steadyarm.sweeps import CellResult, Journal, key_of, source_of
+from tests.simulation import own
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def found() -> sa.Comparison:
+    return own.sweep("threads")
+
+
+def script(*given: object) -> list[str]:
+    return [sys.executable, "-m", "tests.simulation.own", *map(str, given)]
+
+
+def last_line(printed: str) -> Any:
+    return json.loads(printed.splitlines()[-1])
+
+
+def test_a_cell_is_its_simulation(found: sa.Comparison) -> None:
+    cell = found.cell("own", "still", 120)
+    from steadyarm.sweeps import stream_of
+
+    alone = sa.simulate(own.Greedy(), own.still(120), 300, stream_of(4, "still", 120, "own"))
+    assert (cell.errors, cell.trials) == (alone.errors, alone.trials)
+    assert cell.regret == pytest.approx(alone.regret)
+    assert cell.regret_error == pytest.approx(alone.regret_error)
+    assert cell.good_rate(0.25) == alone.good_rate(0.25) > 1 - alone.error_rate
+    assert (cell.budget, cell.arms, cell.features) == (120, 4, 4)
+    assert cell.min_gap == pytest.approx(0.2)
+
+
+def test_counts_do_not_depend_on_what_else_is_compared(found: sa.Comparison) -> None:
+    alone = sa.compare({"own": own.Greedy()}, {"money": own.money}, 120, 300, seed=4, jobs=1)
+    assert alone.cells[0].errors == found.cell("own", "money", 120).errors
+
+
+def test_threads_processes_and_dask_give_the_same_counts(
+    found: sa.Comparison, tmp_path: Path
+) -> None:
+    expected = json.loads(json.dumps(own.counts(found)))
+    for engine in ("processes", "dask"):
+        command = script(engine, tmp_path / f"{engine}.jsonl", 300)
+        printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+        assert last_line(printed.stdout) == expected
+    assert sum(cell.errors for cell in found.cells) > 50
+
+
+def on_a_cluster(scenario: str, *given: object) -> Any:
+    """What a scenario of `dask_scenarios` printed."""
+    command = [sys.executable, "-m", "tests.simulation.dask_scenarios", scenario, *map(str, given)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return last_line(run.stdout)
+
+
+def test_a_sweep_runs_on_jobs_of_a_queue(found: sa.Comparison, tmp_path: Path) -> None:
+    expected = json.loads(json.dumps(own.counts(found)))
+    assert on_a_cluster("jobs", tmp_path, 300) == expected
+
+
+def test_the_recipe_for_slurm_submits_workers(tmp_path: Path) -> None:
+    submitted = on_a_cluster("slurm", tmp_path)
+    for line in ("#SBATCH -p normal", "#SBATCH --cpus-per-task=8", "#SBATCH -t 01:00:00"):
+        assert line in submitted.splitlines()
+    assert re.search(r"-m distributed\.cli\.dask_worker tcp://.* --nworkers 8 ", submitted)
+
+
+def test_a_sweep_outlives_a_killed_worker_of_its_cluster(tmp_path: Path) -> None:
+    trials = 6000
+    printed = on_a_cluster("sweep", tmp_path, trials)
+    assert 1 <= printed["finished"] < 18  # so it died in the middle
+    with pytest.raises(ProcessLookupError):
+        os.kill(printed["killed"], 0)
+    straight = own.sweep("threads", trials=trials)
+    assert printed["counts"] == json.loads(json.dumps(own.counts(straight)))
+
+
+def test_a_sweep_that_is_killed_twice_goes_on_where_it_was(tmp_path: Path) -> None:
+    journal = tmp_path / "sweep.jsonl"
+    trials = 20_000  # long enough to be killed in the middle
+
+    def lines() -> int:
+        return journal.read_bytes().count(b"\n") if journal.exists() else 0
+
+    for goal in (2, 6):
+        process = subprocess.Popen(
+            script("threads", journal, trials), cwd=ROOT, stdout=subprocess.DEVNULL
+        )
+        while lines() < goal and process.poll() is None:
+            time.sleep(0.002)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    before = lines()
+    assert 6 <= before < 18
+    command = script("threads", journal, trials)
+    printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert lines() == 18
+    straight = own.sweep("threads", trials=trials)
+    assert last_line(printed) == json.loads(json.dumps(own.counts(straight)))
+
+
+def test_a_finished_sweep_computes_nothing(tmp_path: Path) -> None:
+    path = str(tmp_path / "sweep.jsonl")
+    first = own.sweep("threads", path)
+    done: list[tuple[int, int]] = []
+    again = sa.compare(
+        own.POLICIES, own.WORLDS, own.BUDGETS, 300, seed=4, journal=path,
+        progress=lambda now, total: done.append((now, total)),
+    )  # fmt: skip  # a table reads better so
+    assert again.cells == first.cells  # with times, so they were read
+    assert done == []
+
+
+def test_a_bar_shows_how_far_it_is_on_a_terminal_alone(tmp_path: Path) -> None:
+    """The sweep of a script below a real terminal, and without one."""
+    command = script("threads", tmp_path / "sweep.jsonl", 3000)
+    terminal, behind = pty.openpty()
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=behind)
+    os.close(behind)
+    shown = b""
+    with contextlib.suppress(OSError):  # at its end, on Linux
+        while part := os.read(terminal, 4096):
+            shown += part
+    os.close(terminal)
+    assert process.wait() == 0
+    pictures = re.findall(r"([█·]{30}) +(\d+) %  (\d+) of 18 cells(, [^\r]* left)?", shown.decode())
+    assert pictures[0][:3] == ("·" * 30, "0", "0")
+    assert len(pictures) > 2
+    assert pictures[-1][3]
+    assert shown.endswith(b"\r\x1b[K")  # the bar is gone at the end
+    again = subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    assert again.stderr == b""
+
+
+def test_progress_can_be_followed_or_left_out() -> None:
+    seen: list[tuple[int, int]] = []
+    sa.compare(["g-bai"], {"w": own.still}, [50, 60], 300, progress=lambda *now: seen.append(now))
+    assert seen[0] == (0, 33_000)
+    assert seen[-1] == (33_000, 33_000)
+    assert seen == sorted(seen)
+
+
+def test_an_edited_policy_is_another_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    keys = []
+    for number, share in enumerate((0.5, 0.4)):
+        name = f"edited{number}"
+        (tmp_path / f"{name}.py").write_text(
+            "from tests.simulation.own import Greedy\n"
+            "class Mine(Greedy):\n"
+            "    def allocation(self, state):\n"
+            f"        return super().allocation(state)  # {share}\n"
+        )
+        module = __import__(name)
+        keys.append(key_of(module.Mine(), "world", 10, 1))
+    assert keys[0] != keys[1]
+    assert source_of(sa.Steady) == ""
+
+
+def test_engines_by_name() -> None:
+    assert engine_named("processes", 3) == ProcessEngine(3)
+    assert engine_named(DaskEngine("tcp://127.0.0.1:9")).workers == 64
+    with pytest.raises(sa.InvalidInputError, match="engine is 'cloud'"):
+        engine_named("cloud")
+    with pytest.raises(sa.InvalidInputError, match="one of threads, processes, dask"):
+        engine_named(3)  # type: ignore[arg-type]
+
+
+def _die_once(marker: str, x: int) -> int:
+    if x == 3 and not Path(marker).exists():
+        Path(marker).write_text("dead")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x * x
+
+
+def test_a_process_that_dies_is_replaced(tmp_path: Path) -> None:
+    marker = str(tmp_path / "killed")
+    results = ProcessEngine(2).run(_die_once, [(marker, i) for i in range(20)])
+    assert sorted(results) == [(i, i * i) for i in range(20)]
+    assert Path(marker).exists()
+
+
+def test_lambdas_cannot_be_sent_to_processes() -> None:
+    with pytest.raises(sa.InvalidInputError, match="define policies and worlds in a module"):
+        sa.compare(["steady"], {"w": lambda T: own.still(T)}, 60, engine="processes")
+
+
+def test_frames_and_csv_have_a_row_for_each_cell(found: sa.Comparison, tmp_path: Path) -> None:
+    frame = found.to_frame("polars", epsilon=0.25)
+    assert isinstance(frame, polars.DataFrame)
+    assert frame.columns == [*COLUMNS, "good_rate"]
+    assert frame.height == 18
+    assert found.to_frame().shape == (18, len(COLUMNS))
+    path = tmp_path / "found.csv"
+    text = found.to_csv(path)
+    assert path.read_text() == text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    cell = found.cells[5]
+    assert (rows[5]["world"], rows[5]["policy"]) == (cell.world, cell.policy)
+    assert float(rows[5]["low"]) == cell.interval()[0]
+
+
+def test_results_as_a_frame() -> None:
+    results = sa.simulate(sa.Steady(), own.still(60), trials=40, seed=2)
+    frame = results.to_frame("polars")
+    assert frame["wrong"].sum() == results.errors
+    assert frame["regret"].mean() == pytest.approx(results.regret)
+    assert results.plays is not None
+    assert results.plays.sum() == pytest.approx(60)
+    assert 0 < results.seconds < 1
+    assert results.settings["seed"] == 2
+
+
+def made(errors: dict[str, int], trials: int = 1000, world: str = "w_1") -> sa.Comparison:
+    cells = [
+        CellResult(world, "budget", 100, name, trials, wrong, 0.1, 1.0, budget=100, arms=2)
+        for name, wrong in errors.items()
+    ]
+    return sa.Comparison(tuple(cells))
+
+
+def test_latex_is_bold_where_no_policy_is_significantly_better() -> None:
+    text = made({"A": 50, "B & C": 60, "D": 100}).to_latex()
+    assert fisher_exact(np.array([[50, 950], [60, 940]])).pvalue > 0.05
+    assert fisher_exact(np.array([[50, 950], [100, 900]])).pvalue < 0.05
+    (row,) = [line for line in text.splitlines() if line.startswith("w")]
+    assert row.startswith(r"w\_1 & $\mathbf{5.0}$ {\scriptsize$\pm 1.4$} & $\mathbf{6.0}$")
+    assert row.count("mathbf") == 2
+    assert r"World & A & B \& C & D \\" in text
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
+
+
+def test_profiles_count_settings_within_a_factor() -> None:
+    first, second = made({"A": 10, "B": 20}), made({"A": 0, "B": 3}, world="w_2")
+    factors, shares = replace(first, cells=first.cells + second.cells).profile()
+    assert factors.tolist() == [1.0, 2.0, 6.0]  # no errors count as half of one
+    assert shares["A"].tolist() == [1.0, 1.0, 1.0]
+    assert shares["B"].tolist() == [0.0, 0.5, 1.0]
+    assert first.ratios("B", "A").tolist() == [2.0]
+
+
+def test_charts_say_where_it_is(found: sa.Comparison) -> None:
+    chart = charts.error_against_budget(found)
+    assert [panel.title.partition(" (")[0] for panel in chart.panels] == ["money", "still"]
+    assert "K = 4, d = 4, Gaussian noise of sd 0.7" in chart.panels[1].title
+    cell = found.cell("Steady", "still", 240)
+    (series,) = [s for s in chart.panels[1].series if s.name == "Steady"]
+    assert series.y[-1] == cell.error_rate
+    assert series.high is not None
+    assert series.high[-1] == cell.interval()[1]
+    assert charts.regret(found).panels[0].y.title == "simple regret"
+    assert len(charts.profile(found).panels[0].series) == 3
+    with pytest.raises(sa.InvalidInputError, match=r"give what sa.compare\(\) returned"):
+        charts.profile([])  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Unknowing:
+    """A world of a user that knows no means."""
+
+    arms = own.ARMS
+    budget: int = 60
+    best_arm: int = 1
+    direction = "maximize"
+
+    def play(self, segment: Any, start: Any, rng: Any, squares: bool = False) -> Any:
+        return own.still(60).play(segment, start, rng, squares)
+
+
+def test_a_world_without_means_has_no_regret() -> None:
+    results = sa.simulate(sa.GBAI(), Unknowing(), trials=50)  # type: ignore[arg-type]
+    assert np.isnan(results.regret)
+    with pytest.raises(sa.InvalidInputError, match=r"give it a method regret\(arms\)"):
+        results.good_rate(0.1)
+    found = sa.compare(["g-bai"], {"w": Unknowing()}, trials=50)  # type: ignore[dict-item]
+    assert found.cells[0].regret is None
+    with pytest.raises(sa.InvalidInputError, match="no regret to draw"):
+        charts.regret(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"policies": []}, "no policy to compare"),
+        ({"policies": [sa.GBAI(), sa.GBAI(order="blocks")]}, "several policies are called 'G-BAI'"),
+        ({"policies": [sa.GBAI]}, "GBAI is a class; give an instance"),
+        ({"policies": ["no.module:Mine"]}, "cannot be imported"),
+        ({"policies": ["json:dumps"]}, "the module and name of a policy's class"),
+        ({"worlds": {}}, "no world to compare in"),
+        ({"worlds": ["soare"]}, "no family of worlds 'soare'"),
+        ({"worlds": [own.still]}, "a mapping with a name for each"),
+        ({"budgets": None}, "say for which: budgets"),
+        ({"budgets": [0]}, "a budget is 0"),
+        ({"worlds": {"w": own.still(60)}, "budgets": [50]}, "has a budget of 60"),
+        ({"worlds": {"w": lambda T: own.still(60)}, "budgets": [50]}, "a world with one of 60"),
+        ({"trials": 0}, "trials is 0"),
+    ],
+)
+def test_bad_input_is_named(given: dict[str, Any], message: str) -> None:
+    usual: dict[str, Any] = {"policies": ["steady"], "worlds": {"w": own.still}, "budgets": [50]}
+    with pytest.raises(sa.InvalidInputError, match=re.escape(message)):
+        sa.compare(**usual | {"trials": 10} | given)
+
+
+def test_own_policies_by_module_and_class() -> None:
+    found = sa.compare(["tests.simulation.own:Greedy", "p1rage"], ["soare_oscillating"], 50, 20)
+    assert found.policies == ("Greedy half", "P1-RAGE")
+
+
+def test_a_missing_cell_is_named(found: sa.Comparison) -> None:
+    with pytest.raises(sa.InvalidInputError, match="6 results fit policy='own'"):
+        found.cell("own")
+    with pytest.raises(sa.InvalidInputError, match="'still' was not compared at budget=7; give"):
+        found.best("still", 7)
+
+
+def test_a_journal_in_memory_keeps_results() -> None:
+    journal = Journal(None)
+    journal.add(("a", found_cell := CellResult("w", "", None, "P", 10, 1, 0.1, 1.0)))
+    assert journal.get("a") == found_cell
+    journal.drop(["a"])
+    assert journal.get("a") is None
+
+
+def test_a_journal_has_every_line_at_once_and_waits_for_the_disk_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr("steadyarm.sweeps.os.fsync", waited.append)
+    now = [100.0]
+    monkeypatch.setattr("steadyarm.sweeps.time.monotonic", lambda: now[0])
+    journal = Journal(tmp_path / "sweep.jsonl")
+    for i in range(100):
+        now[0] += 0.01  # a second in all
+        journal.add((str(i), CellResult("w", "", None, "P", 10, 1, 0.1, 1.0)))
+        assert len((tmp_path / "sweep.jsonl").read_bytes().splitlines()) == i + 1
+    assert len(waited) in (1, 2)
+    journal.sync()
+    assert len(waited) in (2, 3)
+    assert Journal(tmp_path / "sweep.jsonl").get("99") == journal.get("99")
+
+
+def test_the_guide_takes_at_most_forty_lines() -> None:
+    text = (ROOT / "docs" / "guides" / "compare_policies.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(code.splitlines()) <= 40
