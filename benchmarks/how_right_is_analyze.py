@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 import steadyarm as sa
-from steadyarm.analysis.clusters import unit_evidence
+from steadyarm.analysis.clusters import MANY, unit_evidence
 from steadyarm.analysis.sums import Plan
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.intervals import fixed_budget
@@ -90,7 +90,7 @@ def evidence_of(log: Log) -> Evidence:
     """What `analyze` makes of it, with the sums that a database would give."""
     U = int(log.unit.max()) + 1
     cell = 2 * log.unit + log.arm
-    sums = {
+    sums: dict[str, Any] = {
         name: np.bincount(cell, weight, 2 * U).reshape(U, 2)
         for name, weight in (
             ("m", None),
@@ -101,6 +101,13 @@ def evidence_of(log: Log) -> Evidence:
     }
     start = np.full(U, DAYS)
     np.minimum.at(start, log.unit, log.day)
+    size = sums["m"].sum(axis=1).astype(np.float64)
+    if (sums["m"] > 0).sum() < 1.5 * U < 1.5 * MANY:  # few units, that keep their variants
+        first = start == start.min()
+        others = size[first].sum() - size[first]
+        raised = np.ones(U)
+        raised[first] += size[first] / np.where(others > 0, others, np.inf)
+        sums |= {name: sums[name] * raised[:, None] for name in "iw"}
     cells: list[dict[str, Any]] = []
     pairs: list[dict[str, Any]] = []
     sizes: list[dict[str, Any]] = []
@@ -117,7 +124,7 @@ def evidence_of(log: Log) -> Evidence:
                         a + b: (own[a][:, k] * own[b][:, j]).sum() for a in "miw" for b in "miw"
                     }
                     pairs.append(bucket | {"arm": name, "arm_2": other} | products)
-        cubes = (own["m"].sum(axis=1) ** 3).sum()
+        cubes = (size[here] ** 3).sum()
         sizes.append(bucket | {"units": int(here.sum()), "cubes": cubes})
     found = cells, pairs, sizes
     plan = Plan("day", "D")

@@ -70,18 +70,14 @@ def test_the_command_line_needs_no_options(
     assert any("description beside the log" in note for note in facts["notes"])
 
 
-@pytest.mark.parametrize("kind", ["factorial", "plain"])
-def test_without_its_description_an_export_says_what_it_needs(kind: str, tmp_path: Path) -> None:
-    test = unequal(KINDS[kind])
-    log = test.export(tmp_path / "log.parquet")
+def test_without_its_description_features_must_be_given(tmp_path: Path) -> None:
+    log = unequal(ARMS).export(tmp_path / "log.parquet")
     whole = sa.analyze(log)
     (tmp_path / "log.parquet.experiment.json").unlink()
-    with pytest.raises(sa.InvalidInputError, match=r"needs its description, LOG\.experiment\.json"):
-        sa.analyze(log)
-    if kind == "factorial":
-        with pytest.raises(sa.InvalidInputError, match="command line --arms FILE"):
-            sa.analyze(log)
-        np.testing.assert_array_equal(sa.analyze(log, arms=ARMS).estimates, whole.estimates)
+    alone = sa.analyze(log)
+    assert alone.arms == sa.ArmSet.one_hot(sorted(ARMS.names))
+    assert any("Features need --arms FILE, or the description" in note for note in alone.notes)
+    np.testing.assert_array_equal(sa.analyze(log, arms=ARMS).estimates, whole.estimates)
 
 
 def test_another_direction_is_said(tmp_path: Path) -> None:
@@ -161,3 +157,120 @@ def test_excluded_rows_are_left_out_and_counted(tmp_path: Path) -> None:
     assert "30 rows were excluded by hand and left out." in found.notes
     assert found.health.status == "ok"
     assert found.recommended == test.recommend().name
+
+
+# Every kind of export is readable again as it is.
+
+BEGIN = 1_772_323_200.0  # 2026-03-01
+
+
+class Clock:
+    """A clock that tests move."""
+
+    def __init__(self) -> None:
+        self.now = BEGIN
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def with_metrics(**settings: Any) -> sa.Experiment:
+    """Clicks of 600 visitors over ten days; one in three never answers, and a bot is excluded."""
+    clock, rng = Clock(), np.random.default_rng(6)
+    rules: dict[str, Any] = {
+        "seed": 3,
+        "clock": clock,
+        "reward_range": (0, 1),
+        "reward_window": "1d",
+    } | settings
+    if "reward_window" in settings and settings["reward_window"] is None:
+        del rules["reward_window"]
+    arms = settings.get("arms", sa.ArmSet.one_hot(["today", "guest", "wallet"]))
+    rules.pop("arms", None)
+    test = sa.create_experiment("shop", arms, sa.Steady(), 1200, MemoryStorage(), **rules)
+    for i in range(600):
+        clock.now = BEGIN + 864_000 * i / 600
+        known: dict[str, Any] = {}
+        if "covariates" in rules:
+            known = {"covariates": {"spend": float(rng.normal())}}
+        shown = test.ask(f"u{i}", **known)
+        clock.now += 60
+        if rng.random() < 0.67:
+            test.tell(shown, float(rng.random() < 0.4 + 0.3 * (shown.name == "guest")))
+    return test
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "zero": {},
+    "drop": {"missing": "drop"},
+    "no window": {"missing": "drop", "reward_window": None},
+    "covariates": {"covariates": ["spend"]},
+    "metrics": {
+        "metrics": [
+            sa.Metric("basket", role="secondary"),
+            sa.Metric("crash", role="guardrail", margin=0.1),
+        ],
+        "control": "today",
+    },
+    "factorial": {"arms": sa.ArmSet.factorial({"size": ["S", "L"], "hat": ["no", "yes"]}, 1)},
+}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_whatever_is_exported_can_be_read(kind: str, ending: str, tmp_path: Path) -> None:
+    test = with_metrics(**VARIANTS[kind])
+    test.exclude(unit="u7", reason="bots")
+    log = test.export(tmp_path / f"log.{ending}")
+    running = sa.analyze(log)
+    assert any("is still running, and some of their" in note for note in running.notes)
+    assert "1 row was excluded by hand and left out." in running.notes
+    assert 0 < running.rows < 599
+    test.stop()
+    stopped = sa.analyze(test.export(log))
+    assert stopped.rows == 599
+    assert not any("is still running" in note for note in stopped.notes)
+    missing = test.settings.missing
+    how = {"zero": "counted as 0.", "drop": "left out."}[missing]
+    assert any(note.endswith(f"rows without reward were {how}") for note in stopped.notes)
+    assert stopped.recommended == test.recommend().name
+    np.testing.assert_allclose(stopped.estimates, test.recommend().estimates, atol=0.1)
+
+
+def test_the_log_of_a_test_after_its_roll_out(tmp_path: Path) -> None:
+    test = with_metrics(control="today")
+    test.stop()
+    test.roll_out("guest")
+    found = sa.analyze(test.export(tmp_path / "log.csv"), control="today")
+    assert found.rows == 600
+    assert found.against is not None
+    assert found.against.decision.word in ("ship", "unclear")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_download_without_a_description(ending: str, tmp_path: Path) -> None:
+    """A service gives the log alone."""
+    log = unequal(PLAIN).export(tmp_path / f"log.{ending}")
+    whole = sa.analyze(log)
+    Path(f"{log}.experiment.json").unlink()
+    found = sa.analyze(log)
+    assert found.arms.names == tuple(sorted(PLAIN.names))
+    assert any("without its description" in note for note in found.notes)
+    again = dict(zip(found.arms.names, found.estimates, strict=True))
+    for name, estimate, error in zip(
+        whole.arms.names, whole.estimates, whole.intervals.standard_errors[0], strict=True
+    ):
+        assert abs(again[name] - estimate) < error
+
+
+def test_rewards_that_may_still_come_end_what_is_read(tmp_path: Path) -> None:
+    test = with_metrics(reward_window="30d")
+    log = test.export(tmp_path / "log.csv")
+    rows = test.storage.log(test.key)
+    first = next(i for i, row in enumerate(rows) if row.reward is None)
+    assert sa.analyze(log).rows == first
+    test.void(rows[0].unit, reason="wrong")
+    log = test.export(tmp_path / "log.csv")
+    with pytest.raises(sa.InvalidInputError, match="export it again later"):
+        sa.analyze(log)
+    assert sa.analyze(log, missing="drop").rows == 600

@@ -181,6 +181,33 @@ def test_time_that_goes_back_is_a_warning_with_rows(tmp_path: Path) -> None:
     assert "order of rows" not in [f.name for f in quick.health.findings]
 
 
+def _later(rows: list[Row], start: int, back: timedelta) -> list[Row]:
+    """The rows from some place on with time stamps that are set back."""
+    return [
+        row if i < start else replace(row, timestamp=row.timestamp - back)
+        for i, row in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "status", "says"),
+    [
+        (ROWS, "ok", "are in order of time"),
+        (sorted(ROWS, key=lambda row: str(row.unit)), "ok", "another order than their times"),
+        (ROWS[::2] + ROWS[1::2], "ok", "another order than their times"),  # two workers
+        (ROWS[::-1], "ok", "another order than their times"),
+        (_later(ROWS, 30, timedelta(seconds=90)), "ok", "another order"),  # by half a minute
+        (_later(ROWS, 30, timedelta(hours=1)), "warn", "goes back in row 31 (by "),
+    ],
+)
+def test_only_a_clock_that_was_set_back_is_a_warning(
+    rows: list[Row], status: str, says: str, tmp_path: Path
+) -> None:
+    found = sa.analyze(write_csv(tmp_path / "log.csv", rows))
+    [finding] = [f for f in found.health.findings if f.name == "order of rows"]
+    assert (finding.status, says in finding.explanation) == (status, True), finding
+
+
 def test_the_order_of_row_groups_is_looked_at_in_any_parquet_file(tmp_path: Path) -> None:
     def finding(name: str, rows: list[Row]) -> Any:
         path = write_parquet(tmp_path / name, rows, group=40)
@@ -192,8 +219,8 @@ def test_the_order_of_row_groups_is_looked_at_in_any_parquet_file(tmp_path: Path
     assert (fine.status, "Row groups are in order" in fine.explanation) == ("ok", True)
     rows = [*ROWS[80:], *ROWS[:80]]
     back = finding("rotated.parquet", rows)
-    assert back.status == "warn"
-    assert "Time goes back in rows 41 to 80, rows 81 to 120." in back.explanation
+    assert back.status == "ok"
+    assert "Time goes back in rows 41 to 80, rows 81 to 120, which changes" in back.explanation
     numbers = [replace(row, timestamp=i) for i, row in enumerate(rows)]
     assert finding("numbers.parquet", numbers).status == "ok"
 
@@ -246,19 +273,34 @@ def test_missing_rewards_can_be_dropped_or_zero(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "message"),
+    ("columns", "message", "advice"),
     [
-        (("timestamp", "unit", "variant", "probability", "reward"), "has no column arm; its"),
-        (("timestamp", "unit", "arm", "propensity", "reward"), "has no column probability; its"),
-        (("day", "unit", "arm", "probability", "y"), "has no column timestamp, reward; its"),
+        (
+            ("timestamp", "unit", "variant", "probability", "reward"),
+            "has no column arm; its",
+            "If arm is called variant there, map it: --column arm=variant (in Python",
+        ),
+        (
+            ("timestamp", "unit", "arm", "propensity", "reward"),
+            "has no column probability; its",
+            "--column probability=propensity",
+        ),
+        (
+            ("day", "unit", "arm", "probability", "y"),
+            "has no column timestamp, reward; its",
+            'columns={"timestamp": "day"}). If reward is called y there',
+        ),
     ],
 )
-def test_missing_columns_are_listed(columns: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_missing_columns_are_listed(
+    columns: tuple[str, ...], message: str, advice: str, tmp_path: Path
+) -> None:
     path = write_csv(tmp_path / "log.csv", ROWS, columns)
     with pytest.raises(sa.InvalidInputError) as error:
         sa.analyze(path)
     assert message in str(error.value)
-    assert f"columns are {', '.join(columns)}. Map names" in str(error.value)
+    assert f"columns are {', '.join(columns)}. " in str(error.value)
+    assert advice in str(error.value)
     ours = ("timestamp", "unit", "arm", "probability", "reward")
     mapped = {a: b for a, b in zip(ours, columns, strict=True) if a != b}
     assert sa.analyze(path, columns=mapped).rows == 120
@@ -325,3 +367,26 @@ def test_damaged_parquet_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1 this is not parquet")
     with pytest.raises(sa.InvalidInputError, match=r"log\.parquet cannot be read"):
         sa.analyze(path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"covariates": ["Unitt"]}, r"no column Unitt; .* Did you mean --covariate unit\?"),
+        ({"covariates": ["height"]}, r"--covariate must name one of them"),
+        ({"columns": {"reward": "rewrd"}}, r"no column rewrd; .* Did you mean --column reward="),
+        ({"columns": {"variant": "arm"}}, r"Our name comes first: --column arm=variant"),
+        ({"columns": {"rewards": "y"}}, r"no column 'rewards' to map; .*did you mean reward\?"),
+    ],
+)
+def test_unknown_columns_name_the_nearest(
+    asked: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(sa.InvalidInputError, match=message):
+        sa.analyze(write_csv(tmp_path / "log.csv", ROWS), **asked)
+
+
+def test_unknown_tables_name_the_nearest(tmp_path: Path) -> None:
+    log = write_sqlite(tmp_path / "log.db", ROWS)
+    with pytest.raises(sa.InvalidInputError, match=r"no table 'logs'; there is log; did you mean"):
+        sa.analyze(log, table="logs")

@@ -125,7 +125,7 @@ def test_duckdb_files_keep_to_their_memory(tmp_path: Path, monkeypatch: pytest.M
     seen = []
 
     def look(self: Log) -> None:
-        seen.append(self.sql("select current_setting('memory_limit')", [])[0][0])
+        seen.append(self.rows("select current_setting('memory_limit')")[0][0])
 
     monkeypatch.setattr(Log, "close", look)
     found = sa.analyze(tmp_path / "log.duckdb", memory="512MiB")

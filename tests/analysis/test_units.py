@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy
 
 import steadyarm as sa
 from steadyarm.cli.main import main
@@ -49,8 +48,12 @@ def repeated_rows(
     return sorted(made, key=lambda row: row.timestamp)
 
 
-def unit_scores(rows: Sequence[Row]) -> tuple[Any, Any, Any]:
-    """Each unit's day, rows and score sum, the references being means of earlier days' units."""
+def unit_scores(rows: Sequence[Row], kept: bool = True) -> tuple[Any, Any, Any]:
+    """Each unit's day, rows and score sum, the references being means of earlier days' units.
+
+    On the first day a unit that keeps its variant is compared with the other units of that day:
+    that is to raise its distance from the mean of all by M / (M - m).
+    """
     units: dict[Any, list[Row]] = {}
     for row in rows:
         units.setdefault(row.unit, []).append(row)
@@ -62,11 +65,12 @@ def unit_scores(rows: Sequence[Row]) -> tuple[Any, Any, Any]:
         mean = np.mean([row.reward for own in here for row in own])
         common = total.sum() / seen.sum() if seen.any() else mean
         v = np.where(seen > 0, total / np.maximum(seen, 1), common)
+        first, M = not seen.any(), sum(map(len, here))
         for own in here:
-            score = len(own) * v
+            score, raised = len(own) * v, M / (M - len(own)) if first and kept else 1.0
             for row in own:
                 k = NAMES.index(row.arm)
-                score[k] += (row.reward - v[k]) / row.probability
+                score[k] += raised * (row.reward - v[k]) / row.probability
             days.append(today)
             sizes.append(len(own))
             scores.append(score)
@@ -79,21 +83,21 @@ def unit_scores(rows: Sequence[Row]) -> tuple[Any, Any, Any]:
 
 def assert_like_units(found: sa.Analysis, rows: Sequence[Row]) -> None:
     """Scores, and variances around the mean, are those of the units."""
-    days, sizes, scores = unit_scores(rows)
+    assert found.units is not None
+    days, sizes, scores = unit_scores(rows, found.units.kept)
     evidence = found.evidence
     np.testing.assert_allclose(evidence.theta[0], scores.sum(axis=0) / sizes.sum(), rtol=1e-10)
     assert evidence.played[0] == sizes.sum() == len(rows)
     groups = [days == day for day in sorted(set(days))]
     assert evidence.rounds.shape[1] == len(groups)
     effective = [sizes[g].sum() ** 2 / (sizes[g] ** 2).sum() for g in groups]
-    few = (
-        scipy.stats.t.isf(0.025, sum(effective) - len(groups)) / scipy.stats.norm.isf(0.025)
-    ) ** 2
+    assert evidence.freedom is not None
+    np.testing.assert_allclose(evidence.freedom[0], np.cumsum(np.array(effective) - 1))
     for j, group in enumerate(groups):
         m, s = sizes[group], scores[group]
         off = s - m[:, None] * s.sum(axis=0) / m.sum()
         squares, cubes = (m**2).sum(), (m**3).sum()
-        factor = few / (1 - 2 * cubes / (m.sum() * squares) + squares / m.sum() ** 2)
+        factor = 1 / (1 - 2 * cubes / (m.sum() * squares) + squares / m.sum() ** 2)
         total = evidence.scores[0, j]
         variance = evidence.squares[0, j] - np.outer(total, total) / evidence.rounds[0, j]
         np.testing.assert_allclose(variance, factor * off.T @ off, rtol=1e-8, atol=1e-8)
@@ -209,7 +213,7 @@ def test_exports_of_tests_that_draw_anew(features: bool, tmp_path: Path) -> None
     rng = np.random.default_rng(1)
     level = rng.normal(size=60)
     live = sa.create_experiment(
-        "anew", arms, sa.Steady(), 300, "memory", sticky="none", missing="drop"
+        *("anew", arms, sa.Steady(), 300, "memory"), sticky="none", missing="drop", seed=1
     )
     for i in range(300):
         live.tell(live.ask(unit=f"u{i % 60}"), float(level[i % 60] + rng.normal()))

@@ -178,6 +178,36 @@ def test_one_command_writes_both_tables(
         assert float(row["microseconds_per_visit"]) > 0
 
 
+def test_rows_of_other_tools_stay_while_the_tests_are_the_same(tmp_path: Path) -> None:
+    words = ["--quick", "--jobs", "1", "--quiet", "--trials", "2", "--scenarios", "still", "switch"]
+
+    def rows(*more: str) -> list[dict[str, str]]:
+        main([*words, *more, "--out", str(tmp_path)])
+        with (tmp_path / "against_what_people_use.csv").open() as file:
+            return list(csv.DictReader(file))
+
+    def of(table: list[dict[str, str]], tool: str) -> list[dict[str, str]]:
+        return [row for row in table if row["tool"] == tool]
+
+    first = rows("--tools", "equal-split", "in-turn")
+    marked = [row | {"date": "2026-01-01", "version": "0.9"} for row in first]
+    with (tmp_path / "against_what_people_use.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(first[0]))
+        writer.writeheader()
+        writer.writerows(marked)
+    second = rows("--tools", "in-turn")
+    assert of(second, "equal-split") == of(marked, "equal-split")
+    assert of(second, "in-turn")[0]["date"] > "2026-01-01"
+    page = (tmp_path / "against_what_people_use.md").read_text()
+    assert "| Equal split |" in page
+    assert "| 2 | 2026-01-01 |" in page
+    assert "- **Equal split** 0.9:" in page
+    third = rows("--tools", "in-turn", "--scenarios", "still")
+    assert [row["status"] for row in of(third, "in-turn")] == ["played", "not played"]
+    other = rows("--tools", "in-turn", "--seed", "2")
+    assert not of(other, "equal-split")
+
+
 def _fail(task: Task) -> Player:
     raise RuntimeError("as planned")
 

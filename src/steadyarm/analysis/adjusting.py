@@ -5,6 +5,10 @@ come from earlier rows, and the mean of the covariates from a stretch of the log
 not depend on what was drawn: a segment, or buckets of time with some sixtieth of the rows. Within
 it probabilities may change from row to row, since the scores of a row sum to one over the arms in
 expectation, whatever its probabilities.
+
+Where units, or clusters, have several rows, the sum over a unit is what varies, so slopes are those
+of these sums. They come from the other half of the units, since all units may be there from the
+first day: what a unit was drawn does not matter to the slope that it is adjusted with.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.analysis.allocations import Piece, Tally
-from steadyarm.analysis.log import COVARIATE
+from steadyarm.analysis.log import COVARIATE, Log
 from steadyarm.arms import ArmSet
 from steadyarm.covariates import Moments, Slopes, adjusted, checked_covariates, level_variance
 from steadyarm.errors import InvalidInputError
@@ -63,12 +67,16 @@ def moments_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str], end: str
                 if b < a:
                     found.squares[0, k, b, a] = found.squares[0, k, a, b]
     if not (np.isfinite(found.squares).all() and np.isfinite(found.products).all()):
-        raise InvalidInputError(
-            "a covariate has values that are infinite or too large to be squared; mend them, or "
-            "leave the covariate out.",
-            field="covariates",
-        )
+        raise _too_large()
     return replace(found, totals=found.seen, total_squares=found.squares)
+
+
+def _too_large() -> InvalidInputError:
+    return InvalidInputError(
+        "a covariate has values that are infinite or too large to be squared; mend them, or "
+        "leave the covariate out.",
+        field="covariates",
+    )
 
 
 def stretches(rows: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
@@ -87,6 +95,88 @@ def stretches(rows: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         found[j] = place
         there += int(count)
     return found
+
+
+def adjusted_by_unit(log: Log, table: Any, names: Sequence[str]) -> tuple[Any, float]:
+    """The table with adjusted rewards, and the variance of what all arms share of it.
+
+    Units are numbered in their order; those with even numbers are one half, the others the other.
+
+    Parameters
+    ----------
+    table : as `sums.readable` makes it, with a unit in every row
+    names : of the arms
+    """
+    import ibis
+
+    used = table.filter(table.r.notnull())
+    c = sum(name.startswith(COVARIATE) for name in table.columns) + 1
+    units = used.select("unit").distinct()
+    place = ibis.row_number().over(ibis.window(order_by=units.unit))
+    halves = units.mutate(half=place % 2)
+    if log.ours and log.backend == "duckdb":  # joined twice
+        halves = log.kept("halves of units", halves)
+    used = used.join(halves, "unit")
+    each = used.group_by("half", "unit", "arm").aggregate(
+        x0=used.count().cast("float64"),
+        x1=used.r.sum(),
+        **{f"x{a + 2}": used[f"z{a}"].sum() for a in range(c)},
+    )
+    products = {
+        f"x{a}_{b}": (each[f"x{a}"] * each[f"x{b}"]).sum()
+        for a in range(c + 2)
+        for b in range(a + 1)
+    }
+    rows = log.fetch(
+        each.group_by("half", "arm").aggregate(
+            units=each.count(), **{f"x{a}": each[f"x{a}"].sum() for a in range(c + 2)}, **products
+        )
+    )
+    parts = [_around_means([row for row in rows if row["half"] == h], names, c) for h in (0, 1)]
+    change, level = ibis.literal(0.0), 0.0
+    for h, (_, moments, mean) in enumerate(parts):
+        stats, others, _ = parts[1 - h]
+        beta = Slopes.none(1, c).after(stats, others).fitted(moments)[0]
+        off = ibis.literal(0.0)
+        for a in range(c):
+            off = off + float(beta[a]) * (used[f"z{a}"] - float(mean[a]))
+        change = ibis.ifelse(used.half == h, off, change)
+        level += float(beta @ moments.squares[0].sum(axis=0) @ beta)
+    return used.mutate(r=used.r - change).drop("half"), level
+
+
+def _around_means(rows: Rows, names: Sequence[str], c: int) -> tuple[SegmentStats, Moments, Floats]:
+    """Sums over units of how far their rewards and covariates are from a row's mean, by arm.
+
+    The mean of rewards is that of the arm, that of covariates is of all rows, and returned.
+    """
+    X = np.zeros((len(names), c + 2))  # rows, rewards, covariates
+    XX, units = np.zeros((len(names), c + 2, c + 2)), np.zeros(len(names), dtype=np.int64)
+    for row in rows:
+        k = names.index(row["arm"])
+        units[k] += int(row["units"])
+        for a in range(c + 2):
+            X[k, a] += row[f"x{a}"]
+            for b in range(a + 1):
+                XX[k, a, b] += row[f"x{a}_{b}"]
+                XX[k, b, a] = XX[k, a, b]
+    if not np.isfinite(XX).all():
+        raise _too_large()
+    mean = X[:, 2:].sum(axis=0) / max(X[:, 0].sum(), 1.0)
+    found = Moments.empty(1, len(names), c)
+    sums, squares = np.zeros((1, len(names))), np.zeros((1, len(names)))
+    for k in range(len(names)):
+        off = np.zeros((c + 1, c + 2))  # takes sums of a unit to distances from the means
+        off[:, 1:] = np.eye(c + 1)
+        off[0, 0] = -X[k, 1] / max(X[k, 0], 1.0)
+        off[1:, 0] = -mean
+        whole = off @ XX[k] @ off.T
+        sums[0, k], squares[0, k] = off[0] @ X[k], whole[0, 0]
+        found.assigned[0, k] = units[k]
+        found.seen[0, k], found.squares[0, k] = off[1:] @ X[k], whole[1:, 1:]
+        found.products[0, k] = whole[0, 1:]
+    moments = replace(found, totals=found.seen, total_squares=found.squares)
+    return SegmentStats(units[None], sums, squares), moments, np.asarray(mean)
 
 
 def adjusted_tally(tally: Tally, rows: Rows, names: Sequence[str]) -> Tally:

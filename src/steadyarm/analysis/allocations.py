@@ -146,12 +146,18 @@ class Described:
     arms : its variants, in its order
     direction : of its rewards
     shares : (K,) the allocation of each segment, by the segment's number as text
+    missing : what a reward that never came counts as
+    lasting : seconds after its assignment in which a reward may still come; None for ever
+    over : whether no rewards are to come
     """
 
     name: str
     arms: ArmSet
     direction: Direction
     shares: Mapping[str, Floats]
+    missing: Any = "fail"
+    lasting: float | None = None
+    over: bool = True
 
     def notes(self, direction: Direction) -> list[str]:
         """What was taken from the description, and what was asked otherwise."""
@@ -183,7 +189,16 @@ def described(source: Any) -> Described | None:
             str(record.index): record.segment.dense(arms.size).weights[0]
             for record, _ in snapshot.segments
         }
-        return Described(snapshot.experiment.name, arms, config["direction"], weights)
+        window, grace = config.get("reward_window"), config.get("reward_grace") or 0.0
+        return Described(
+            snapshot.experiment.name,
+            arms,
+            config["direction"],
+            weights,
+            str(config.get("missing") or "fail"),
+            None if window is None else float(window) + float(grace),
+            snapshot.experiment.state in ("stopped", "archived"),
+        )
     except (InvalidInputError, LookupError, TypeError) as error:
         raise InvalidInputError(
             f"{Path(source).name} cannot be read together with the description beside it: {error} "
@@ -218,6 +233,7 @@ class Piece:
     segment_key : the segment, where the log has segments
     rows : the sums that the piece was made from
     level : if rewards are adjusted for covariates, the variance of what all arms share of it
+    listed : whether the rows of each arm count as a random choice of so many of all rows
     """
 
     order: Any
@@ -231,10 +247,14 @@ class Piece:
     segment_key: Any = None
     rows: Sequence[Mapping[str, Any]] = ()
     level: float = 0.0
+    listed: bool = False
 
     @property
     def segment(self) -> Segment:
         """The allocation over the rows with a reward."""
+        if self.listed:
+            total = self.m.sum()
+            return Segment((self.m / total)[None], np.array([total]), "shuffled")
         order: Order = "blocks" if self.block > 1 else "iid"
         rounds = np.array([self.m.sum()])
         return Segment(self.weights[None], rounds, order, max(self.block, 1))
@@ -251,11 +271,18 @@ class Piece:
         return LoggedSegment(segment, self.n[None], None, self.m[None])
 
 
-def vector_of(row: dict[str, Any], arms: ArmSet) -> tuple[Floats | None, str]:
-    """The allocation that a row of sums has in its keys, or what is wrong with it."""
+def vector_of(
+    row: dict[str, Any], arms: ArmSet, shares: Mapping[str, Floats] | None = None
+) -> tuple[Floats | None, str]:
+    """The allocation that a row of sums has in its keys, or what is wrong with it.
+
+    shares : allocations that are known from elsewhere, by what stands in their place
+    """
     names = arms.names
     if "probabilities" in row:
         value = row["probabilities"]
+        if shares and value in shares:
+            return shares[value], ""
         try:
             value = json.loads(value) if isinstance(value, str) else value
             if isinstance(value, dict):
@@ -330,7 +357,8 @@ def allocation_pieces(
 ) -> tuple[list[Piece], list[tuple[Fault, int]]]:
     """Pieces in order of time, and the faults of vectors found on the way.
 
-    shares : allocations that are known from elsewhere, by the segment's number as text
+    shares : allocations that are known from elsewhere, by the segment's number as text, or by what
+        stands in the column probabilities
     order : of the entries of vectors, for messages
     """
     groups: dict[Any, list[dict[str, Any]]] = {}
@@ -340,7 +368,7 @@ def allocation_pieces(
     for row in rows:
         key: tuple[Any, ...] = (row["segment"],) if segments else (row["bucket"],)
         if with_vector:
-            weights, problem = vector_of(row, arms)
+            weights, problem = vector_of(row, arms, shares)
             if weights is None:
                 faults.append((vector_fault(row, problem, order), int(row["n"])))
                 continue
@@ -388,6 +416,10 @@ def _piece(
     return Piece(order, first, weights, n, m, s, ss, blocks.pop(), name, group)
 
 
+class IncompleteAllocationError(InvalidInputError):
+    """Not every arm of a segment was seen in it, so that its allocation cannot be put together."""
+
+
 def _recovered(
     segment: Any,
     arms: ArmSet,
@@ -416,7 +448,7 @@ def _recovered(
         return known
     if abs(weights.sum() - 1) > SUM_TO_ONE:
         unseen = [name for name, there in zip(arms.names, seen, strict=True) if not there]
-        raise InvalidInputError(
+        raise IncompleteAllocationError(
             f"segment {segment}: the probabilities of the arms seen in it sum to "
             f"{weights.sum():.6g}, not to 1"
             + (f" (not seen: {', '.join(unseen[:8])})" if unseen else "")
@@ -468,8 +500,10 @@ class ReferenceFit:
     def __init__(self, arms: ArmSet) -> None:
         self._X = arms.coordinates
         self._separate = is_one_hot(self._X)
+        self.flat: Floats = np.ones(arms.size)  # that gives every arm the value one
         if not self._separate:
-            self._flat, *_ = np.linalg.lstsq(self._X, np.ones(arms.size), rcond=None)
+            flat, *_ = np.linalg.lstsq(self._X, np.ones(arms.size), rcond=None)
+            self.flat = np.asarray(flat, dtype=np.float64)
 
     def to(self, counts: Floats, sums: Floats, default: float) -> Floats:
         """(r,) from the number and sum (K,) of earlier rewards; `default` if there is none."""
@@ -477,7 +511,7 @@ class ReferenceFit:
         common = sums.sum() / seen if seen else default
         if self._separate:
             return np.where(counts > 0, sums / np.maximum(counts, 1), common)
-        m = common * self._flat
+        m = common * self.flat
         gram = (X * counts[:, None]).T @ X
         inverse = np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
         return np.asarray(m + inverse @ (X.T @ sums - gram @ m))

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from datetime import timedelta
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis import adjusting, allocations, clusters, faults, sums
+from steadyarm.analysis import (
+    adjusting,
+    allocations,
+    clusters,
+    comparing,
+    exports,
+    faults,
+    row_groups,
+    splits,
+    sums,
+)
 from steadyarm.analysis.log import Log, open_log
-from steadyarm.analysis.result import Analysis, Asked, Missing, Rows, analysis_of, no_reward
+from steadyarm.analysis.result import (
+    Analysis,
+    Asked,
+    Missing,
+    Rows,
+    Summed,
+    analysis_of,
+    no_reward,
+)
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import ips, is_one_hot
@@ -28,7 +47,7 @@ MOST_ARMS = 2_000
 
 
 def analyze(
-    source: Any,
+    source: Any = None,
     *,
     arms: ArmSet | Sequence[str] | None = None,
     table: str | None = None,
@@ -38,7 +57,7 @@ def analyze(
     direction: Direction = "maximize",
     level: float = 0.95,
     reward_range: tuple[float, float] | None = None,
-    missing: Missing = "fail",
+    missing: Missing | None = None,
     reference: bool = True,
     thorough: bool | None = None,
     anytime: bool = False,
@@ -46,13 +65,24 @@ def analyze(
     units: bool = True,
     memory: str = "2GB",
     covariates: Sequence[str] = (),
+    split: Any = None,
+    cluster: str | Sequence[str] | None = None,
+    control: str | None = None,
+    segments: Sequence[str] = (),
+    exposures: Any = None,
+    events: Any = None,
+    metrics: Sequence[str] | Mapping[str, str] | None = None,
+    window: float | str | timedelta | None = None,
+    where: str | None = None,
+    contaminated: Literal["first", "drop"] = "first",
 ) -> Analysis:
     """The verdict on a test that ran elsewhere, from its log, wherever that lives.
 
     Parameters
     ----------
     source : a CSV or Parquet file, a folder or pattern or list of them, a SQLite or DuckDB file,
-        the URL of a database, or an Ibis table
+        the URL of a database, a DataFrame (pandas, polars, an Arrow table, dataset or reader, and
+        others that Narwhals knows or that have an Arrow stream), or an Ibis table
     arms : the variants; by default those of the test whose export this is, if its description
         stands beside it, else every arm in the log, each by itself. Arms with features need
         the whole allocation of every row: a column `probabilities` (JSON or a list), a column
@@ -63,7 +93,8 @@ def analyze(
     direction : "maximize" or "minimize" the reward
     level : of the intervals
     reward_range : the least and the largest reward that can occur; others are refused
-    missing : what to do with rows without a reward: "fail", "drop" them, or count them as "zero"
+    missing : what to do with rows without a reward: "fail", "drop" them, or count them as "zero".
+        By default "fail"; of a test whose export this is, what was declared when it was created
     reference : compare rewards with the means of earlier periods, which keeps estimates unbiased
         and takes away the noise that a common level of the rewards would bring
     thorough : search for unsorted and duplicate rows; by default up to five million rows. The order
@@ -77,6 +108,36 @@ def analyze(
     memory : that DuckDB may use
     covariates : columns with numbers that were known of units before they were assigned, at most
         five, such as ["visits_last_month", "spend"]; they take noise away. Empty cells are fine
+    split : the fixed shares with which arms were drawn, for a log without probabilities: "equal",
+        {"A": 0.5, "B": 0.3, "C": 0.2}, or [(None, "equal"), ("2026-03-08", {"A": 0.9, "B": 0.1})]
+        for shares that changed; the words of the command line are fine, too
+    cluster : the column, or columns, that variants were drawn by or rows are alike in, such as
+        "store" with many users in few stores, or ["store", "day"] where every store switches its
+        variant daily. Variances are by cluster, with Student's t for few. hour, day, week and month
+        need no column: they are those of the time stamp, in UTC
+    control : the arm that others are compared with; the result has lifts against it, absolute and
+        relative, with intervals, and says what to do
+    segments : columns with what was known of units before they were assigned, such as ["country"];
+        results by their levels. Of many levels the 20 with the most rows are shown
+    exposures, events : instead of one log two tables: who saw which variant when (unit, timestamp,
+        arm, and what else a log holds), and who did what when (unit, timestamp, event, value).
+        Files, DataFrames or Ibis tables; or names of tables, or queries, of the database that is
+        the source.
+        Usual names of columns are found; map others for both tables, {"unit": "login"}, or for
+        one, {"events.unit": "login"}. A unit counts with its first exposure
+    metrics : what events say of a unit: names of events (did it happen?), or texts such as
+        "revenue = sum(purchase)", "orders = count(purchase)", "basket = revenue / orders" and
+        "refunds = count(refund) within 30 days, minimize"; or a mapping of names to the rest. The
+        first is what the verdict is about, all are in `Analysis.metrics`
+    window : within which time after a unit's first exposure events count, such as "7 days"; units
+        whose window is open when the data end are left out. By default all later events count
+    where : a condition on exposures in SQL, such as "country <> 'XX' and not is_bot"
+    contaminated : units that were exposed to several variants count for the "first", which keeps
+        estimates unbiased, or "drop" leaves them out
+
+    Returns
+    -------
+    Analysis : estimates, intervals, drift, health and what else would have been concluded
 
     Examples
     --------
@@ -93,9 +154,37 @@ def analyze(
     ...     found = sa.analyze(log)
     >>> found.recommended, found.plausible, found.rows
     ('B', ('B',), 4000)
+
+    A log of a test with equal shares needs no probabilities:
+
+    >>> lines = [",".join(line.split(",")[:3] + line.split(",")[4:]) for line in lines]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = pathlib.Path(folder, "log.csv")
+    ...     _ = log.write_text(chr(10).join(lines))
+    ...     found = sa.analyze(log, split="equal")
+    >>> found.recommended, found.notes[-1]
+    ('B', 'Variants were drawn with equal shares, as given.')
+
+    Two tables:
+
+    >>> exposures, events = ["unit,time,variant,probability"], ["unit,time,event,value"]
+    >>> for i in range(4000):
+    ...     arm, day = visits.choice("AB"), f"2026-03-{1 + i // 400:02}"
+    ...     exposures.append(f"{i},{day} 12:00:00,{arm},0.5")
+    ...     if visits.random() < {"A": 0.2, "B": 0.3}[arm]:
+    ...         events.append(f"{i},{day} 13:00:00,order,{visits.choice([10, 20])}")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     paths = [pathlib.Path(folder, name) for name in ("exposures.csv", "events.csv")]
+    ...     for path, rows in zip(paths, (exposures, events)):
+    ...         _ = path.write_text(chr(10).join(rows))
+    ...     metrics = ["order", "revenue = sum(order)"]
+    ...     found = sa.analyze(exposures=paths[0], events=paths[1], metrics=metrics)
+    >>> found.recommended, [(name, one.recommended) for name, one in found.metrics.items()]
+    ('B', [('order', 'B'), ('revenue', 'B')])
     """
     check_choice(direction, "direction", ("maximize", "minimize"))
-    check_choice(missing, "missing", ("fail", "drop", "zero"))
+    if missing is not None:
+        check_choice(missing, "missing", ("fail", "drop", "zero"))
     check_fraction(level, "level")
     span = None if reward_range is None else checked_range(reward_range)
     if anytime != (budget is not None):
@@ -107,63 +196,115 @@ def analyze(
         )
     if budget is not None:
         whole_number(budget, "budget", least=1)
-    given = arms if isinstance(arms, ArmSet) or arms is None else ArmSet.one_hot(arms)
+    arm_set = arms if isinstance(arms, ArmSet) or arms is None else ArmSet.one_hot(arms)
     extra = adjusting.covariate_columns(covariates, columns)
-    named = dict(columns or {}) | extra
-    with closing(open_log(source, table=table, query=query, columns=named, memory=memory)) as log:
+    parts = comparing.segment_columns(segments, columns)
+    shares = splits.checked_split(split)
+    if shares is not None and shares.names and arm_set is None:
+        arm_set = ArmSet.one_hot(shares.names)
+    by = clusters.cluster_columns(cluster, units)
+
+    def verdict(log: Log, direction: Direction, level: float, by_level: bool = True) -> Analysis:
+        """The analysis of an open log; by_level : with that of each level of the segments."""
+        log = splits.with_split(log, shares)
         exported = (
             allocations.described(source)
-            if given is None and query is None and not columns
+            if arm_set is None and query is None and not columns
             else None
         )
         counting, excluded = _without_excluded(log)
-        frame = sums.readable(log, counting, missing == "zero")
+        absent: Missing = missing or ("fail" if exported is None else exported.missing)
+        frame = sums.readable(log, counting, absent == "zero")
+        frame, pending = exports.mature(log, frame, exported if missing is None else None)
         rows, plan, broken = _extent(log, frame, period)
-        thorough = rows <= SMALL if thorough is None else thorough
-        found = None
-        if log.has("unit") and units:
+        searched = rows <= SMALL if thorough is None else thorough
+        found, rows_of = None, None
+        if by:
+            rows_of, frame = frame, clusters.with_clusters(log, frame, by)
+            faults.refuse(log, clusters.without_cluster(log, frame, by))
+            found = clusters.count_units(log, frame, rows, False, " and ".join(by.values()))
+        elif log.has("unit") and units and not log.single:
             if frame.unit.type().is_string():  # empty text is no unit
                 frame = frame.mutate(unit=frame.unit.nullif(""))
-            found = clusters.count_units(log, frame, rows, sample=not thorough)
+            found = clusters.count_units(log, frame, rows, sample=not searched)
         asked = Asked(
             log=log,
             table=frame,
             plan=plan,
             rows=rows,
-            arms=given if exported is None else exported.arms,
+            arms=arm_set if exported is None else exported.arms,
             described=exported,
             broken=broken,
             direction=direction,
             level=level,
             reward_range=span,
-            missing=missing,
+            missing=absent,
             reference=reference,
-            thorough=thorough,
+            thorough=searched,
             budget=budget,
             by_unit=units,
             units=found,
             excluded=excluded,
             covariates=tuple(extra.values()),
+            split=shares,
+            rows_of=rows_of,
+            control=control,
+            segments=parts if by_level else {},
+            pending=pending,
         )
-        if asked.covariates and found is not None:
+        return comparing.with_segments(asked, analysis_of(asked, _summed(asked)), _summed)
+
+    if exposures is not None or events is not None:
+        from steadyarm.analysis.event_metrics import event_metrics
+        from steadyarm.analysis.table_metrics import analyze_tables
+        from steadyarm.analysis.two_tables import open_tables
+
+        if table is not None or query is not None:
             raise InvalidInputError(
-                f"{log.name} has several rows of some units, and covariates work with one row of "
-                "each; add up the rows of a unit, or treat rows as independent: units=False, on "
-                "the command line --no-units.",
-                field="covariates",
+                "a table or query is given beside exposures and events; give the tables, or "
+                "queries, as exposures and events."
             )
-        return _answer(asked)
+        check_choice(contaminated, "contaminated", ("first", "drop"))
+        measured = event_metrics(metrics, window, direction)
+        both = open_tables(
+            source,
+            exposures,
+            events,
+            columns=columns,
+            extra=extra | parts | by,
+            where=where,
+            memory=memory,
+        )
+        with closing(both) as two:
+            return analyze_tables(two, measured, verdict, level, contaminated)
+    for name, given in (("metrics", metrics), ("window", window), ("where", where)):
+        if given is not None:
+            raise InvalidInputError(
+                f"{name} is for two tables; give exposures and events, too, or leave it out.",
+                field=name,
+            )
+    named = dict(columns or {}) | extra | parts | by
+    with closing(open_log(source, table=table, query=query, columns=named, memory=memory)) as log:
+        return verdict(log, direction, level)
 
 
-def _answer(asked: Asked) -> Analysis:
+def _summed(asked: Asked) -> Summed:
     """By the whole allocation where it is needed or known to be useful, else by own probability."""
     log = asked.log
     linear = asked.arms is not None and not is_one_hot(asked.arms.coordinates)
     vector = log.has("probabilities") or (bool(log.vector) and not log.has("probability"))
     if asked.units is not None and log.has("probability") and not (linear or log.has("block")):
         vector = False  # a row's own probability is enough, and has far fewer combinations
-    if vector or linear or (log.has("segment") and log.has("block")):
+    if asked.arms is None and log.has("probabilities") and exports.ours(log):
+        return _by_propensity(asked)  # vectors are in an order that only the description has
+    if vector or linear:
         return _by_allocation(asked, vector)
+    if log.has("segment") and log.has("block"):
+        try:
+            return _by_allocation(asked, vector)
+        except allocations.IncompleteAllocationError:
+            if not exports.ours(log):
+                raise
     return _by_propensity(asked)
 
 
@@ -193,13 +334,10 @@ def _extent(log: Log, table: Any, period: str) -> tuple[int, sums.Plan, faults.F
     return found["rows"], sums.plan_periods(period, found["first"], found["last"]), broken
 
 
-def _by_propensity(asked: Asked) -> Analysis:
+def _by_propensity(asked: Asked) -> Summed:
     """Separate arms: sums by period and arm, each row weighed by one over its own probability."""
     log, table = asked.log, asked.table
-    some = table.limit(sums.SAMPLE)
-    [sample] = log.fetch(some.aggregate(kinds=some.p.nunique()))
-    few = sample["kinds"] <= sums.FEW
-    rows = log.fetch(sums.propensity_sums(table, asked.bucket(table), few, asked.reward_range))
+    rows = _propensity_sums(asked)
     faults.refuse(log, asked.faults_of(rows))
     arms = asked.arms or _arms_of(rows, log)
     tally = allocations.tally_rows(rows, arms.names)
@@ -217,7 +355,7 @@ def _by_propensity(asked: Asked) -> Analysis:
     else:
         grouped = _grouped(asked, table, ["p"])
         own = dict(zip(arms.names, enumerate(np.eye(arms.size)), strict=True))
-        evidence, labels = _unit_evidence(asked, grouped, arms, ["arm"], lambda _: own, True)
+        evidence, labels, raw = _unit_evidence(asked, grouped, arms, ["arm"], lambda _: own, True)
     if asked.units is not None and asked.kept:
         first = clusters.first_rows(grouped, ["arm", "p"])
         by_unit = allocations.tally_rows(
@@ -226,7 +364,7 @@ def _by_propensity(asked: Asked) -> Analysis:
         place, _ = asked.plan.periods(by_unit.buckets, by_unit.n.sum(axis=1))
         segments = allocations.logged_segments(by_unit, place, asked.missing != "zero")
         findings = [
-            allocations.assignments_of(arms.names, by_unit, "units"),
+            allocations.assignments_of(arms.names, by_unit, f"{asked.units.noun}s"),
             clusters.missing_rewards(
                 arms.names, segments, asked.rows - int(tally.m.sum()), asked.rows
             ),
@@ -237,8 +375,24 @@ def _by_propensity(asked: Asked) -> Analysis:
             arms.names, allocations.logged_segments(tally, period, asked.missing != "zero")
         )
         rest = [finding for finding in report.findings if finding.name == "missing rewards"]
-        findings = [allocations.assignments_of(arms.names, tally), *rest]
-    return analysis_of(asked, arms, evidence, labels, findings, counts, totals, rows, raw)
+        if asked.units is not None and asked.units.cluster:
+            first = clusters.cluster_assignments(log, grouped, arms.names)
+        else:
+            first = allocations.assignments_of(arms.names, tally)
+        findings = [first, *rest]
+    return Summed(arms, evidence, labels, findings, counts, totals, rows, raw)
+
+
+def _propensity_sums(asked: Asked) -> Rows:
+    log, table = asked.log, asked.table
+    if asked.rows >= row_groups.WORTH:
+        rows = row_groups.sums_by_piece(log, table, asked.plan, asked.reward_range)
+        if rows is not None:
+            return rows
+    some = table.limit(sums.SAMPLE)
+    [sample] = log.fetch(some.aggregate(kinds=some.p.nunique()))
+    few = sample["kinds"] <= sums.FEW
+    return log.fetch(sums.propensity_sums(table, asked.bucket(table), few, asked.reward_range))
 
 
 def _grouped(asked: Asked, table: Any, columns: list[str]) -> Any:
@@ -253,17 +407,27 @@ def _grouped(asked: Asked, table: Any, columns: list[str]) -> Any:
 
 def _unit_evidence(
     asked: Asked, table: Any, arms: ArmSet, keys: list[str], cells: clusters.Cells, weigh: bool
-) -> tuple[Evidence, list[str]]:
-    """Evidence by unit."""
-    parts = clusters.unit_sums(asked.log, table, keys, asked.plan, weigh)
-    found = [_limited(asked.log, part) for part in parts]
-    if not found[0]:
-        raise no_reward(asked)
-    evidence, labels = clusters.unit_evidence(
-        arms, found, keys, cells, asked.plan, asked.direction, asked.reference
-    )
+) -> tuple[Evidence, list[str], Evidence | None]:
+    """Evidence by unit, its labels, and with covariates that of rewards that are not adjusted."""
+    assert asked.units is not None
+    alone = asked.kept and asked.reference and asked.units.units < clusters.MANY
+
+    def of(table: Any, level: float = 0.0) -> tuple[Evidence, list[str]]:
+        parts = clusters.unit_sums(asked.log, table, keys, asked.plan, weigh, alone)
+        found = [_limited(asked.log, part) for part in parts]
+        if not found[0]:
+            raise no_reward(asked)
+        return clusters.unit_evidence(
+            arms, found, keys, cells, asked.plan, asked.direction, asked.reference, level
+        )
+
+    evidence, labels = of(table)
     _check_size(len(labels), arms)
-    return evidence, labels
+    if not asked.covariates:
+        return evidence, labels, None
+    raw = evidence
+    evidence, labels = of(*adjusting.adjusted_by_unit(asked.log, table, arms.names))
+    return evidence, labels, raw
 
 
 def _limited(log: Log, expression: Any) -> Rows:
@@ -276,7 +440,7 @@ def _limited(log: Log, expression: Any) -> Rows:
     return rows
 
 
-def _by_allocation(asked: Asked, vector: bool) -> Analysis:
+def _by_allocation(asked: Asked, vector: bool) -> Summed:
     """Rows whose whole allocation is known: by segment, or by period and vector."""
     log, table = asked.log, asked.table
     segments = log.has("segment")
@@ -288,18 +452,24 @@ def _by_allocation(asked: Asked, vector: bool) -> Analysis:
         )
     keys: dict[str, Any] = {"arm": table.arm}
     keys |= {"segment": table.segment} if segments else {"bucket": asked.bucket(table)}
-    if log.has("block") and not asked.excluded:  # of a block with gaps any part may be there
+    if log.has("block") and not (
+        asked.excluded or asked.pending
+    ):  # of a block with gaps any part may be there
         keys["block"] = sums.as_number(log, table.block)
     if log.has("probabilities"):
         keys["probabilities"] = table.probabilities
     elif vector:
         keys |= {name: sums.as_number(log, table[name]) for name in log.vector}
     rows = _limited(log, sums.allocation_sums(table, keys, asked.reward_range))
+    if asked.split is not None:
+        splits.check_arms(log, asked.split, rows)
     faults.refuse(log, asked.faults_of(rows))
     arms = asked.arms or allocations.vector_arms(log) or _arms_of(rows, log)
     if vector and not log.has("probabilities"):
         allocations.check_vector(log, arms)
     shares = None if asked.described is None else asked.described.shares
+    if asked.split is not None:
+        shares = asked.split.allocations(arms)
     order = allocations.UNKNOWN_ORDER if asked.arms is None else allocations.KNOWN_ORDER
     pieces, wrong = allocations.allocation_pieces(rows, arms, segments, shares, order)
     faults.refuse(log, wrong[: faults.SHOWN])
@@ -307,7 +477,7 @@ def _by_allocation(asked: Asked, vector: bool) -> Analysis:
     totals = np.sum([piece.s for piece in pieces], axis=0)
     health = [piece.logged for piece in pieces]
     labels: list[str] | int
-    raw = None
+    raw = timeline = None
     if asked.units is None:
         evidence, used = allocations.allocation_evidence(
             arms, pieces, asked.direction, asked.reference
@@ -321,28 +491,53 @@ def _by_allocation(asked: Asked, vector: bool) -> Analysis:
         labels = _labels_of(asked.plan, used)
         if len(labels) != evidence.rounds.shape[1]:  # neighbouring pieces were joined
             labels = 20
+        if asked.split is not None and asked.budget is None:
+            timeline, evidence = evidence, _plain(asked, arms, used)
+            raw = None if raw is None else _plain(asked, arms, pieces)
     else:
-        evidence, labels, health = _units_by_allocation(asked, arms, pieces, keys, vector)
+        evidence, labels, raw, health = _units_by_allocation(asked, arms, pieces, keys, vector)
     found = health_report(arms.names, health)
     findings = [finding for finding in found.findings if finding.name != "lost rows"]
     if asked.units is None:  # rows of one unit are alike, which this test would take for noise
         played = [(p.segment, p.stats) for p in pieces if p.m.sum()]
         fit = lack_of_fit(arms, played) if played else None
         findings += [] if fit is None else [fit.finding]
+    if asked.units is not None and asked.units.cluster and not asked.kept:
+        first = clusters.UNKNOWN_DRAWS
+        if asked.split is not None:
+            drawn = table.mutate(p=splits.own_probability(table, asked.split, arms))
+            first = clusters.cluster_assignments(log, drawn, arms.names)
+        findings = [first, *findings[1:]]
     if asked.kept:
         missing = clusters.missing_rewards(
             arms.names, health, asked.rows - int(counts.sum()), asked.rows
         )
         findings = [findings[0], missing]
-    return analysis_of(asked, arms, evidence, labels, findings, counts, totals, rows, raw)
+    if asked.split is not None:
+        findings = splits.against_split(findings)
+    return Summed(arms, evidence, labels, findings, counts, totals, rows, raw, timeline)
+
+
+def _plain(asked: Asked, arms: ArmSet, pieces: list[allocations.Piece]) -> Evidence:
+    """The evidence of plain randomisation, which a split is, from pieces adjusted or not."""
+    found, _ = allocations.allocation_evidence(
+        arms,
+        splits.strata(pieces, arms),
+        asked.direction,
+        asked.reference,
+        adjusted=any(piece.level for piece in pieces),
+    )
+    return found
 
 
 def _units_by_allocation(
     asked: Asked, arms: ArmSet, pieces: list[allocations.Piece], keys: dict[str, Any], vector: bool
-) -> tuple[Evidence, list[str], list[LoggedSegment]]:
-    """Evidence by unit, its labels, and for health checks units for rows if they are drawn once."""
+) -> tuple[Evidence, list[str], Evidence | None, list[LoggedSegment]]:
+    """As `_unit_evidence`, and for health checks units for rows if they are drawn once."""
     log = asked.log
     shares = {str(piece.segment_key): piece.weights for piece in pieces}
+    if asked.split is not None:
+        shares |= asked.split.allocations(arms)
     allocation = [name for name in keys if name not in ("arm", "bucket", "block")]
     if vector:
         allocation = [name for name in allocation if name != "segment"]
@@ -355,7 +550,9 @@ def _units_by_allocation(
         index = np.array([arms.names.index(row["arm"]) for row in rows.values()])
         weights = np.array(
             [
-                allocations.vector_of(row, arms)[0] if vector else shares[str(row["segment"])]
+                allocations.vector_of(row, arms, shares)[0]
+                if vector
+                else shares[str(row["segment"])]
                 for row in rows.values()
             ]
         )
@@ -365,16 +562,16 @@ def _units_by_allocation(
         b = ips(arms.coordinates, segment, SegmentStats(one, one.astype(np.float64)))
         return {key: (int(k), row) for key, k, row in zip(rows, index, b, strict=True)}
 
-    evidence, labels = _unit_evidence(asked, table, arms, ["arm", *allocation], cells, False)
+    found = _unit_evidence(asked, table, arms, ["arm", *allocation], cells, False)
     if not asked.kept:
-        return evidence, labels, [piece.logged for piece in pieces]
+        return *found, [piece.logged for piece in pieces]
     first = clusters.first_rows(table, ["arm", *own, *allocation])
     names: dict[str, Any] = {name: first[name] for name in ("arm", *allocation)}
     if "segment" not in allocation:
         names["bucket"] = asked.bucket(first)
     rows = _limited(log, sums.allocation_sums(first, names))
     by_unit, _ = allocations.allocation_pieces(rows, arms, "segment" in allocation, shares)
-    return evidence, labels, [piece.logged for piece in by_unit]
+    return *found, [piece.logged for piece in by_unit]
 
 
 def _arms_of(rows: Rows, log: Log) -> ArmSet:

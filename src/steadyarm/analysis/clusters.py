@@ -1,29 +1,34 @@
-"""Units with several rows: they are grouped, so that variances are by unit and not by row.
+"""Units with several rows, and clusters of them: variances are by unit, or cluster, not by row.
 
 Rows of one unit are alike: five rows of one customer say less than one row of each of five. The
 estimate stays the average over rows. What changes is its variance: the sum of a unit's scores is
-one term, in whichever periods and variants its rows are (docs/analyze.md has the proof).
+one term, in whichever periods and variants its rows are (docs/analyze.md has the proof). A cluster
+is a coarser unit, such as a shop with its customers: what is done for units is done for clusters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from steadyarm.analysis.allocations import ReferenceFit
-from steadyarm.analysis.log import Log
-from steadyarm.analysis.sums import Plan
+from steadyarm.analysis.faults import Fault, Faults
+from steadyarm.analysis.log import CLUSTER, Log
+from steadyarm.analysis.row_groups import HASHES, no_unit_repeats
+from steadyarm.analysis.sums import UNITS, Plan
 from steadyarm.arms import ArmSet
+from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.health import Finding, missing_finding, rows_of
+from steadyarm.inference.health import Finding, missing_finding, rows_of, status_of
 from steadyarm.inference.sampling_variance import LoggedSegment
 from steadyarm.inference.srm import NOTICE, attrition_test
+from steadyarm.inference.tails import above_normal, above_t
 from steadyarm.segments import Direction
 from steadyarm.wording import counted
 
@@ -35,6 +40,8 @@ Cells = Callable[[dict[Any, Row]], Vectors]  # makes them from a row of sums of 
 
 SHARE = 64  # one of so many units is read first where the log is too large to group
 LEAST_UNITS = 25.0  # of a piece, as many of equal size as say as much
+FEW_CLUSTERS = 20  # below which there is a warning
+MANY = 1_000  # units of which one is a negligible part of the mean of all
 CONTAMINATED = 0.005  # share of units with several variants above which they need attention
 
 
@@ -50,6 +57,7 @@ class Units:
     kept : whether units keep their variant, but for few; else it is drawn anew for every row
     changed : units that keep their variant while the logged probability changes
     nameless : rows without a unit
+    cluster : what clusters are, such as "store and day", if units are clusters; else empty
     """
 
     units: int
@@ -59,45 +67,135 @@ class Units:
     kept: bool
     changed: int
     nameless: int
+    cluster: str = ""
 
     @property
     def too_few(self) -> bool:
-        """Whether nothing can be said of variances."""
-        return self.units < LEAST_UNITS
+        """Whether nothing can be said of variances; of few clusters their freedom says it."""
+        return self.units < LEAST_UNITS and not self.cluster
+
+    @property
+    def noun(self) -> str:
+        """What units are."""
+        return "cluster" if self.cluster else "unit"
+
+    @property
+    def size(self) -> str:
+        """How many units and rows there are."""
+        return f"{counted(self.units, self.noun)}, {self.rows:,} rows"
 
     @property
     def note(self) -> str:
         """What was done, in one sentence."""
         lone = f" {self.nameless:,} rows without a unit count as one each." if self.nameless else ""
         return (
-            f"Variance by unit ({self.units:,} units, {self.rows:,} rows): estimates are averages "
-            "over rows, and all rows of a unit count in the period of its first one." + lone
+            f"Variance by {self.noun} ({self.size}): estimates are averages over rows, and all "
+            f"rows of a {self.noun} count in the period of its first one.{lone}"
         )
 
     @property
     def assumption(self) -> str:
         """What must be true, in one line."""
-        drawn = "drawn for each unit" if self.kept else "drawn for each row"
+        drawn = self.noun if self.kept else "row or several" if self.cluster else "row"
+        many = "" if self.cluster else "many units, "
         return (
-            f"Variance by unit ({self.units:,} units, {self.rows:,} rows): many units, none "
-            f"dominating the sum; variants {drawn} as recorded; units do not react to each other."
+            f"Variance by {self.noun} ({self.size}): {many}none dominating the sum; variants drawn "
+            f"for each {drawn} as recorded; {self.noun}s do not react to each other."
         )
 
 
-def count_units(log: Log, table: Any, rows: int, sample: bool) -> Units | None:
-    """How often units are in the log; None if each has one row.
+def cluster_columns(given: Any, units: bool) -> dict[str, str]:
+    """Our names to theirs of the columns that clusters are made of; the order is that given."""
+    if given is None:
+        return {}
+    names = [given] if isinstance(given, str) else list(given)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise InvalidInputError(
+            f"cluster is {given!r}; expected the name of a column, such as 'store', or several, "
+            "such as ['store', 'day'].",
+            field="cluster",
+        )
+    if not units:
+        raise InvalidInputError(
+            "cluster says that rows are not independent, units=False (--no-units) that they are; "
+            "give one of them.",
+            field="cluster",
+        )
+    return {f"{CLUSTER}{i}": name for i, name in enumerate(dict.fromkeys(names), 1)}
+
+
+def with_clusters(log: Log, table: Any, names: Mapping[str, str]) -> Any:
+    """The table with clusters for units: texts that tell them apart.
+
+    names : as `cluster_columns` makes them; a period that is no column of the log is that of the
+        row's time
+    """
+    import ibis
+
+    parts = []
+    for ours, theirs in names.items():
+        if log.has(ours):
+            part = table[ours]
+            part = part.nullif("") if part.type().is_string() else part.cast("string")
+        elif table.time.type().is_timestamp():
+            part = Plan(theirs, UNITS[theirs]).bucket(table.time, log.backend).cast("string")
+        else:
+            raise InvalidInputError(
+                f"{log.name} has no column {theirs}, and its time stamps are plain numbers, of "
+                f"which a {theirs} is not known; add the column.",
+                field="cluster",
+            )
+        parts.append(part)
+    unit = parts[0]
+    for part in parts[1:]:
+        unit = unit.concat(ibis.literal(" | "), part)
+    return table.mutate(unit=unit)
+
+
+def without_cluster(log: Log, table: Any, names: Mapping[str, str]) -> Faults:
+    """Rows that say of no cluster which they are of, as a fault."""
+    said = {ours: theirs for ours, theirs in names.items() if log.has(ours)}
+    faults: Faults = []
+    for ours, theirs in said.items():
+        [found] = log.fetch(table.aggregate(n=_no_name(ours, table).sum()))
+        if found["n"]:
+            fault = Fault(
+                f"the cluster {theirs} is {{value}}",
+                "every row needs one; name rows that are in no cluster by something of their own",
+                ours,
+                partial(_no_name, ours),
+            )
+            faults.append((fault, int(found["n"])))
+    return faults
+
+
+def _no_name(ours: str, table: Any) -> Any:
+    """Rows whose cell is empty."""
+    column = table[ours]
+    return column.isnull() | (column == "") if column.type().is_string() else column.isnull()
+
+
+def count_units(log: Log, table: Any, rows: int, sample: bool, cluster: str = "") -> Units | None:
+    """How often units are in the log; None if each has one row and they are no clusters.
 
     Drawn anew for every row, a unit with several rows has several variants with probability
     1 - p at least. Where less than half as many have, units are taken to keep their variant.
 
+    Parameters
+    ----------
     sample : read one of 64 units first, and all only if one of them has several rows
+    cluster : what units are if they are clusters
     """
-    if sample and log.ours and log.backend == "duckdb":
+    sample = sample and not cluster
+    unique = no_unit_repeats(log, table) if sample else None
+    if unique:
+        return None
+    if sample and unique is None and log.ours and log.backend == "duckdb":
         unit = log.table.get_backend().compile(table.select("unit"))
         # plain SQL: Ibis turns a hash into a signed number by way of text
         query = (
             f"SELECT count(unit) AS seen, count(DISTINCT unit) AS units FROM ({unit}) "
-            f"WHERE hash(unit) % {SHARE} = 0"
+            f"WHERE hash(unit) < {HASHES // SHARE}"
         )
         [found] = log.fetch(lambda: log.table.get_backend().sql(query))
         if found["seen"] == found["units"]:
@@ -119,21 +217,23 @@ def count_units(log: Log, table: Any, rows: int, sample: bool) -> Units | None:
         changes = each.largest - each.least > 1e-9
         totals["changed"] = (again & (each.low == each.high) & changes).sum()
     [found] = log.fetch(each.aggregate(**totals))
-    if not found["repeated"]:
+    if not found["repeated"] and not cluster:
         return None
     expected = found.get("expected")
     if expected is None:  # shares of the rows stand for probabilities
         arms = log.fetch(table.group_by("arm").aggregate(n=table.count()))
         expected = found["repeated"] * (1 - sum((row["n"] / rows) ** 2 for row in arms))
     nameless = rows - int(found["rows"])
+    few = int(found["several"]) < expected / 2 or not found["repeated"]
     return Units(
         int(found["units"]) + nameless,
         rows,
         int(found["repeated"]),
         int(found["several"]),
-        int(found["several"]) < expected / 2,
+        few,
         int(found.get("changed") or 0),
         nameless,
+        cluster,
     )
 
 
@@ -180,7 +280,7 @@ def first_rows(table: Any, columns: Sequence[str]) -> Any:
 
 
 def unit_sums(
-    log: Log, table: Any, keys: Sequence[str], plan: Plan, weigh: bool
+    log: Log, table: Any, keys: Sequence[str], plan: Plan, weigh: bool, alone: bool = False
 ) -> tuple[Any, Any, Any]:
     """Sums over units of what the rows of each add up to, as three Ibis expressions.
 
@@ -189,6 +289,10 @@ def unit_sums(
     table : with a unit in every row
     keys : columns that make rows of a unit differ in their scores: the arm, the allocation
     weigh : whether a row stands for 1/p
+    alone : for few units that keep their variant. The reference of the first period is the mean of
+        that period, of which such a unit is a part that pulls its score towards zero. Weights of
+        these units are raised by M/(M - m_u), which is the same as to compare each of them
+        with the mean of all others
 
     Returns
     -------
@@ -211,6 +315,12 @@ def unit_sums(
     )
     start = each.began.min().over(ibis.window(group_by="unit"))
     each = each.mutate(bucket=plan.bucket(start, log.backend)).drop("began")
+    if alone:
+        size = each.m.sum().over(ibis.window(group_by="unit"))
+        others = each.m.sum().over(ibis.window(group_by="bucket")) - size
+        first = (each.bucket == each.bucket.min().over(ibis.window())) & (others > 0)
+        raised = ibis.ifelse(first, 1 + size / others.nullif(0), 1.0)
+        each = each.mutate(i=each.i * raised, w=each.w * raised)
     if log.ours and log.backend == "duckdb":  # computed once for the three
         each = log.kept("rows by unit", each)
     cells = each.group_by("bucket", *keys).aggregate(**{n: each[n].sum() for n in "msiw"})
@@ -260,6 +370,7 @@ def unit_evidence(
     plan: Plan,
     direction: Direction,
     reference: bool,
+    level: float = 0.0,
 ) -> tuple[Evidence, list[str]]:
     """The evidence of units, in pieces by the period of their first row, and the pieces' labels.
 
@@ -271,6 +382,7 @@ def unit_evidence(
     found : rows of the three expressions of `unit_sums`
     keys : the columns that make rows of a unit differ
     cells : makes the vectors b
+    level : if rewards are adjusted for covariates, the variance of what all arms share of it
     """
     vectors = cells({_key(row, keys): row for row in found[0]})
     sums, pairs, sizes = (_by_bucket(rows) for rows in found)
@@ -289,7 +401,13 @@ def unit_evidence(
         np.add.at(totals, index, s)
     rows = np.array([cohort.rows for cohort in cohorts])
     period, labels = plan.periods(buckets, rows.astype(np.int64))
-    return _pieces(arms, cohorts, period, labels, direction)
+    evidence, named = _pieces(arms, cohorts, period, labels, direction)
+    if level:
+        shares = evidence.rounds / evidence.played[:, None]
+        common = level * np.outer(fit.flat, fit.flat)
+        more = shares[:, :, None, None] * common
+        evidence = replace(evidence, squares=evidence.squares + more)
+    return evidence, named
 
 
 def _key(row: Row, keys: Sequence[str], end: str = "") -> Any:
@@ -360,8 +478,7 @@ def _pieces(
             groups[-1] = groups[-1][0] + new, [*groups[-1][1], label]
         else:
             groups.append((new, [label]))
-    freedom = max(sum(_effective(group) - 1 for group, _ in groups), 1.0)
-    few = float(scipy.stats.t.isf(0.025, freedom) / scipy.stats.norm.isf(0.025)) ** 2
+    freedom = np.cumsum([max(_effective(group) - 1, 0.0) for group, _ in groups])
     rounds, scores, squares = [], [], []
     for group, _ in groups:
         rows = sum(cohort.rows for cohort in group)
@@ -369,7 +486,7 @@ def _pieces(
         spread = np.sum([cohort.around(total / rows) for cohort in group], axis=0)
         rounds.append(round(rows))
         scores.append(total)
-        squares.append(few * _correction(group) * spread + total[:, None] * total / rows)
+        squares.append(_correction(group) * spread + total[:, None] * total / rows)
     named = [names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" for _, names in groups]
     evidence = Evidence(
         arms,
@@ -377,6 +494,7 @@ def _pieces(
         np.array([scores]),
         np.array([squares]),
         direction=direction,
+        freedom=freedom[None],
     )
     return evidence, named
 
@@ -399,6 +517,8 @@ def _correction(group: list[_Cohort]) -> float:
 def unit_finding(units: Units) -> Finding:
     """Whether units that should keep their variant were seen with several."""
     name, total = "units", f"{units.units:,} units"
+    if units.cluster:
+        return _cluster_finding(units)
     if units.too_few:
         return Finding(
             name,
@@ -440,6 +560,99 @@ def unit_finding(units: Units) -> Finding:
     )
 
 
+def _cluster_finding(units: Units) -> Finding:
+    """Whether there are enough clusters, and what was drawn for them."""
+    name, total = "clusters", f"{counted(units.units, 'cluster')} ({units.cluster})"
+    if not units.kept:
+        drawn = (
+            f"{units.several:,} of {total} have rows of several variants: variants are drawn "
+            "within clusters, as in a switchback"
+        )
+    elif units.several:
+        drawn = (
+            f"{units.several:,} of {total} have rows of several variants, although the others keep "
+            "theirs"
+        )
+    else:
+        drawn = f"Each of {total} keeps its variant"
+    drawn += "."
+    if units.units >= FEW_CLUSTERS and (not units.kept or not units.several):
+        return Finding(name, "ok", None, drawn)
+    if units.units >= FEW_CLUSTERS:
+        advice = (
+            "Find out why: if variants are drawn anew for every day of a cluster, or so, name both "
+            "(cluster=['store', 'day'], --cluster store --cluster day)."
+        )
+        return Finding(name, "warn", None, drawn, advice)
+    return Finding(
+        name,
+        "warn",
+        None,
+        f"{drawn} With fewer than {FEW_CLUSTERS} clusters, variances are rough, whatever the "
+        "number of rows, and one unusual cluster can decide.",
+        "Intervals allow for it (Student's t). Draw variants for more clusters, or anew for every "
+        "day of each (a switchback), and name both: cluster=['store', 'day'], --cluster store "
+        "--cluster day.",
+    )
+
+
+UNKNOWN_DRAWS = Finding(
+    "assignments",
+    "warn",
+    None,
+    "Variants are drawn within clusters, and the log does not say for which rows together; rows "
+    "per variant were not compared with the probabilities.",
+    "Name what a variant is drawn for, such as cluster=['store', 'day'], --cluster store --cluster "
+    "day.",
+)
+
+
+def cluster_assignments(log: Log, table: Any, names: Sequence[str]) -> Finding:
+    """Whether rows of each arm stand for all rows, where draws are within clusters, somehow.
+
+    The rows of arm k in a cluster, each standing for 1/p, less all of its rows have the expectation
+    zero, whichever rows were drawn together. Their sum over clusters is compared with its scatter.
+
+    table : with a cluster in every row, and a column p
+    """
+    import ibis
+
+    each = table.group_by("unit", "arm").aggregate(n=table.count(), i=(1 / table.p).sum())
+    each = each.mutate(size=each.n.sum().over(ibis.window(group_by="unit")))
+    of_arm = each.group_by("arm").aggregate(
+        n=each.n.sum(), i=each.i.sum(), part=(each.i * (each.i - 2 * each.size)).sum()
+    )
+    whole = table.group_by("unit").aggregate(m=table.count())
+    [total] = log.fetch(
+        whole.aggregate(
+            units=whole.count(), rows=whole.m.sum(), mm=(whole.m * whole.m).sum().cast("float64")
+        )
+    )
+    found = {row["arm"]: row for row in log.fetch(of_arm)}
+    rows, mm = float(total["rows"]), float(total["mm"])
+    freedom = max(rows**2 / mm - 1, 1.0)
+    seen = [name for name in names if name in found]
+    off = np.array([float(found[name]["i"]) - rows for name in seen])
+    scatter = np.sqrt(np.array([float(found[name]["part"]) + mm for name in seen]).clip(1e-300))
+    t = np.where(np.abs(off) > 1e-9 * rows, off / scatter, 0.0)
+    tails = 2 * above_t(np.abs(t), freedom)
+    p_value, worst = float(min(1.0, tails.min() * len(seen))), int(tails.argmin())
+    if p_value >= NOTICE:
+        text = f"The rows per variant fit the logged probabilities, by cluster (p = {p_value:.2g})."
+        return Finding("assignments", "ok", p_value, text)
+    got = int(found[seen[worst]]["n"])
+    should = got * rows / float(found[seen[worst]]["i"])
+    return Finding(
+        "assignments",
+        status_of(p_value),
+        p_value,
+        f"{seen[worst]} got {got:,} of {int(rows):,} rows and should have about {should:,.0f}, by "
+        f"cluster (p = {p_value:.2g}).",
+        f"Compare serving and logging of {seen[worst]} with the others (redirects, bots, crashes, "
+        "filters), and see whether the logged probabilities are those that were used.",
+    )
+
+
 def missing_rewards(
     names: Sequence[str], pieces: Sequence[LoggedSegment], missing: int, rows: int
 ) -> Finding:
@@ -477,7 +690,7 @@ def visits_finding(log: Log, first: Any, units: Units) -> Finding:
     rows = sorted(log.fetch(each), key=lambda row: str(row["arm"]))
     sizes = np.sqrt(np.maximum(_column(rows, "spread"), 1e-300))
     z = np.where(_column(rows, "spread") > 1e-9, _column(rows, "off") / sizes, 0.0)
-    tails = 2 * scipy.stats.norm.sf(np.abs(z))
+    tails = 2 * above_normal(np.abs(z))
     p_value = float(min(1.0, tails.min() * len(rows)))
     worst = rows[int(tails.argmin())]
     name = "visits per unit"

@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 
 from steadyarm.analysis.log import Log
-from steadyarm.analysis.sums import readable
+from steadyarm.analysis.row_groups import row_groups
+from steadyarm.analysis.sums import readable, usable
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.health import Finding
-from steadyarm.wording import strung
+from steadyarm.wording import span, strung
 
 SHOWN = 5  # rows that a message names
+NORMAL = 60  # seconds by which time goes back where several write to a log
+LONGEST = 4 * 3600  # seconds by which a clock is set back, at most
+FEW = 2  # times that this happens
 REPEATED, MOST_ROWS = 3, 12  # units with duplicate rows that a message names, and rows of them
 
 
@@ -54,7 +58,7 @@ NO_PROBABILITY = Fault(
     "the probability is {value}",
     "expected a number above 0 and at most 1: the one with which the row's arm was drawn",
     "probability",
-    lambda t: t.p.isnull() | (t.p <= 0) | (t.p > 1),
+    lambda t: usable(t).isnull(),
 )
 NO_NUMBER = Fault(
     "the reward is {value}",
@@ -70,7 +74,8 @@ INFINITE = Fault(  # nan counts as larger than any number
 )
 MISSING = Fault(
     "the reward is missing",
-    'say missing="drop" to leave such rows out, or missing="zero" to count them as 0',
+    'say missing="drop" to leave such rows out, or missing="zero" to count them as 0 (--missing '
+    "drop, --missing zero)",
     "reward",
     lambda t: t.reward.isnull(),
 )
@@ -174,14 +179,52 @@ def refuse(log: Log, faults: Faults) -> None:
 
 
 def order_finding(log: Log) -> Finding:
-    """Whether the rows of files are in order of time."""
-    found = []
+    """Whether the clock of a file was set back.
+
+    Rows may be in any order, such as by unit or by worker. But where time runs forward all along
+    and goes back a few times by some minutes or hours, a clock was changed.
+    """
+    places, moved = [], False
     for part in log.parts:
         table = readable(log, part.table.mutate(row=part.number(part.table)))
-        back = table.select(table.row, back=table.time < table.time.lag())
-        rows = log.fetch(back.filter(back.back).select("row").order_by("row").limit(SHOWN))
-        found += [f"{part.name} row {row['row']}".strip() for row in rows]
-    return _order(found, "Rows are in order of time.")
+        clock = (
+            table.time
+            if table.time.type().is_numeric()
+            else table.time.truncate("s").epoch_seconds()
+        )
+        steps = table.select("row", clock=clock)
+        steps = steps.mutate(back=steps.clock.lag() - steps.clock)
+        [found] = log.fetch(
+            steps.aggregate(
+                rows=steps.count(),
+                first=steps.clock.min(),
+                last=steps.clock.max(),
+                back=steps.count(where=steps.back > 0),
+                far=steps.count(where=steps.back > NORMAL),
+                most=steps.back.max(),
+            )
+        )
+        moved = moved or bool(found["back"])
+        few = 0 < found["far"] <= max(FEW, found["rows"] // 1000)
+        dated = not table.time.type().is_numeric()
+        if few and dated and found["most"] <= min(LONGEST, (found["last"] - found["first"]) / 2):
+            far = steps.filter(steps.back > NORMAL).order_by("row").limit(SHOWN)
+            for row in log.fetch(far.select("row", "back")):
+                place = f"{part.name} row {row['row']}".strip()
+                places.append(f"{place} (by {span(float(row['back']))})")
+    if not places:
+        other = "Rows are in another order than their times, which changes nothing."
+        return Finding(
+            "order of rows", "ok", None, other if moved else "Rows are in order of time."
+        )
+    return Finding(
+        "order of rows",
+        "warn",
+        None,
+        f"Time runs forward, but goes back in {', '.join(places[:SHOWN])}.",
+        "Make sure that time stamps are in UTC and no clock was changed; local times go back when "
+        "summer ends. Only periods and drift depend on it.",
+    )
 
 
 def group_order_finding(log: Log) -> Finding | None:
@@ -189,42 +232,29 @@ def group_order_finding(log: Log) -> Finding | None:
 
     Read from the files' statistics, at no cost whatever their size; None if there are none.
     """
-    if not all(part.path for part in log.parts):
-        return None
     time = log.table["timestamp"].type()
     kind = "DOUBLE" if time.is_numeric() else "VARCHAR" if time.is_string() else "TIMESTAMP"
+    groups = row_groups(log, "timestamp", kind, exact=False)
+    if groups is None or any(group.low is None or group.high is None for group in groups):
+        return None
     found: list[str] = []
-    for part in log.parts:
-        groups = log.sql(_GROUPS.format(kind=kind), [str(part.path), log.their("timestamp")])
-        latest, first = None, 1
-        for low, high, rows in groups:
-            if low is None or high is None:
-                return None
-            if latest is not None and low < latest:
-                found.append(f"{part.name} rows {first} to {first + rows - 1}".strip())
-            latest = high if latest is None else max(latest, high)
-            first += rows
+    latest: dict[int, Any] = {}  # by file
+    for group in groups:
+        before = latest.get(group.part, group.low)
+        if group.low < before:
+            name = log.parts[group.part].name
+            found.append(f"{name} rows {group.first + 1} to {group.last + 1}".strip())
+        latest[group.part] = max(before, group.high)
     fine = "Row groups are in order of time; rows within them were not compared."
     return _order(found, fine)
-
-
-_GROUPS = """
-    SELECT TRY_CAST(stats_min_value AS {kind}), TRY_CAST(stats_max_value AS {kind}),
-      row_group_num_rows
-    FROM parquet_metadata(?) WHERE path_in_schema = ? ORDER BY row_group_id"""
 
 
 def _order(places: list[str], fine: str) -> Finding:
     if not places:
         return Finding("order of rows", "ok", None, fine)
-    more = " and maybe more" if len(places) >= SHOWN else ""
-    return Finding(
-        "order of rows",
-        "warn",
-        None,
-        f"Time goes back in {', '.join(places[:SHOWN])}{more}.",
-        "Results do not depend on the order of rows; make sure that the time stamps are right.",
-    )
+    more = " and maybe more" if len(places) > SHOWN else ""
+    other = f"Time goes back in {', '.join(places[:SHOWN])}{more}, which changes nothing."
+    return Finding("order of rows", "ok", None, other)
 
 
 def duplicate_finding(log: Log, table: Any) -> Finding:

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis import faults
+from steadyarm.analysis import comparing, exports, faults
 from steadyarm.analysis.allocations import Described
 from steadyarm.analysis.clusters import Units, unit_finding
 from steadyarm.analysis.log import Log
+from steadyarm.analysis.splits import Split
 from steadyarm.analysis.sums import Plan
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
+from steadyarm.estimators import is_one_hot
 from steadyarm.inference.counterfactuals import Counterfactuals, counterfactuals_of
 from steadyarm.inference.drift import DriftReport, drift_report
 from steadyarm.inference.evidence import Evidence, json_ready
 from steadyarm.inference.health import Finding, HealthReport, reward_findings
 from steadyarm.inference.intervals import Intervals, fixed_budget, variance_kept
+from steadyarm.inference.limits import shortlisted
 from steadyarm.inference.sequences import confidence_sequence
 from steadyarm.segments import Direction
 from steadyarm.wording import counted, strung
+
+if TYPE_CHECKING:
+    from steadyarm.live.people import Breakdown
+    from steadyarm.live.verdict import Verdict
 
 Missing = Literal["fail", "drop", "zero"]
 Rows = list[dict[str, Any]]
@@ -52,6 +60,11 @@ class Asked:
     units: Units | None
     excluded: int
     covariates: tuple[str, ...] = ()
+    split: Split | None = None
+    rows_of: Any = None  # the table with its own units, where `table` has clusters for units
+    control: str | None = None
+    segments: Mapping[str, str] = field(default_factory=dict)
+    pending: str = ""
 
     @property
     def kept(self) -> bool:
@@ -90,6 +103,24 @@ class Analysis:
     raw : (K,) estimates from rewards that are not adjusted; None without covariates
     variance_kept : share of the variance of comparisons that is left after adjusting, the median
         over variants; None without covariates
+    split : the shares that were given, since when and of every variant; None if the log has them
+    against : the verdict of a live test with this control: lifts, absolute and relative, with
+        intervals, and the decision; None without a control
+    segments : results by the levels of each column that was asked for
+    metric : what is measured, by name, if the log was made of exposures and events
+    metrics : the analyses of all metrics by name, this one first; empty if there are none by name
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import steadyarm as sa
+    >>> shown = ["A", "B"] * 1000
+    >>> clicks = [int(i % 10 < (4 if name == "B" else 2)) for i, name in enumerate(shown)]
+    >>> when = pd.date_range("2026-03-01", periods=2000, freq="5min")
+    >>> log = pd.DataFrame({"timestamp": when, "unit": range(2000), "arm": shown, "reward": clicks})
+    >>> found = sa.analyze(log.assign(probability=0.5))
+    >>> found.recommended, found.rows, found.counts.tolist()
+    ('B', 2000, [1000, 1000])
     """
 
     log: str
@@ -109,6 +140,16 @@ class Analysis:
     covariates: tuple[str, ...] = ()
     raw: NDArray[np.float64] | None = None
     variance_kept: float | None = None
+    split: list[dict[str, Any]] | None = None
+    against: Verdict | None = None
+    segments: tuple[Breakdown, ...] = ()
+    metric: str = ""
+    metrics: Mapping[str, Analysis] = field(default_factory=dict)
+
+    @property
+    def control(self) -> str | None:
+        """The variant that others are compared with, if there is one."""
+        return None if self.against is None else self.against.control
 
     @property
     def recommended(self) -> str:
@@ -134,7 +175,9 @@ class Analysis:
     @property
     def size(self) -> str:
         """Rows, units where they repeat, and rewards, in words."""
-        units = "" if self.units is None else f" of {self.units.units:,} units"
+        if self.metric:
+            return f"{self.metric} of {self.rows:,} units"
+        units = "" if self.units is None else f" of {counted(self.units.units, self.units.noun)}"
         return f"{self.rows:,} rows{units}, {self.rewards:,} rewards"
 
     @property
@@ -159,7 +202,7 @@ class Analysis:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is unknown or infinite is None."""
         i = self.intervals
-        found = {
+        found: dict[str, Any] = {
             "log": self.log,
             "rows": self.rows,
             "rewards": self.rewards,
@@ -191,12 +234,28 @@ class Analysis:
             "otherwise": self.counterfactuals.to_dict(),
             "notes": self.notes,
         }
+        if self.split is not None:
+            found["split"] = self.split
+        if self.against is not None:
+            found |= {"control": self.control, "decision": self.against.decision}
+            for k, arm in enumerate(found["arms"]):
+                arm |= _lift_of(self.against, k)
+        if self.segments:
+            from msgspec import to_builtins
+
+            from steadyarm.wire.results import BreakdownAnswer
+
+            found["segments"] = [to_builtins(BreakdownAnswer.of(one)) for one in self.segments]
         if self.raw is not None:
             found |= {
                 "covariates": self.covariates,
                 "variance_kept": self.variance_kept,
                 "raw_estimates": self.raw,
             }
+        if self.metric:
+            found["metric"] = self.metric
+        if self.metrics:
+            found["metrics"] = {name: one.to_dict() for name, one in self.metrics.items()}
         plain: dict[str, Any] = json_ready(found)
         return plain
 
@@ -204,7 +263,8 @@ class Analysis:
         i = self.intervals
         level = f"{i.level:.0%}".replace("%", " %")
         width = max(6, *(len(name) for name in i.arms.names)) + 2
-        lines = [self.verdict, "", f"{self.log}: {self.size}."]
+        lines = [] if self.against is None else [self.against.decision.text]
+        lines += [self.verdict, "", f"{self.log}: {self.size}."]
         head = f"{'variant':<{width}}{'rows':>12}{'estimate':>11}{level + ', all at once':>24}"
         lines.append(f"{head}{'behind by':>11}{'plain mean':>12}")
         sign = 1 if self.evidence.direction == "maximize" else -1
@@ -221,42 +281,96 @@ class Analysis:
         if len(order) > MOST_LINES:
             more = self.arms.size - MOST_LINES
             lines.append(f"… and {more} more variants, see the JSON output")
-        lines += ["* may be the best", "", str(self.health), "", f"Drift: {self.drift.verdict}"]
+        lines.append("* may be the best")
+        if self.against is not None:
+            lines += comparing.control_lines(self.against, order.tolist(), width, MOST_LINES)
+        lines += comparing.segment_lines(self.segments)
+        lines += ["", *self._further(), str(self.health), "", f"Drift: {self.drift.verdict}"]
         return "\n".join([*lines, "", *self.notes])
+
+    def _further(self) -> list[str]:
+        """The other metrics, a few lines each."""
+        lines: list[str] = []
+        for name, one in self.metrics.items():
+            if name == self.metric:
+                continue
+            i = one.intervals
+            width = max(6, *(len(arm) for arm in i.arms.names)) + 2
+            lines.append(f"{name} of {one.rows:,} units: {_smoothed(one.verdict)}")
+            for k, arm in list(enumerate(i.arms.names))[:MOST_LINES]:
+                reach = f"{i.low[0, k]:.4g} to {i.high[0, k]:.4g}"
+                lines.append(f"{arm:<{width}}{'':>12}{i.estimates[0, k]:>11.4g}{reach:>24}")
+            lines.append("")
+        return lines
+
+
+def _smoothed(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _lift_of(verdict: Verdict, row: int) -> dict[str, Any]:
+    """What is said of a variant's difference from the control, by name."""
+    said = verdict.of(verdict.names[row])
+    return {
+        "lift": said.lift,
+        "lift_interval": said.lift_interval,
+        "relative": said.relative,
+        "relative_interval": said.relative_interval,
+    }
 
 
 # From the evidence to the analysis.
 
 
-def analysis_of(
-    asked: Asked,
-    arms: ArmSet,
-    evidence: Evidence,
-    labels: list[str] | int,
-    findings: list[Finding],
-    counts: NDArray[np.int64],
-    sums: NDArray[np.float64],
-    rows: Rows,
-    raw: Evidence | None = None,
-) -> Analysis:
-    """What the evidence says; counts and sums are those of each arm's rewards.
+class Summed(NamedTuple):
+    """What the sums of a log show.
 
+    Attributes
+    ----------
+    arms : the variants
+    evidence : of their rewards
+    labels : the period of each piece of the timeline, or how many equal parts it is to have
+    findings : on assignments and missing rewards
+    counts, sums : (K,) of each arm's rewards
+    rows : what the log was asked for
     raw : the evidence of rewards that are not adjusted for covariates, if others are
+    timeline : the evidence period by period, if the other one has fewer pieces
     """
+
+    arms: ArmSet
+    evidence: Evidence
+    labels: list[str] | int
+    findings: list[Finding]
+    counts: NDArray[np.int64]
+    sums: NDArray[np.float64]
+    rows: Rows
+    raw: Evidence | None = None
+    timeline: Evidence | None = None
+
+
+def analysis_of(asked: Asked, summed: Summed) -> Analysis:
+    """What the sums say."""
+    arms, evidence, labels, findings, counts, sums, rows, raw, timeline = summed
+    timeline = evidence if timeline is None else timeline
     if not evidence.played[0]:
         raise no_reward(asked)
-    if isinstance(labels, list) and len(set(labels)) > evidence.rounds.shape[1] // 2 > MOST_LABELS:
+    if isinstance(labels, list) and len(set(labels)) > timeline.rounds.shape[1] // 2 > MOST_LABELS:
         labels = MOST_LABELS
-    drift = drift_report(evidence, labels, asked.level)
+    drift = drift_report(timeline, labels, asked.level)
     more, notes = _checks_and_notes(asked, rows)
-    intervals = _intervals(asked, evidence)
+    span = _span(asked, evidence)
+    intervals = _intervals(asked, evidence, counts, span)
+    health = HealthReport((*findings, *more))
     beside: dict[str, Any] = {}
     if raw is not None:
         beside = _beside(asked, evidence, raw, intervals)
         left = beside["variance_kept"]
         gain = "" if left is None else f" {left:.0%} of the variance is left.".replace("%", " %")
         names = strung(list(asked.covariates), 8)
-        notes.append(f"Rewards are adjusted for {names}, with slopes from earlier rows.{gain}")
+        origin = "earlier rows"
+        if asked.units is not None:
+            origin = f"sums over {asked.units.noun}s, those of each half for the other"
+        notes.append(f"Rewards are adjusted for {names}, with slopes from {origin}.{gain}")
     with np.errstate(invalid="ignore"):
         means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     return Analysis(
@@ -267,13 +381,15 @@ def analysis_of(
         counts=counts,
         means=means,
         intervals=intervals,
-        drift=drift if asked.units is None else replace(drift, method="units"),
-        health=HealthReport((*findings, *more)),
-        counterfactuals=counterfactuals_of(evidence, counts, sums, level=asked.level),
+        drift=drift if asked.units is None else replace(drift, method=f"{asked.units.noun}s"),
+        health=health,
+        counterfactuals=counterfactuals_of(timeline, counts, sums, level=asked.level),
         evidence=evidence,
         notes=tuple(notes),
         units=asked.units,
         anytime=asked.budget is not None,
+        split=None if asked.split is None else asked.split.to_list(arms),
+        against=comparing.against_control(asked, evidence, intervals, health, counts, span),
         **beside,
     )
 
@@ -299,7 +415,8 @@ def _checks_and_notes(asked: Asked, rows: Rows) -> tuple[list[Finding], list[str
     if asked.plan.name != "shares":
         name = f"{asked.plan.name}s"
     notes = [f"Periods are {name}; times are in UTC."]
-    if log.has("unit") and log.their("unit") != "unit":
+    mapped = log.has("unit") and log.their("unit") != "unit" and not log.single
+    if mapped and not (units and units.cluster):
         notes.append(f"Units are those of the column {log.their('unit')}.")
     if units is not None:
         findings.append(unit_finding(units))
@@ -317,19 +434,27 @@ def _checks_and_notes(asked: Asked, rows: Rows) -> tuple[list[Finding], list[str
             "Intervals hold at every look at a test that was planned for "
             f"{asked.budget:,} rows, whenever it was stopped."
         )
+    if asked.split is not None:
+        notes.append(asked.split.note)
     if asked.described is not None:
         notes += asked.described.notes(asked.direction)
+    elif asked.arms is None and exports.ours(log):
+        notes.append(exports.ALONE)
+    notes += [asked.pending] if asked.pending else []
     if asked.excluded:
         out = counted(asked.excluded, "row was", "rows were")
         notes.append(f"{out} excluded by hand and left out.")
     if missing := asked.rows - faults.rewards_given(rows):
         how = "left out" if asked.missing == "drop" else "counted as 0"
         notes.append(f"{missing:,} rows without reward were {how}.")
+    if log.single:
+        return findings, notes
     if asked.thorough:
         if log.ordered:
             findings.append(faults.order_finding(log))
         if log.has("unit"):
-            findings.append(faults.duplicate_finding(log, asked.table))
+            table = asked.table if asked.rows_of is None else asked.rows_of
+            findings.append(faults.duplicate_finding(log, table))
     elif (groups := faults.group_order_finding(log)) is not None:
         findings.append(groups)
         notes.append("Duplicates were not searched for.")
@@ -350,19 +475,36 @@ def no_reward(asked: Asked) -> InvalidInputError:
     )
 
 
-def _intervals(asked: Asked, evidence: Evidence) -> Intervals:
+def _span(asked: Asked, evidence: Evidence) -> tuple[float, float] | None:
+    """Rewards that can occur, if intervals may rely on it; of adjusted ones that is not known."""
+    bounded = asked.units is None and evidence.weights is not None and not asked.covariates
+    return asked.reward_range if bounded else None
+
+
+def _intervals(
+    asked: Asked,
+    evidence: Evidence,
+    counts: NDArray[np.int64],
+    span: tuple[float, float] | None,
+) -> Intervals:
     """For one analysis at the end, or for all; what they assume says whether it is by unit."""
-    units = asked.units
+    units, best, unseen = asked.units, None, None
+    if evidence.arms.large and asked.control is not None:
+        control = comparing.control_of(asked.control, evidence.arms, asked.log.name)
+        evidence, best = shortlisted(evidence, also=[] if control is None else [control])
+    if not evidence.arms.large and is_one_hot(evidence.arms.coordinates) and counts.min() == 0:
+        unseen = counts == 0
+    if unseen is not None:  # an arm without rewards is never recommended
+        best = np.array([np.where(unseen, -np.inf, evidence.sign * evidence.estimates[0]).argmax()])
     if asked.budget is None:
-        found = fixed_budget(evidence, asked.level)
+        found = fixed_budget(evidence, asked.level, best)
     else:
-        # The range of adjusted rewards is not known.
-        bounded = units is None and evidence.weights is not None and not asked.covariates
-        span = asked.reward_range if bounded else None
-        found = confidence_sequence(evidence, asked.budget, asked.level, span)
+        found = confidence_sequence(evidence, asked.budget, asked.level, span, best)
+    if unseen is not None:
+        found = _without(found, unseen)
     if units is None:
         return found
-    method = "units" if asked.budget is None else "asymptotic, units"
+    method = f"{units.noun}s" if asked.budget is None else f"asymptotic, {units.noun}s"
     found = replace(found, method=method, assumption=units.assumption)
     if not units.too_few:
         return found
@@ -377,4 +519,21 @@ def _intervals(asked: Asked, evidence: Evidence) -> Intervals:
         plausible=np.ones_like(found.plausible),
         standard_errors=unknown,
         others=evidence.arms.size - found.arms.size,
+    )
+
+
+def _without(found: Intervals, unseen: NDArray[np.bool_]) -> Intervals:
+    """The intervals if nothing is known of some arms: they may have any value, also the best."""
+
+    def beyond(limits: NDArray[np.float64], end: float) -> NDArray[np.float64]:
+        return np.where(unseen, end, limits)
+
+    return replace(
+        found,
+        low=beyond(found.low, -np.inf),
+        high=beyond(found.high, np.inf),
+        gap_low=beyond(found.gap_low, -np.inf),
+        gap_high=beyond(found.gap_high, np.inf),
+        plausible=found.plausible | unseen,
+        standard_errors=beyond(found.standard_errors, np.inf),
     )

@@ -15,16 +15,57 @@ from steadyarm.cli.common import FORMAT, LEVEL, REPORT, command, read_toml, show
 @command(
     "analyze",
     (
-        "log LOG ...",
+        "log [LOG ...]",
         "CSV or Parquet files, a folder, a SQLite or DuckDB file, or the URL of a database",
+    ),
+    (
+        "--exposures TABLE",
+        "instead of one log: who saw which variant, and when; a file or folder, or a table or "
+        "query of the database LOG",
+    ),
+    ("--events TABLE", "and who did what, and when"),
+    (
+        "--metric METRIC ...",
+        "what events say of a unit, such as purchase or 'revenue = sum(purchase)', see below; may "
+        "be repeated, the first is the one that decides",
+    ),
+    ("--window TIME", "after the first exposure, within which events count, such as '7 days'"),
+    ("--where SQL", "a condition on exposures, such as \"country <> 'XX' and not is_bot\""),
+    (
+        "--contaminated first|drop = first",
+        "what to do with units that saw several variants: count them for the first, or leave them "
+        "out",
     ),
     ("--table NAME", "the table of a database"),
     ("--query SQL", "or a query; files are the table log in it"),
-    ("--column OURS=THEIRS ...", "another name of a column, such as arm=variant; may be repeated"),
+    (
+        "--column OURS=THEIRS ...",
+        "another name of a column, such as arm=variant, or events.unit=customer for one of two "
+        "tables; may be repeated",
+    ),
+    (
+        "--split SHARES ...",
+        "with which arms were drawn, if the log has no probabilities: equal, or A=0.5,B=0.3,C=0.2; "
+        'repeated for shares that changed: "2026-03-08: A=0.9,B=0.1"',
+    ),
+    (
+        "--control ARM",
+        "compare all others with this arm: lifts, absolute and relative, and what to do",
+    ),
+    (
+        "--segment NAME ...",
+        "a column with what was known of units before they were assigned, such as country: results "
+        "by its levels; may be repeated",
+    ),
     (
         "--covariate NAME ...",
         "a column with numbers that were known of units before they were assigned, such as spend; "
         "may be repeated",
+    ),
+    (
+        "--cluster NAME ...",
+        "a column that variants were drawn by or rows are alike in, such as store; may be repeated "
+        "(store, day)",
     ),
     ("--arms FILE", "the variants, see below"),
     (
@@ -42,8 +83,9 @@ from steadyarm.cli.common import FORMAT, LEVEL, REPORT, command, read_toml, show
         {"type": float, "nargs": 2, "metavar": ("LOW", "HIGH")},
     ),
     (
-        "--missing fail|drop|zero = fail",
-        "what to do with rows without a reward",
+        "--missing fail|drop|zero",
+        "what to do with rows without a reward (default: fail, or what the test declared whose "
+        "export this is)",
     ),
     ("--no-reference", "do not compare rewards with the means of earlier periods"),
     (
@@ -70,16 +112,33 @@ def analyze(args: argparse.Namespace) -> None:
 
     A log has the columns timestamp, arm, probability (with which the row's arm was drawn), reward
     and, if it is known, unit. Other names are mapped: --column arm=variant --column reward=revenue.
+    Where arms were drawn with fixed shares, --split says which, in place of a column probability.
     Where units have several rows, variances are by unit.
 
     For example:
 
       steadyarm analyze log.parquet
+      steadyarm analyze visits.csv --split equal --column arm=variant --column reward=revenue
+      steadyarm analyze visits.csv --split A=0.5,B=0.5 --split "2026-03-08: A=0.9,B=0.1"
+      steadyarm analyze visits.csv --split equal --control A --segment country
       steadyarm analyze logs/ --period week --direction minimize
       steadyarm analyze postgresql://me@host/shop --query "select * from visits where test = 7"
       steadyarm analyze log.csv --arms layouts.toml --report report.html
       steadyarm analyze log.csv --column unit=session --anytime --budget 20000
       steadyarm analyze log.csv --covariate visits_last_month --covariate spend
+      steadyarm analyze log.csv --cluster store --cluster day
+
+    Two tables instead of a log: --exposures has rows with unit, time and variant (and probability,
+    if there is no fixed split), --events has unit, time, name of the event and value. Usual names
+    of columns are found. Of several exposures of a unit the first counts. A metric is the name of
+    an event (did it happen?), or NAME = conversion(EVENT), count(EVENT), sum(EVENT), max(EVENT) or
+    a ratio of two; then, if wanted, "within 14 days", "capped at 500", "minimize".
+
+      steadyarm analyze --exposures exposures.csv --events events.csv --metric purchase
+      steadyarm analyze --exposures exposures.parquet --events events/ --window "7 days"
+          --where "country <> 'XX' and not is_bot" --metric purchase
+          --metric "revenue = sum(purchase)" --metric "basket = revenue / purchase"
+      steadyarm analyze shop.duckdb --exposures exposures --events events --metric purchase
 
     Arms with features in common (--arms) need the whole allocation of every row: a column
     probabilities (JSON), a column p_NAME for every arm, or a column segment within which
@@ -88,8 +147,12 @@ def analyze(args: argparse.Namespace) -> None:
     """
     if args.report is not None:
         sa.reports.format_of(args.report)
+    if not (args.log or args.exposures or args.events):
+        raise sa.InvalidInputError(
+            "no log is given; give one, or two tables (--exposures FILE --events FILE)."
+        )
     found = sa.analyze(
-        args.log[0] if len(args.log) == 1 else args.log,
+        (args.log[0] if len(args.log) == 1 else args.log) if args.log else None,
         arms=read_arms(args.arms) if args.arms else None,
         table=args.table,
         query=args.query,
@@ -106,6 +169,16 @@ def analyze(args: argparse.Namespace) -> None:
         units=not args.no_units,
         memory=args.memory,
         covariates=args.covariate,
+        split=args.split or None,
+        control=args.control,
+        segments=args.segment,
+        cluster=args.cluster or None,
+        exposures=args.exposures,
+        events=args.events,
+        metrics=args.metric or None,
+        window=args.window,
+        where=args.where,
+        contaminated=args.contaminated,
     )
     show(args, found.to_dict(), found)
     if args.report is not None:

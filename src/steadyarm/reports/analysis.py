@@ -9,6 +9,7 @@ import numpy as np
 from steadyarm import __version__
 from steadyarm.analysis import Analysis
 from steadyarm.inference import Counterfactuals, DriftReport, HealthReport
+from steadyarm.live.tables import lift_text
 from steadyarm.plot import charts
 from steadyarm.plot.sources import verdict_on
 from steadyarm.reports.document import (
@@ -32,18 +33,43 @@ LONG = 16  # letters of a name from which on half as many fit
 
 
 def analysis_report(found: Analysis, command: str = "") -> Document:
-    """The report on what `analyze` found; `command` is what was typed."""
+    """The report on what `analyze` found.
+
+    Parameters
+    ----------
+    found : what `sa.analyze` returned
+    command : what was typed, to be shown
+
+    Returns
+    -------
+    Document : for `write_report`
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import steadyarm as sa
+    >>> shown = ["A", "B"] * 1000
+    >>> clicks = [int(i % 10 < (4 if name == "B" else 2)) for i, name in enumerate(shown)]
+    >>> when = pd.date_range("2026-03-01", periods=2000, freq="5min")
+    >>> log = pd.DataFrame({"timestamp": when, "unit": range(2000), "arm": shown, "reward": clicks})
+    >>> analysis_report(sa.analyze(log.assign(probability=0.5))).title
+    'What the log says'
+    """
     direction = found.evidence.direction
     sign, good = (1, "Larger") if direction == "maximize" else (-1, "Smaller")
     order = np.argsort(-sign * found.estimates, kind="stable").tolist()  # unknown ones come last
     # the drift report's short list may be another one
     drifting = charts.matched(order, found.intervals.arms.names, found.drift.names) or [0]
     blocks: list[Block] = [
-        Lead(found.verdict),
+        *([] if found.against is None else [Lead(found.against.decision.text)]),
+        Lead(found.verdict) if found.against is None else Paragraph(found.verdict),
         Paragraph(f"{found.log}: {found.size}. {good} rewards are better."),
         Heading("Estimates"),
         Picture(charts.leaderboard(verdict_on(found), found.arms.names, direction)),
         _estimates(found, order),
+        *_against_control(found, order),
+        *_segments(found),
+        *_further(found),
         Heading(f"Can the log be trusted? {found.health.status}"),
         health_table(found.health),
         Heading("Did the world move?"),
@@ -56,6 +82,17 @@ def analysis_report(found: Analysis, command: str = "") -> Document:
     if command:
         blocks += [Heading("How to get this again"), Code(command)]
     return Document("What the log says", tuple(blocks), f"Written by SteadyArm {__version__}.")
+
+
+def _further(found: Analysis) -> Iterator[Block]:
+    """The other metrics of two tables: verdict and estimates of each."""
+    for name, one in found.metrics.items():
+        if name != found.metric:
+            sign = 1 if one.evidence.direction == "maximize" else -1
+            order = np.argsort(-sign * one.estimates, kind="stable").tolist()
+            yield Heading(name)
+            yield Paragraph(f"{one.verdict} {one.size[:1].upper()}{one.size[1:]}.")
+            yield _estimates(one, order)
 
 
 def _estimates(found: Analysis, order: list[int]) -> Table:
@@ -86,10 +123,50 @@ def _estimates(found: Analysis, order: list[int]) -> Table:
     return cut_table(caption, header, "lrrrrrlr", rows, total=found.arms.size)
 
 
+def _against_control(found: Analysis, order: list[int]) -> Iterator[Block]:
+    """Differences from the control, absolute and relative."""
+    verdict = found.against
+    if verdict is None or verdict.lifts is None or verdict.lift_intervals is None:
+        return
+    names, control = verdict.names, verdict.control
+    rows = [
+        (
+            names[k],
+            number(verdict.lifts[k]),
+            reach(*verdict.lift_intervals[k].tolist()),
+            lift_text(verdict, k),
+        )
+        for k in order
+        if names[k] != control
+    ]
+    caption = (
+        f"Differences from {control}. Absolute intervals hold for all variants at once with "
+        f"probability {percent(verdict.level)}, and so do relative ones."
+    )
+    header = ("variant", "difference", "interval", "relative")
+    yield Heading(f"Against {control}")
+    yield Picture(charts.lifts(verdict, found.arms.names, found.evidence.direction))
+    yield cut_table(caption, header, "lrrr", rows)
+
+
+def _segments(found: Analysis) -> Iterator[Block]:
+    if found.segments:
+        yield Heading("Segments (exploratory)")
+    for one in found.segments:
+        yield Paragraph(one.summary)
+        header = (one.attribute, "rows", "variant", "value", f"against {one.against}")
+        yield Table(f"By {one.attribute}", header, "lrlrr", tuple(one.rows()))
+
+
 def _assumptions(found: Analysis) -> tuple[str, ...]:
-    return (
+    drawn = (
         "The logged probabilities are those with which variants were drawn, given all that was "
-        "known then.",
+        "known then."
+    )
+    if found.split is not None:
+        drawn = "Variants were drawn at random with the shares that were given."
+    return (
+        drawn,
         found.intervals.assumption,
         f"Variance: {found.intervals.method}; of periods: {found.drift.method}.",
         *found.notes,

@@ -1,0 +1,303 @@
+"""Logs against a control and by segment: the words and the numbers of a live test."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.analysis.comparing import MOST_LEVELS
+from steadyarm.cli.main import main
+from steadyarm.storages.memory import MemoryStorage
+from tests.analysis.logs import START
+from tests.analysis.test_splits import Rows, fixed_rows, written
+
+
+def rows_by_country(n: int = 3000, seed: int = 1) -> Rows:
+    """Variant B is better by 1 in France alone; some rows have no country."""
+    rng, rows = np.random.default_rng(seed), []
+    for i in range(n):
+        arm = "AB"[int(rng.integers(2))]
+        country = ["FR", "DE", ""][int(rng.choice(3, p=[0.5, 0.4, 0.1]))]
+        reward = 2 + (arm == "B") * (country == "FR") + float(rng.normal())
+        time = START + timedelta(days=8 * i / n)
+        rows.append(
+            {"timestamp": time, "unit": i, "arm": arm, "reward": reward, "country": country}
+        )
+    return rows
+
+
+def test_lifts_and_the_decision(tmp_path: Path) -> None:
+    rows = fixed_rows(1200, (0.4, 0.3, 0.3))
+    for row in rows:
+        row["reward"] += 2.0
+    shares = {"A": 0.4, "B": 0.3, "C": 0.3}
+    found = sa.analyze(written(tmp_path / "log.csv", rows), split=shares, control="A")
+    assert found.control == "A"
+    verdict = found.against
+    assert verdict is not None
+    best = verdict.of("C")
+    assert best.lift == pytest.approx(0.6, abs=0.2)
+    assert best.lift_interval is not None
+    assert best.lift_interval[0] < 0.6 < best.lift_interval[1]
+    assert best.relative == pytest.approx(found.estimates[2] / found.estimates[0] - 1)
+    assert verdict.decision.word == "ship"
+    assert verdict.decision.variant == "C"
+    text, facts = str(found), json.loads(json.dumps(found.to_dict()))
+    assert text.startswith("Ship C: it beats A by ")
+    assert "against A" in text
+    assert facts["control"] == "A"
+    assert facts["decision"]["word"] == "ship"
+    assert facts["arms"][0]["lift"] == 0
+    assert facts["arms"][2]["relative_interval"][0] > 0
+    less = sa.analyze(tmp_path / "log.csv", split=shares, control="A", direction="minimize").against
+    assert less is not None
+    assert less.decision.text == "Keep A: no other variant beats it."
+
+
+def test_a_log_says_what_the_live_test_says(tmp_path: Path) -> None:
+    """The same rewards by the same method: the export of a test with permuted blocks."""
+    arms = sa.ArmSet.one_hot(["today", "guest", "wallet"])
+    live = sa.create_experiment(
+        "checkout",
+        arms,
+        sa.GBAI(order="blocks"),
+        900,
+        MemoryStorage(),
+        seed=3,
+        control="today",
+        missing="fail",
+    )
+    rng = np.random.default_rng(2)
+    for i in range(900):
+        shown = live.ask(f"u{i}")
+        live.tell(shown, float(rng.normal(2 + 0.5 * (shown.name == "guest"))))
+    log = live.export(tmp_path / "log.parquet")
+    found, said = sa.analyze(log, control="today").against, live.recommend()
+    assert found is not None
+    assert found.lifts is not None
+    assert said.lifts is not None
+    np.testing.assert_allclose(found.lifts, said.lifts, atol=0.02)
+    assert found.decision.word == said.decision.word == "ship"
+    assert found.decision.variant == said.decision.variant == "guest"
+
+
+def test_an_unknown_control_is_refused(tmp_path: Path) -> None:
+    log = written(tmp_path / "log.csv", fixed_rows(200))
+    with pytest.raises(sa.InvalidInputError, match=r"'b' is no arm of log\.csv; .*did you mean B"):
+        sa.analyze(log, split="equal", control="b")
+
+
+def test_nothing_is_decided_from_a_log_that_is_not_healthy(tmp_path: Path) -> None:
+    log = written(tmp_path / "log.csv", fixed_rows(1200, (0.7, 0.3)))
+    found = sa.analyze(log, split="equal", control="A")
+    assert found.against is not None
+    assert found.against.decision.word == "unhealthy"
+
+
+def test_a_control_without_rows_has_no_lifts(tmp_path: Path) -> None:
+    log = written(tmp_path / "log.csv", fixed_rows(600))
+    found = sa.analyze(log, split={"A": 0.4, "B": 0.4, "C": 0.2}, control="C")
+    assert found.against is not None
+    assert found.against.of("A").lift_interval == (-np.inf, np.inf)
+    assert found.against.of("A").relative is None
+
+
+def test_a_test_that_is_watched_may_decide_before_its_end(tmp_path: Path) -> None:
+    rows = fixed_rows(3000)
+    for row in rows:
+        row["reward"] += 2.0 + 0.5 * (row["arm"] == "B")
+    log = written(tmp_path / "log.csv", rows)
+    found = sa.analyze(log, split="equal", control="A", anytime=True, budget=6000)
+    assert found.against is not None
+    assert found.against.anytime
+    assert found.against.decision.word == "ship"
+    for row in rows:
+        row["reward"] -= 0.8 * (row["arm"] == "B")
+    same = sa.analyze(
+        written(log, rows), split="equal", control="A", anytime=True, budget=6000
+    ).against
+    assert same is not None
+    assert same.decision.word == "running"
+
+
+# Segments.
+
+
+def test_levels_have_results_of_their_own(tmp_path: Path) -> None:
+    rows = rows_by_country()
+    log = written(tmp_path / "log.csv", rows)
+    found = sa.analyze(log, split="equal", control="A", segments=["country"])
+    [by] = found.segments
+    assert [level.name for level in by.levels] == ["FR", "DE"]
+    assert by.unknown == sum(row["country"] == "" for row in rows)
+    assert by.differs
+    france, germany = by.of("FR"), by.of("DE")
+    assert france.lifts is not None
+    assert germany.lift_intervals is not None
+    assert france.lifts[1] == pytest.approx(1.0, abs=0.25)
+    assert germany.lift_intervals[1, 0] < 0 < germany.lift_intervals[1, 1]
+    text, facts = str(found), found.to_dict()
+    assert "By country:" in text
+    assert f"{by.unknown} rows have no country." in text
+    assert [level["name"] for level in facts["segments"][0]["levels"]] == ["FR", "DE"]
+    json.dumps(facts)
+
+
+def test_a_level_by_itself_has_the_estimates_of_a_log_of_its_rows(tmp_path: Path) -> None:
+    rows = rows_by_country(1500)
+    log = written(tmp_path / "log.csv", rows)
+    alone = written(tmp_path / "fr.csv", [row for row in rows if row["country"] == "FR"])
+    [by] = sa.analyze(log, split="equal", segments=["country"]).segments
+    one = sa.analyze(alone, split="equal")
+    estimates = by.of("FR").estimates
+    assert estimates is not None
+    np.testing.assert_allclose(estimates, one.estimates, rtol=1e-9)
+    assert by.against == "B"  # recommended, since there is no control
+
+
+def test_many_levels_are_cut(tmp_path: Path) -> None:
+    rows = fixed_rows(900)
+    for i, row in enumerate(rows):
+        row["zip"] = i % 30 if i < 800 else 7
+    found = sa.analyze(written(tmp_path / "log.csv", rows), split="equal", segments=["zip"])
+    [by] = found.segments
+    assert len(by.levels) == MOST_LEVELS + 1
+    assert by.levels[0].name == "7"
+    assert by.levels[-1].name == "other"
+    assert sum(level.visits for level in by.levels) == 900
+    assert any(note.startswith("zip has 30 levels: the 20 with the most") for note in found.notes)
+
+
+def test_segments_of_units_with_several_rows(tmp_path: Path) -> None:
+    rng, rows = np.random.default_rng(4), []
+    for unit in range(400):
+        arm, country = "AB"[int(rng.integers(2))], ["FR", "DE"][unit % 2]
+        level = float(rng.normal())
+        for visit in range(3):
+            time = START + timedelta(days=visit, minutes=unit)
+            reward = level + (arm == "B") + float(rng.normal(0, 0.1))
+            rows.append(
+                {
+                    "timestamp": time,
+                    "user_id": unit,
+                    "arm": arm,
+                    "reward": reward,
+                    "country": country,
+                }
+            )
+    log = written(tmp_path / "log.csv", rows)
+    [by] = sa.analyze(log, split="equal", control="A", segments=["country"]).segments
+    widths = []
+    for units in (True, False):
+        [by] = sa.analyze(
+            log, split="equal", control="A", segments=["country"], units=units
+        ).segments
+        ends = by.of("FR").lift_intervals
+        assert ends is not None
+        widths.append(ends[1, 1] - ends[1, 0])
+    assert widths[0] > 1.4 * widths[1]  # three rows of one unit are no three units
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["contry"], r"no column contry; .* Did you mean --segment country\?"),
+        (["arm"], "the segment 'arm' is the arm itself"),
+        (["country", "country"], "expected at most 8 different columns"),
+        ([7], "expected names of columns"),
+        (["test"], "has only 'one'; results by segment need at least two levels"),
+    ],
+)
+def test_what_cannot_be_a_segment_is_refused(given: Any, message: str, tmp_path: Path) -> None:
+    rows = fixed_rows(100)
+    for row in rows:
+        row["test"] = "one"
+    with pytest.raises(sa.InvalidInputError, match=message):
+        sa.analyze(written(tmp_path / "log.csv", rows), split="equal", segments=given)
+
+
+def test_exports_by_segment(tmp_path: Path) -> None:
+    """A live test's own log, with segments and blocks of its own, by a column that was added."""
+    arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    live = sa.create_experiment(
+        "test", arms, sa.Steady(), 600, MemoryStorage(), seed=3, missing="fail"
+    )
+    rng = np.random.default_rng(2)
+    for i in range(600):
+        shown = live.ask(f"u{i}")
+        live.tell(shown, float(rng.normal(shown.name == "B")))
+    log = live.export(tmp_path / "log.csv")
+    query = "select *, case when hash(unit) % 2 = 0 then 'even' else 'odd' end as half from log"
+    [by] = sa.analyze(log, query=query, segments=["half"]).segments
+    assert {level.name for level in by.levels} == {"even", "odd"}
+    assert all(level.estimates is not None for level in by.levels)
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, report = written(tmp_path / "log.csv", rows_by_country(900)), tmp_path / "report.md"
+    typed = ["analyze", str(log), "--split", "equal", "--control", "A", "--segment", "country"]
+    assert main([*typed, "--format", "json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    found = sa.analyze(log, split="equal", control="A", segments=["country"])
+    assert facts == json.loads(json.dumps(found.to_dict()))
+    assert main([*typed, "--report", str(report)]) == 0
+    assert capsys.readouterr().out.startswith("Ship B: it beats A by ")
+    text = report.read_text()
+    for part in ("**Ship B: it beats A by", "## Against A", "## Segments (exploratory)", "| FR | "):
+        assert part in text
+
+
+def test_every_place_says_the_same(tmp_path: Path, postgres: str) -> None:
+    """Splits that changed, a control and segments, wherever the rows are."""
+    import sqlite3
+
+    import pandas as pd  # type: ignore[import-untyped]  # its types are not installed
+    import psycopg
+
+    rows = rows_by_country(700)
+    frame = pd.DataFrame(rows)
+    frame.to_parquet(tmp_path / "log.parquet")
+    values = [(str(r["timestamp"]), *list(r.values())[1:]) for r in rows]
+    table = "log (timestamp {time}, unit integer, arm text, reward double precision, country text)"
+    with sqlite3.connect(tmp_path / "log.db") as lite:
+        lite.execute("create table " + table.format(time="text"))
+        lite.executemany("insert into log values (?, ?, ?, ?, ?)", values)
+    lite.close()
+    with psycopg.connect(postgres) as connection:
+        connection.execute("drop table if exists log")
+        connection.execute("create table " + table.format(time="timestamp"))
+        with connection.cursor() as cursor:
+            cursor.executemany("insert into log values (%s, %s, %s, %s, %s)", values)
+    asked: dict[str, Any] = {
+        "split": ["equal", "2026-03-03 12:00: A=1/2,B=1/2"],
+        "control": "A",
+        "segments": ["country"],
+    }
+    first = sa.analyze(written(tmp_path / "log.csv", rows), **asked)
+    places: list[tuple[Any, dict[str, Any]]] = [
+        (tmp_path / "log.parquet", {}),
+        (frame, {}),
+        (tmp_path / "log.db", {}),
+        (postgres, {"table": "log"}),
+    ]
+    for place, where in places:
+        other = sa.analyze(place, **asked, **where)
+        assert other.against is not None
+        assert first.against is not None
+        assert other.split == first.split
+        assert other.against.decision == first.against.decision
+        assert_alike(other.against.lift_intervals, first.against.lift_intervals)
+        for mine, theirs in zip(first.segments[0].levels, other.segments[0].levels, strict=True):
+            assert (theirs.name, theirs.visits) == (mine.name, mine.visits)
+            assert_alike(theirs.lift_intervals, mine.lift_intervals)
+
+
+def assert_alike(one: Any, other: Any) -> None:
+    assert one is not None
+    np.testing.assert_allclose(one, other, rtol=1e-9)

@@ -1,0 +1,351 @@
+"""Splits: fixed shares in place of a column of probabilities."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import steadyarm as sa
+from steadyarm.analysis.allocations import Piece, allocation_evidence
+from steadyarm.analysis.splits import LEAST, Split, checked_split, strata
+from steadyarm.cli.main import main
+from steadyarm.inference.lift import lifts
+from tests.analysis.logs import START, random_rows, write_csv, write_parquet
+
+Rows = list[dict[str, Any]]
+
+
+def fixed_rows(
+    n: int = 1200, shares: Sequence[float] = (0.5, 0.5), days: int = 6, seed: int = 1
+) -> Rows:
+    """Rows of arms A, B, … drawn with fixed shares; rewards rise by 0.3 from arm to arm."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for i in range(n):
+        k = int(rng.choice(len(shares), p=shares))
+        time = START + timedelta(days=i * days / n)
+        rows.append(
+            {
+                "timestamp": time,
+                "unit": f"u{i}",
+                "arm": "ABCDEF"[k],
+                "reward": round(float(rng.normal(0.3 * k)), 6),
+                "country": ["FR", "DE", "US"][int(rng.integers(3))],
+            }
+        )
+    return rows
+
+
+def written(path: Path, rows: Rows) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def means(rows: Rows, arm: str) -> float:
+    return float(np.mean([row["reward"] for row in rows if row["arm"] == arm]))
+
+
+# What may be given.
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"A": 0.5, "B": 0.3, "C": 0.2},
+        "A=0.5,B=0.3,C=0.2",
+        " A = 1/2, B=3/10 ,C=0.2",
+        '{"A": 0.5, "B": 0.3, "C": 0.2}',
+        ["A=0.5,B=0.3,C=0.2"],
+        [(None, {"A": 0.5, "B": 0.3, "C": 0.2})],
+    ],
+)
+def test_forms_of_one_split(given: Any) -> None:
+    split = checked_split(given)
+    assert isinstance(split, Split)
+    [weights] = split.allocations(sa.ArmSet.one_hot(["A", "B", "C"])).values()
+    np.testing.assert_allclose(weights, [0.5, 0.3, 0.2])
+
+
+@pytest.mark.parametrize(
+    "since",
+    ["2026-03-08", date(2026, 3, 8), datetime(2026, 3, 8), "2026-03-08T01:00:00+01:00"],
+)
+def test_times_of_splits_are_in_utc(since: Any) -> None:
+    split = checked_split([(None, "equal"), (since, {"A": 0.9, "B": 0.1})])
+    assert split is not None
+    assert split.periods[1].since == datetime(2026, 3, 8)
+    assert split.periods[0].shares is None
+
+
+@pytest.mark.parametrize(
+    ("text", "since"),
+    [
+        ("2026-03-08: A=0.9,B=0.1", datetime(2026, 3, 8)),
+        ("2026-03-08 12:30: A=0.9,B=0.1", datetime(2026, 3, 8, 12, 30)),
+        ("2026-03-08T12:30:15Z:A=0.9,B=0.1", datetime(2026, 3, 8, 12, 30, 15)),
+        ("5000: A=0.9,B=0.1", 5000.0),
+    ],
+)
+def test_times_are_read_from_text(text: str, since: Any) -> None:
+    split = checked_split(["equal", text])
+    assert split is not None
+    assert split.periods[1].since == since
+    assert split.periods[1].shares == {"A": 0.9, "B": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("even", "not of the form ARM=SHARE"),
+        ("A=0.5,B=0.4", r"add up to 0\.9; expected 1 \(write 1/3"),
+        ("A=50,B=50", r"add up to 100; expected 1 \(write 0\.5 for 50 %"),
+        ("A=1", "names A alone"),
+        ("A=0.5,A=0.5", "names 'A' twice"),
+        ({"A": 0.0, "B": 1.0}, "share of 'A' is 0.0; expected a number above 0"),
+        ("A=half,B=0.5", "share of 'A' is 'half'"),
+        ('{"A": 0.5', "is no JSON"),
+        (7, "the split is 7; expected"),
+        ([], "the split is empty"),
+        ([("2026-03-08", "equal")], "first split holds from 2026-03-08 on, and none is given"),
+        (["equal", "equal"], "need the time from which they hold"),
+        (["equal", "2026-03-09: equal", "2026-03-08: equal"], "each later than the one before"),
+        (["equal", ("soon", "equal")], "holds from 'soon' on; expected a time"),
+        (["A=0.5,B=0.5", "2026-03-09: A=0.5,C=0.5"], "do not name the same arms: B, C are in one"),
+    ],
+)
+def test_what_cannot_be_a_split_is_refused(given: Any, message: str) -> None:
+    with pytest.raises(sa.InvalidInputError, match=message) as error:
+        checked_split(given)
+    assert error.value.field == "split"
+
+
+# Logs with a split.
+
+
+def test_a_log_without_probabilities_says_what_is_missing(tmp_path: Path) -> None:
+    log = written(tmp_path / "log.csv", fixed_rows(60))
+    with pytest.raises(sa.InvalidInputError) as error:
+        sa.analyze(log)
+    for part in ("has no column probability", "--split equal", "--column probability=NAME"):
+        assert part in str(error.value)
+
+
+def test_equal_and_written_shares_give_the_same(tmp_path: Path) -> None:
+    rows = fixed_rows(900, (1 / 3, 1 / 3, 1 / 3))
+    log = written(tmp_path / "log.csv", rows)
+    equal = sa.analyze(log, split="equal")
+    named = sa.analyze(log, split={"C": 1 / 3, "B": 1 / 3, "A": 1 / 3})
+    assert equal.arms.names == ("A", "B", "C")
+    assert named.arms.names == ("C", "B", "A")
+    np.testing.assert_allclose(named.estimates[::-1], equal.estimates, rtol=1e-12)
+    assert equal.split == [{"since": None, "shares": dict.fromkeys("ABC", pytest.approx(1 / 3))}]
+    assert "Variants were drawn with equal shares, as given." in equal.notes
+    assert equal.health.findings[0].explanation.startswith("The rows per variant fit the split")
+    assert len(equal.drift.periods) == 6
+
+
+def test_shares_that_changed(tmp_path: Path) -> None:
+    """Each part of the time is compared within itself, however the level moves between them."""
+    early = fixed_rows(800, (0.5, 0.5), days=4)
+    late = fixed_rows(1600, (0.8, 0.2), days=4, seed=2)
+    for row in late:
+        row["timestamp"] += timedelta(days=4)
+        row["reward"] += 5.0
+    log = written(tmp_path / "log.csv", early + late)
+    found = sa.analyze(log, split=["A=0.5,B=0.5", "2026-03-05: A=0.8,B=0.2"])
+    expected = [(800 * means(early, arm) + 1600 * means(late, arm)) / 2400 for arm in "AB"]
+    np.testing.assert_allclose(found.estimates, expected, rtol=0.02)
+    assert found.recommended == "B"
+    assert found.health.status == "ok"
+    assert found.means[0] > found.means[1]  # plain means would have chosen A
+    wrong = sa.analyze(log, split="equal")
+    assert wrong.health.findings[0].status == "fail"
+    assert wrong.verdict.startswith("Not healthy: do not decide yet.")
+    assert "Make sure that the split is the one that was used" in wrong.health.findings[0].advice
+
+
+def test_an_arm_that_the_split_does_not_name_is_refused(tmp_path: Path) -> None:
+    log = written(tmp_path / "log.csv", fixed_rows(300, (0.4, 0.3, 0.3)))
+    with pytest.raises(sa.InvalidInputError) as error:
+        sa.analyze(log, split={"A": 0.5, "B": 0.25, "c": 0.25})
+    assert "has the arm 'C' (" in str(error.value)
+    assert "the split names A, B, c; did you mean c?" in str(error.value)
+
+
+def test_an_arm_without_rows_fails_the_check_and_stays_possible(tmp_path: Path) -> None:
+    log = written(tmp_path / "log.csv", fixed_rows(600))
+    found = sa.analyze(log, split={"A": 0.4, "B": 0.4, "C": 0.2})
+    assert found.health.findings[0].status == "fail"
+    assert found.health.findings[0].explanation.startswith("C got 0 of 600 visits")
+    assert found.counts.tolist()[2] == 0
+    assert found.recommended == "B"
+    assert "C" in found.plausible
+    assert found.to_dict()["arms"][2]["interval"] == [None, None]
+    assert found.to_dict()["arms"][2]["gap_interval"] == [None, None]
+
+
+def test_probabilities_of_the_log_and_a_split_contradict_each_other(tmp_path: Path) -> None:
+    log = write_csv(tmp_path / "log.csv", random_rows(60))
+    with pytest.raises(sa.InvalidInputError, match="has the column probability with prob"):
+        sa.analyze(log, split="equal")
+    assert sa.analyze(log, split="equal", query="select * exclude (probability) from log").rows
+
+
+def test_other_columns_of_a_company_do_not_disturb(tmp_path: Path) -> None:
+    rows = fixed_rows(300)
+    plain = sa.analyze(written(tmp_path / "log.csv", rows), split="equal")
+    for row in rows:
+        row |= {"segment": "young", "block": "Hafen", "p_category": "shoes"}
+    log = written(tmp_path / "more.csv", rows)
+    assert sa.analyze(log, split="equal").estimates.tolist() == plain.estimates.tolist()
+
+
+def test_numbers_as_times(tmp_path: Path) -> None:
+    rows = [replace_time(row, i) for i, row in enumerate(random_rows(400, arms="AB"))]
+    log = write_parquet(tmp_path / "log.parquet", rows)
+    query = "select * exclude (probability) from log"
+    assert sa.analyze(log, query=query, split=["equal", "200: A=0.5,B=0.5"]).rows == 400
+    with pytest.raises(sa.InvalidInputError, match=r"time stamps of log\.parquet are numbers"):
+        sa.analyze(log, query=query, split=["equal", "2026-03-05: A=0.5,B=0.5"])
+
+
+def replace_time(row: Any, i: int) -> Any:
+    from dataclasses import replace
+
+    return replace(row, timestamp=i)
+
+
+def test_units_with_several_rows(tmp_path: Path) -> None:
+    rng, rows = np.random.default_rng(4), []
+    for unit in range(300):
+        arm, level = "AB"[int(rng.integers(2))], float(rng.normal())
+        for visit in range(4):
+            time = START + timedelta(days=visit, minutes=unit)
+            reward = level + (arm == "B") + float(rng.normal(0, 0.1))
+            rows.append({"timestamp": time, "user_id": unit, "arm": arm, "reward": reward})
+    found = sa.analyze(written(tmp_path / "log.csv", rows), split="equal")
+    assert found.units is not None
+    assert found.units.units == 300
+    # Of four rows of a unit the level is the same: errors are those of 150 units an arm.
+    assert 0.9 < found.intervals.standard_errors[0, 0] * np.sqrt(150) < 1.3
+    assert found.health.findings[0].explanation.startswith("The rows per variant fit the split")
+
+
+def test_covariates_take_noise_away(tmp_path: Path) -> None:
+    rows, rng = fixed_rows(3000, days=20), np.random.default_rng(3)
+    for row in rows:
+        row["before"] = round(float(rng.normal()), 4)
+        row["reward"] += 2 * row["before"]
+    found = sa.analyze(written(tmp_path / "log.csv", rows), split="equal", covariates=["before"])
+    # Rewards vary by 1 + 2², of which the covariate takes 4 away after the first of 20 days.
+    assert found.variance_kept == pytest.approx(0.2 + 0.8 / 20, abs=0.03)
+
+
+# Plain randomisation: as good as the difference of plain means if nothing drifts.
+
+
+def pieces_of(arm: Any, reward: Any, day: Any, shares: Sequence[float]) -> list[Piece]:
+    found = []
+    for d in np.unique(day):
+        each = [reward[(day == d) & (arm == k)] for k in range(len(shares))]
+        m = np.array([len(one) for one in each])
+        s, ss = (np.array([(one**q).sum() for one in each]) for q in (1, 2))
+        found.append(Piece(d, d, np.array(shares), m, m, s, ss))
+    return found
+
+
+def drawn(
+    rng: np.random.Generator, n: int, days: int, shares: Sequence[float], lift: float = 0.1
+) -> tuple[Any, Any, Any]:
+    arm, day = rng.choice(len(shares), size=n, p=shares), np.sort(rng.integers(0, days, n))
+    return arm, rng.normal(1 + lift * arm), day
+
+
+CELLS = [(400, 5, (0.5, 0.5)), (4000, 14, (0.5, 0.5)), (8000, 28, (0.9, 0.1)), (900, 3, (0.7, 0.3))]
+
+
+@pytest.mark.parametrize(("n", "days", "shares"), CELLS)
+def test_intervals_are_as_wide_as_welchs(n: int, days: int, shares: Sequence[float]) -> None:
+    """What stretches of time cost follows from the counts, and is below a hundredth."""
+    rng, arms = np.random.default_rng(n), sa.ArmSet.one_hot(["A", "B"])
+    ratios = []
+    for _ in range(40):
+        arm, reward, day = drawn(rng, n, days, shares)
+        parts = strata(pieces_of(arm, reward, day, shares), arms)
+        N = np.array([part.m for part in parts])
+        assert N.sum() == n
+        assert len(parts) == 1 or N.min() >= LEAST
+        share = N.sum(axis=1) / n
+        cost = (share[:, None] ** 2 / N).sum() / (1 / N.sum(axis=0)).sum()
+        assert 1 - 1e-12 <= np.sqrt(cost) < 1.01
+        evidence, _ = allocation_evidence(arms, parts, "maximize", True)
+        found = lifts(evidence, 0)
+        width = found.high[0, 1] - found.low[0, 1]
+        each = reward[arm == 1], reward[arm == 0]
+        welch = scipy.stats.ttest_ind(*each, equal_var=False)
+        low, high = welch.confidence_interval(0.95)
+        alone = np.sqrt(sum(one.var(ddof=1) / len(one) for one in each))
+        ratios.append(width / (high - low))
+        # Of a few hundred rewards the pooled and the separate variances differ by their noise.
+        error = found.standard_errors[0, 1] / np.sqrt(cost) / alone
+        assert abs(error - 1) < 4 * np.sqrt((len(parts) - 1) / 2) / min(N.sum(axis=0)) + 0.005
+    # Besides the stretches there are degrees of freedom and corrections for skewness.
+    assert 0.99 < np.mean(ratios) < 1.01
+
+
+def test_intervals_hold_as_often_as_they_say() -> None:
+    rng, arms, tests = np.random.default_rng(8), sa.ArmSet.one_hot(["A", "B"]), 600
+    hits = 0
+    for _ in range(tests):
+        arm, reward, day = drawn(rng, 1200, 6, (0.5, 0.5))
+        reward = reward + 3 * np.sin(day)  # whatever moves all arms alike
+        parts = strata(pieces_of(arm, reward, day, (0.5, 0.5)), arms)
+        found = lifts(allocation_evidence(arms, parts, "maximize", True)[0], 0)
+        hits += bool(found.low[0, 1] <= 0.1 <= found.high[0, 1])
+    assert hits >= scipy.stats.binom.ppf(0.001, tests, 0.95)
+
+
+def test_moves_that_all_share_cost_little() -> None:
+    """Plain means within days do not pay for what differs from day to day."""
+    rng, arms, shares = np.random.default_rng(2), sa.ArmSet.one_hot(["A", "B"]), (0.5, 0.5)
+    arm, reward, day = drawn(rng, 6000, 10, shares)
+    moved = reward + 5.0 * (day % 2)
+
+    def error(rewards: Any, plain: bool) -> float:
+        pieces = pieces_of(arm, rewards, day, shares)
+        parts = strata(pieces, arms) if plain else pieces
+        found = lifts(allocation_evidence(arms, parts, "maximize", True)[0], 0)
+        return float(found.standard_errors[0, 1])
+
+    assert error(moved, True) == pytest.approx(error(reward, True), rel=1e-9)
+    assert error(moved, False) > 2 * error(reward, False)
+
+
+# The command line.
+
+
+def test_the_command_line_takes_splits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = written(tmp_path / "log.csv", fixed_rows(400))
+    typed = ["analyze", str(log), "--split", "A=0.5,B=0.5", "--split", "2026-03-03: A=1/2,B=1/2"]
+    assert main([*typed, "--format", "json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    split = ["A=0.5,B=0.5", "2026-03-03: A=1/2,B=1/2"]
+    assert facts == json.loads(json.dumps(sa.analyze(log, split=split).to_dict()))
+    assert [one["since"] for one in facts["split"]] == [None, "2026-03-03"]
+    report = tmp_path / "report.md"
+    assert main(["analyze", str(log), "--split", "equal", "--report", str(report)]) == 0
+    assert "drawn at random with the shares that were given" in report.read_text()
+    capsys.readouterr()
+    assert main(["analyze", str(log)]) == 1
+    assert "--split equal" in capsys.readouterr().err
