@@ -1,0 +1,342 @@
+import assert from "node:assert/strict";
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, it } from "node:test";
+
+import { OpenFeature } from "@openfeature/server-sdk";
+import { SteadyArmProvider, type SteadyArmOptions } from "@steadyarm/openfeature/server";
+
+import { TestLog, TestService, until } from "./service.js";
+
+const ANNA = { targetingKey: "anna" };
+let service: TestService;
+let log: TestLog;
+let folder: string;
+let opened: SteadyArmProvider[];
+
+beforeEach(async () => {
+  service = await new TestService().start();
+  log = new TestLog();
+  folder = mkdtempSync(join(tmpdir(), "steadyarm-"));
+  opened = [];
+});
+
+afterEach(async () => {
+  for (const provider of opened) await provider.onClose();
+  await service.stop();
+  rmSync(folder, { recursive: true });
+});
+
+function provider(options: Partial<SteadyArmOptions> = {}): SteadyArmProvider {
+  opened.push(new SteadyArmProvider({ url: service.url, logger: log, ...options }));
+  return opened.at(-1)!;
+}
+
+function sent(): string[] {
+  return [...service.counted.values()].map((event) => event.event);
+}
+
+describe("an event", () => {
+  it("reaches the service by itself, through OpenFeature's client", async () => {
+    await OpenFeature.setProviderAndWait(provider({ token: "sa_secret" }));
+    const before = Date.now();
+    OpenFeature.getClient().track("purchase", ANNA, { value: 20, currency: "EUR" });
+    await until(() => service.counted.size === 1);
+    const [event] = service.counted.values();
+    assert.deepEqual(
+      { ...event, id: "", at: "" },
+      { id: "", at: "", unit: "anna", event: "purchase", value: 20 },
+    );
+    assert.match(event!.id, /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
+    assert.ok(Date.parse(event!.at) >= before && Date.parse(event!.at) <= Date.now());
+    assert.ok(Date.parse(service.requests[0]!.body.sent) >= before);
+    assert.equal(service.requests[0]!.headers.authorization, "Bearer sa_secret");
+    await OpenFeature.clearProviders();
+  });
+
+  it("counts as 1 unless it has a value", async () => {
+    const one = provider();
+    one.track("click", ANNA);
+    one.track("refund", ANNA, { value: 0 });
+    await one.flush();
+    assert.deepEqual([...service.counted.values()].map((event) => event.value), [1, 0]);
+    assert.deepEqual(one.counts, { pending: 0, delivered: 2, rejected: 0, dropped: 0 });
+  });
+
+  it("may have the id and the time that the program knows it by", async () => {
+    const one = provider();
+    const at = new Date("2025-01-31T12:00:00Z");
+    one.track("purchase", ANNA, { value: 20, id: "order 17", at });
+    one.track("purchase", ANNA, { value: 20, id: "order 17", at });
+    one.track("purchase", ANNA, { value: 5, id: 18 });
+    await one.flush();
+    assert.deepEqual([...service.counted.keys()], ["order 17", "18"]);
+    assert.equal(service.counted.get("order 17")!.at, at.toISOString());
+  });
+
+  it("of nobody, without a number or without a time is not sent, and a warning says so", async () => {
+    const one = provider();
+    one.track("nobody's", {});
+    one.track("nothing", ANNA, { value: Number.NaN });
+    one.track("never", ANNA, { at: "yesterday" });
+    await one.flush();
+    assert.equal(service.requests.length, 0);
+    assert.match(log.warnings.join(), /nobody's is not reported: the context has no targetingKey/);
+  });
+
+  it("goes with others in one request", async () => {
+    const one = provider();
+    for (let k = 0; k < 600; k++) one.track("click", { targetingKey: `unit ${k}` });
+    await one.flush();
+    assert.deepEqual(service.requests.map((request) => request.body.events.length), [250, 250, 100]);
+    assert.equal(service.counted.size, 600);
+  });
+
+  it("that is refused does not keep others from being sent", async () => {
+    service.refused = ["bad"];
+    const one = provider();
+    for (const name of ["good", "bad", "fine"]) one.track(name, ANNA);
+    await one.flush();
+    assert.deepEqual(sent(), ["good", "fine"]);
+    assert.deepEqual(one.counts, { pending: 0, delivered: 2, rejected: 1, dropped: 0 });
+    assert.match(log.warnings.join(), /the event bad is refused: bad is refused\./);
+  });
+
+  it("that one experiment refuses for good is not sent again", async () => {
+    service.problems = { conflict: 409 };
+    const one = provider();
+    one.track("conflict", ANNA);
+    await one.flush();
+    assert.deepEqual(one.counts, { pending: 0, delivered: 0, rejected: 1, dropped: 0 });
+    assert.match(log.warnings.join(), /conflict cannot be stored/);
+  });
+
+  it("that one experiment cannot store now is sent again", async () => {
+    service.problems = { click: 503 };
+    const one = provider();
+    one.track("click", ANNA);
+    one.track("other", ANNA);
+    await one.flush();
+    assert.deepEqual(one.counts, { pending: 1, delivered: 1, rejected: 0, dropped: 0 });
+    service.problems = {};
+    await until(() => one.counts.delivered === 2);
+  });
+
+  it("goes in smaller requests if the service takes no larger ones", async () => {
+    service.most = 3;
+    const one = provider();
+    for (let k = 0; k < 20; k++) one.track("click", ANNA);
+    await one.flush();
+    assert.equal(service.counted.size, 20);
+    assert.equal(one.counts.delivered, 20);
+  });
+
+  it("that a service takes in no size is refused", async () => {
+    service.most = 0;
+    const one = provider();
+    one.track("click", ANNA);
+    await one.flush();
+    assert.deepEqual(one.counts, { pending: 0, delivered: 0, rejected: 1, dropped: 0 });
+  });
+});
+
+describe("when the service fails", () => {
+  for (const mode of ["drop", 429, 500, 503] as const) {
+    it(`${mode}: events wait and are sent later by themselves`, async () => {
+      service.mode = mode;
+      const one = provider();
+      one.track("click", ANNA);
+      await one.flush();
+      assert.equal(one.counts.pending, 1);
+      service.mode = "well";
+      await until(() => one.counts.delivered === 1);
+      assert.deepEqual(sent(), ["click"]);
+    });
+  }
+
+  it("is down: events wait for its restart", async () => {
+    const one = provider();
+    await service.stop();
+    one.track("click", ANNA);
+    await one.flush();
+    one.track("purchase", ANNA);
+    assert.equal(one.counts.pending, 2);
+    await service.start();
+    await until(() => one.counts.delivered === 2);
+    assert.deepEqual(sent(), ["click", "purchase"]);
+  });
+
+  it("an evaluation that works again sends them at once", async () => {
+    const one = provider({ cooldown: 1, retries: 0 });
+    service.mode = "drop";
+    one.track("click", ANNA);
+    for (let k = 0; k < 6; k++) await one.flush(); // the next try is far away
+    await one.resolveStringEvaluation("shop", "blue", ANNA);
+    service.mode = "well";
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    assert.equal((await one.resolveStringEvaluation("shop", "blue", ANNA)).value, "red");
+    await until(() => one.counts.delivered === 1);
+  });
+
+  it("an event whose answer was lost is sent again, with the same id, and counts once", async () => {
+    service.mode = { after: 300 };
+    const one = provider();
+    one.track("click", ANNA);
+    const flushed = one.flush();
+    await until(() => service.requests.length === 1);
+    await service.stop(); // it has the event, and nobody hears of it
+    await flushed;
+    assert.equal(one.counts.pending, 1);
+    await until(() => service.counted.size === 1);
+    service.mode = "well";
+    await service.start();
+    await until(() => one.counts.delivered === 1);
+    assert.equal(service.received, 2);
+    assert.equal(service.counted.size, 1);
+  });
+
+  it("lets only so many events through: smaller requests pass", async () => {
+    const one = provider();
+    for (let k = 0; k < 100; k++) one.track("click", ANNA);
+    service.rate = 60;
+    await one.flush();
+    assert.equal(service.received, 0);
+    await until(() => service.received >= 50);
+    service.rate = Infinity;
+    await until(() => one.counts.delivered === 100);
+    assert.equal(service.received, 100);
+  });
+
+  it("Retry-After is obeyed", async () => {
+    service.mode = 429;
+    service.retryAfter = "30";
+    const one = provider();
+    one.track("click", ANNA);
+    await one.flush();
+    one.track("click", ANNA);
+    await new Promise((resolve) => setTimeout(resolve, 2500));
+    assert.equal(service.requests.length, 1);
+    assert.equal(one.counts.pending, 2);
+  });
+
+  it("a wrong token: events wait until it is put right", async () => {
+    service.mode = 401;
+    const one = provider();
+    one.track("click", ANNA);
+    await one.flush();
+    assert.deepEqual(one.counts, { pending: 1, delivered: 0, rejected: 0, dropped: 0 });
+    assert.match(log.warnings.join(), /events are refused/);
+    service.mode = "well";
+    await until(() => one.counts.delivered === 1);
+  });
+
+  it("another program answers on that port: nothing is thrown away", async () => {
+    service.mode = 200;
+    const one = provider();
+    one.track("click", ANNA);
+    await one.flush();
+    assert.equal(one.counts.pending, 1);
+    assert.match(log.warnings.join(), /as no SteadyArm service does/);
+  });
+
+  it("too many wait: the oldest are dropped, and a warning says so", async () => {
+    service.mode = "drop";
+    const one = provider({ bufferLimit: 3 });
+    for (const name of ["one", "two", "three", "four", "five"]) one.track(name, ANNA);
+    assert.deepEqual(one.counts, { pending: 3, delivered: 0, rejected: 0, dropped: 2 });
+    assert.match(log.warnings.join(), /dropped/);
+    service.mode = "well";
+    await one.flush();
+    assert.deepEqual(sent(), ["three", "four", "five"]);
+  });
+});
+
+describe("closing", () => {
+  it("sends what waits", async () => {
+    const one = provider({ flushDelay: 60_000 });
+    one.track("click", ANNA);
+    await one.onClose();
+    assert.deepEqual(sent(), ["click"]);
+    one.track("late", ANNA);
+    assert.match(log.warnings.join(), /late was tracked after the provider was closed/);
+  });
+
+  it("says what is lost", async () => {
+    service.mode = "drop";
+    const one = provider();
+    one.track("click", ANNA);
+    await one.onClose();
+    assert.match(log.warnings.join(), /1 events were not delivered, and are lost/);
+  });
+});
+
+describe("a buffer in a file", () => {
+  it("keeps events for the next process, each counted once", async () => {
+    const buffer = join(folder, "events.jsonl");
+    service.mode = "drop";
+    const one = provider({ buffer, flushDelay: 60_000 });
+    for (const name of ["click", "purchase"]) one.track(name, ANNA);
+    // The process is killed here: nothing is closed.
+    service.mode = "well";
+    const next = provider({ buffer });
+    assert.equal(next.counts.pending, 2);
+    await next.flush();
+    assert.deepEqual(sent(), ["click", "purchase"]);
+    await next.onClose();
+    assert.equal(readFileSync(buffer, "utf8"), "");
+    assert.equal(provider({ buffer }).counts.pending, 0);
+  });
+
+  it("remembers what was delivered when the process was killed", async () => {
+    const buffer = join(folder, "events.jsonl");
+    const one = provider({ buffer });
+    one.track("click", ANNA);
+    await one.flush();
+    service.mode = "drop";
+    one.track("purchase", ANNA);
+    const next = provider({ buffer });
+    assert.equal(next.counts.pending, 1);
+  });
+
+  it("is whole after a crash in the middle of a line", async () => {
+    const buffer = join(folder, "events.jsonl");
+    service.mode = "drop";
+    provider({ buffer, flushDelay: 60_000 }).track("click", ANNA);
+    appendFileSync(buffer, '{"event":{"id":"half');
+    const next = provider({ buffer });
+    assert.equal(next.counts.pending, 1);
+    next.track("purchase", ANNA);
+    assert.equal(provider({ buffer }).counts.pending, 2);
+  });
+
+  it("does not grow with what was delivered", async () => {
+    const buffer = join(folder, "events.jsonl");
+    const one = provider({ buffer });
+    for (let k = 0; k < 3000; k++) {
+      one.track("click", ANNA);
+      if (k % 20 === 0) await one.flush();
+    }
+    await one.flush();
+    assert.equal(one.counts.delivered, 3000);
+    assert.ok(readFileSync(buffer, "utf8").split("\n").length < 1100);
+  });
+
+  it("leaves a file of something else alone", () => {
+    const buffer = join(folder, "notes.txt");
+    writeFileSync(buffer, "my notes\n");
+    assert.throws(() => provider({ buffer }), /a file of something else/);
+    assert.equal(readFileSync(buffer, "utf8"), "my notes\n");
+  });
+
+  it("that cannot be written is refused at once", () => {
+    assert.throws(() => provider({ buffer: join(folder, "no", "such", "folder") }), /ENOENT/);
+  });
+
+  it("drops what is older than a week", () => {
+    const buffer = join(folder, "events.jsonl");
+    const event = { id: "old", unit: "anna", event: "click", value: 1, at: "2020-01-01T00:00:00Z" };
+    writeFileSync(buffer, `${JSON.stringify({ event })}\n`);
+    assert.deepEqual(provider({ buffer }).counts, { pending: 0, delivered: 0, rejected: 0, dropped: 1 });
+  });
+});

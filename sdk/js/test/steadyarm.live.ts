@@ -1,0 +1,67 @@
+/** Our provider for servers against the service at STEADYARM_URL. */
+
+import assert from "node:assert/strict";
+import { before, it } from "node:test";
+
+import { OpenFeature, type Client } from "@openfeature/server-sdk";
+import { SteadyArmProvider } from "@steadyarm/openfeature/server";
+
+const url = process.env["STEADYARM_URL"]!;
+const token = process.env["STEADYARM_TOKEN"]!;
+let provider: SteadyArmProvider;
+let client: Client;
+
+before(async () => {
+  // Other tests keep the machine busy.
+  provider = new SteadyArmProvider({ url, token, timeout: 20_000, logger: { warn: fail, debug: fail } });
+  await OpenFeature.setProviderAndWait(provider);
+  client = OpenFeature.getClient();
+});
+
+function fail(...words: unknown[]): void {
+  throw new Error(words.join(" "));
+}
+
+it("units get variants and keep them, and their events are rewards", async () => {
+  for (let k = 100; k < 160; k++) {
+    const context = { targetingKey: `visitor ${k}`, device: "mobile" };
+    const { value, reason, flagMetadata } = await client.getStringDetails("shop", "default", context);
+    assert.equal(reason, "SPLIT");
+    assert.equal(flagMetadata["inTest"], true);
+    assert.equal(await client.getStringValue("shop", "default", context), value);
+    client.track("purchase", context, { value: value === "B" ? 1 : 0, id: `order ${k}` });
+    client.track("purchase", context, { value: value === "B" ? 1 : 0, id: `order ${k}` });
+    client.track("unknown", context);
+  }
+  await provider.flush();
+  assert.deepEqual(provider.counts, { pending: 0, delivered: 120, rejected: 0, dropped: 0 });
+});
+
+it("what was delivered may be delivered again", async () => {
+  const context = { targetingKey: "visitor 100" };
+  const value = (await client.getStringValue("shop", "default", context)) === "B" ? 1 : 0;
+  client.track("purchase", context, { value, id: "order 100" });
+  await provider.flush();
+  assert.deepEqual(provider.counts, { pending: 0, delivered: 121, rejected: 0, dropped: 0 });
+});
+
+it("values of other types come as such", async () => {
+  const context = { targetingKey: "visitor 1" };
+  assert.ok([9.5, 12].includes(await client.getNumberValue("price", -1, context)));
+  const page = await client.getObjectValue("page", {}, context);
+  assert.deepEqual(Object.keys(page as object).sort(), ["headline", "image"]);
+  assert.equal(typeof (await client.getBooleanDetails("banner", false, context)).value, "boolean");
+});
+
+it("faults are those of OpenFeature", async () => {
+  const quiet = new SteadyArmProvider({ url, token, logger: { warn() {}, debug() {} } });
+  const unknown = await quiet.resolveStringEvaluation("nosuch", "default", { targetingKey: "visitor 1" });
+  assert.equal(unknown.errorCode, "FLAG_NOT_FOUND");
+  const draft = await client.getStringDetails("draft", "default", { targetingKey: "visitor 1" });
+  assert.equal(draft.value, "default");
+  assert.equal(draft.reason, "DISABLED");
+  const wrong = new SteadyArmProvider({ url, token: "sa_wrong", logger: { warn() {}, debug() {} } });
+  const refused = await wrong.resolveStringEvaluation("shop", "default", { targetingKey: "visitor 1" });
+  assert.equal(refused.value, "default");
+  assert.equal(refused.errorCode, "GENERAL");
+});

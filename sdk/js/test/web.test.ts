@@ -1,0 +1,300 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, it } from "node:test";
+
+import { OpenFeature, ProviderEvents, type Client, type EvaluationContext } from "@openfeature/web-sdk";
+import { SteadyArmWebProvider, visitorId, type SteadyArmWebOptions } from "@steadyarm/openfeature/web";
+
+import { TestLog, TestService, TestStorage, until } from "./service.js";
+
+const ANNA = { targetingKey: "anna" };
+let service: TestService;
+let log: TestLog;
+let storage: TestStorage;
+let provider: SteadyArmWebProvider;
+
+beforeEach(async () => {
+  service = await new TestService().start();
+  service.flags["price"] = (unit) => ({ value: unit.length, variant: unit, reason: "SPLIT" });
+  log = new TestLog();
+  storage = new TestStorage();
+});
+
+afterEach(async () => {
+  await OpenFeature.clearProviders();
+  OpenFeature.clearHandlers();
+  await service.stop();
+});
+
+/** What a page does when it is loaded. */
+async function page(options: Partial<SteadyArmWebOptions> = {}, context: EvaluationContext = ANNA): Promise<Client> {
+  provider = new SteadyArmWebProvider({
+    url: service.url,
+    logger: log,
+    storage,
+    flags: ["shop"],
+    ...options,
+  });
+  await OpenFeature.setProviderAndWait(provider, context);
+  return OpenFeature.getClient();
+}
+
+describe("a page", () => {
+  it("gets declared flags each for itself, and what else is given in one request", async () => {
+    service.bulk = ["price"];
+    const client = await page({ key: "pk_web" });
+    assert.deepEqual(service.paths.sort(), ["/ofrep/v1/evaluate/flags", "/ofrep/v1/evaluate/flags/shop"]);
+    assert.equal(service.requests[0]!.headers.authorization, "Bearer pk_web");
+    const details = client.getStringDetails("shop", "blue");
+    assert.equal(details.value, "red");
+    assert.equal(details.variant, "A");
+    assert.equal(details.reason, "SPLIT");
+    assert.equal(details.flagMetadata["assignmentId"], "id of anna");
+    assert.equal(client.getNumberValue("price", -1), 4);
+    assert.equal(client.getNumberDetails("shop", -1).errorCode, "TYPE_MISMATCH");
+    assert.equal(client.getBooleanValue("shop", true), true);
+    assert.deepEqual(client.getObjectValue("shop", { a: 1 }), { a: 1 });
+  });
+
+  it("asks for nothing that it does not show", async () => {
+    const client = await page({ bulk: false });
+    const details = client.getNumberDetails("price", -1);
+    assert.equal(details.value, -1);
+    assert.equal(details.errorCode, "FLAG_NOT_FOUND");
+    assert.match(details.errorMessage!, /declare it in flags, or call load\("price"\)/);
+    assert.deepEqual(service.paths, ["/ofrep/v1/evaluate/flags/shop"]);
+  });
+
+  it("may load a flag when it is about to be shown", async () => {
+    const client = await page({ bulk: false });
+    const changed: unknown[] = [];
+    client.addHandler(ProviderEvents.ConfigurationChanged, (event) => changed.push(event?.flagsChanged));
+    await provider.load("price");
+    assert.equal(client.getNumberValue("price", -1), 4);
+    assert.equal(client.getStringValue("shop", "blue"), "red");
+    await until(() => changed.length === 1);
+    assert.deepEqual(changed, [["price"]]);
+    await OpenFeature.setContext({ targetingKey: "bob" });
+    assert.equal(client.getNumberValue("price", -1), 3);
+  });
+
+  it("of nobody in particular shows defaults, and asks for nothing", async () => {
+    const client = await page({}, {});
+    const details = client.getStringDetails("shop", "blue");
+    assert.equal(details.value, "blue");
+    assert.equal(details.errorCode, "TARGETING_KEY_MISSING");
+    assert.equal(client.getStringDetails("other", "blue").errorCode, "TARGETING_KEY_MISSING");
+    assert.equal(service.requests.length, 0);
+  });
+
+  it("fetches anew when the visitor is another one", async () => {
+    service.flags["shop"] = (unit) => ({ value: `page of ${unit}`, reason: "SPLIT" });
+    const client = await page({ bulk: false });
+    assert.equal(client.getStringValue("shop", ""), "page of anna");
+    await OpenFeature.setContext({ targetingKey: "bob", device: "mobile" });
+    assert.equal(client.getStringValue("shop", ""), "page of bob");
+    assert.deepEqual(service.requests.at(-1)!.body.context, { targetingKey: "bob", device: "mobile" });
+  });
+
+  it("never shows a visitor what another one was assigned", async () => {
+    service.flags["shop"] = (unit) => ({ value: `page of ${unit}`, reason: "SPLIT" });
+    const client = await page({ bulk: false });
+    service.mode = "drop";
+    await OpenFeature.setContext({ targetingKey: "bob" });
+    assert.equal(client.getStringValue("shop", "default"), "default");
+  });
+
+  it("is not confused by answers that come late, to an earlier context", async () => {
+    service.flags["shop"] = (unit) => ({ value: `page of ${unit}`, reason: "SPLIT" });
+    const client = await page({ bulk: false });
+    service.script = [{ after: 200 }];
+    const slow = OpenFeature.setContext({ targetingKey: "bob" });
+    await until(() => service.requests.length === 2);
+    const quick = OpenFeature.setContext({ targetingKey: "carla" });
+    await Promise.all([slow, quick]);
+    assert.equal(client.getStringValue("shop", ""), "page of carla");
+  });
+
+  it("shows the default, without an error, where the service has no value", async () => {
+    service.flags["shop"] = () => ({ reason: "DISABLED" });
+    const client = await page();
+    const details = client.getStringDetails("shop", "blue");
+    assert.equal(details.value, "blue");
+    assert.equal(details.errorCode, undefined);
+    assert.equal(client.providerStatus, "READY");
+  });
+});
+
+describe("when the service fails, a page", () => {
+  for (const mode of ["drop", 401, 403, 429, 500, { after: 60_000 }] as const) {
+    it(`is loaded with defaults: ${JSON.stringify(mode)}`, async () => {
+      service.mode = mode;
+      const client = await page({ timeout: 300 });
+      const details = client.getStringDetails("shop", "blue");
+      assert.equal(details.value, "blue");
+      assert.equal(details.errorCode, "GENERAL");
+      await until(() => client.providerStatus === "ERROR"); // for programs that want to know
+      assert.equal(client.getStringValue("shop", "blue"), "blue");
+    });
+  }
+
+  it("knows an unknown experiment from a service that is down", async () => {
+    const client = await page({ flags: ["shop", "nosuch"] });
+    assert.equal(client.getStringDetails("nosuch", "blue").errorCode, "FLAG_NOT_FOUND");
+    assert.equal(client.getStringValue("shop", "blue"), "red");
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    assert.equal(client.providerStatus, "READY");
+    assert.match(log.warnings.join(), /no variant of nosuch: there is no experiment nosuch/);
+  });
+
+  it("shows this visitor what earlier pages showed, and another one defaults", async () => {
+    service.bulk = ["price"];
+    await page();
+    service.mode = "drop";
+    const client = await page({ timeout: 300 });
+    assert.equal(client.getStringDetails("shop", "blue").value, "red");
+    assert.equal(client.getStringDetails("shop", "blue").reason, "STALE");
+    assert.equal(client.getNumberDetails("price", -1).reason, "STALE");
+    const other = await page({ timeout: 300 }, { targetingKey: "bob" });
+    assert.equal(other.getStringValue("shop", "blue"), "blue");
+    assert.equal(other.getNumberValue("price", -1), -1);
+  });
+
+  it("works with a store that is full, closed, or of nonsense", async () => {
+    storage.full = true;
+    assert.equal((await page()).getStringValue("shop", "blue"), "red");
+    assert.equal((await page({ storage: null })).getStringValue("shop", "blue"), "red");
+    storage.full = false;
+    storage.setItem(`steadyarm:${service.url}:answers`, "{nonsense");
+    storage.setItem(`steadyarm:${service.url}:event:x`, "{nonsense");
+    service.mode = "drop";
+    assert.equal((await page({ timeout: 300 })).getStringValue("shop", "blue"), "blue");
+    assert.equal(provider.counts.pending, 0);
+    assert.equal(storage.getItem(`steadyarm:${service.url}:event:x`), null);
+  });
+});
+
+describe("events of a page", () => {
+  it("are those of the visitor, and reach the service by themselves", async () => {
+    const client = await page();
+    client.track("click");
+    client.track("purchase", { value: 20, id: "order 17" });
+    await until(() => service.counted.size === 2);
+    const [click, purchase] = service.counted.values();
+    assert.deepEqual([click!.unit, click!.event, click!.value], ["anna", "click", 1]);
+    assert.deepEqual([purchase!.id, purchase!.value], ["order 17", 20]);
+    await until(() => provider.counts.delivered === 2);
+    assert.deepEqual([...storage.entries.keys()], [`steadyarm:${service.url}:answers`]);
+  });
+
+  it("are sent by the next page if they could not be", async () => {
+    const client = await page();
+    service.mode = "drop";
+    client.track("click");
+    await provider.flush();
+    service.mode = "well";
+    await page();
+    await until(() => service.counted.size === 1);
+  });
+
+  it("of two tabs do not overwrite each other, and count once", async () => {
+    service.mode = 503;
+    const tabs = [1, 2].map(() => new SteadyArmWebProvider({ url: service.url, logger: log, storage }));
+    for (const [k, tab] of tabs.entries()) tab.track(`click in tab ${k}`, ANNA);
+    const third = new SteadyArmWebProvider({ url: service.url, logger: log, storage });
+    assert.equal(third.counts.pending, 2);
+    service.mode = "well";
+    await Promise.all([...tabs, third].map((tab) => tab.flush()));
+    assert.equal(service.counted.size, 2);
+    assert.equal(service.received, 4);
+    assert.equal(storage.length, 0);
+  });
+
+  it("of another service are left alone", async () => {
+    service.mode = "drop";
+    const one = new SteadyArmWebProvider({ url: service.url, logger: log, storage });
+    one.track("click", ANNA);
+    const other = new SteadyArmWebProvider({ url: "http://127.0.0.1:9", logger: log, storage });
+    assert.equal(other.counts.pending, 0);
+  });
+
+  it("are bounded, in the store too", async () => {
+    service.mode = "drop";
+    await page({ bufferLimit: 5, timeout: 300 });
+    for (let k = 0; k < 12; k++) provider.track("click", ANNA);
+    assert.deepEqual(provider.counts, { pending: 5, delivered: 0, rejected: 0, dropped: 7 });
+    assert.equal([...storage.entries.keys()].filter((key) => key.includes(":event:")).length, 5);
+  });
+
+  it("are kept in memory if the store is full", async () => {
+    const client = await page();
+    storage.full = true;
+    client.track("click");
+    await until(() => service.counted.size === 1);
+    assert.match(log.warnings.join(), /kept in memory only/);
+  });
+});
+
+describe("proof of the visitor", () => {
+  it("goes with evaluations and events", async () => {
+    const client = await page({ unitToken: "v1.anna" });
+    client.track("click");
+    await until(() => service.counted.size === 1);
+    assert.deepEqual(
+      service.requests.map((request) => request.headers["x-steadyarm-unit"]),
+      ["v1.anna", "v1.anna", "v1.anna"],
+    );
+    assert.equal("unitToken" in service.requests.at(-1)!.body.events[0], false);
+  });
+
+  it("is asked for anew for another visitor, and events keep theirs", async () => {
+    const client = await page({ bulk: false, unitToken: async (unit) => `v1.${unit}` });
+    service.mode = "drop";
+    client.track("click");
+    await provider.flush();
+    service.mode = "well";
+    service.requests = [];
+    await OpenFeature.setContext({ targetingKey: "bob" });
+    client.track("click");
+    await provider.flush();
+    await until(() => service.counted.size === 2);
+    for (const { headers, body } of service.requests.filter((request) => request.path.startsWith("/v1"))) {
+      for (const event of body.events) assert.equal(headers["x-steadyarm-unit"], `v1.${event.unit}`);
+    }
+  });
+
+  it("that cannot be had does not stop the page", async () => {
+    const client = await page({ unitToken: () => Promise.reject(new Error("signed out")) });
+    assert.equal(client.getStringValue("shop", "blue"), "red"); // this service demands none
+    assert.match(log.warnings.join(), /there is no unitToken: Error: signed out/);
+  });
+
+  it("for one visitor that is refused does not hold up events of others", async () => {
+    const client = await page({ bulk: false, unitToken: async (unit) => `v1.${unit}` });
+    service.mode = 403;
+    client.track("click");
+    await provider.flush();
+    await OpenFeature.setContext({ targetingKey: "bob" });
+    client.track("click");
+    service.mode = "well";
+    service.script = [403];
+    await provider.flush();
+    assert.deepEqual([...service.counted.values()].map((event) => event.unit), ["bob"]);
+    assert.equal(provider.counts.pending, 1);
+  });
+});
+
+describe("keys and ids", () => {
+  it("a secret token is refused, as every visitor could read it", () => {
+    assert.throws(() => new SteadyArmWebProvider({ url: service.url, key: "sa_secret" }), /every visitor/);
+  });
+
+  it("a visitor keeps the id for as long as the store lasts", () => {
+    const id = visitorId(storage);
+    assert.match(id, /^[0-9a-f]{8}-/);
+    assert.equal(visitorId(storage), id);
+    storage.entries.clear();
+    storage.full = true;
+    assert.equal(visitorId(storage), visitorId(storage));
+    assert.equal(visitorId(null), visitorId(null));
+  });
+});

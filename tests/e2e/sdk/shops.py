@@ -1,0 +1,102 @@
+"""Services that programs in JavaScript and pages in browsers use: real ones, with experiments."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import steadyarm as sa
+from steadyarm.service.auth import new_key, new_token
+from steadyarm.storages import open_storage
+from tests.client.servers import serving
+
+__all__ = ["Shop", "create_shop", "free_port"]
+
+
+def free_port() -> int:
+    """A port that nobody listens at now."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A service that can be stopped and started again at the same address.
+
+    Attributes
+    ----------
+    token : with the scope write
+    keys : publishable ones by their names: `web` for pages of the shop, `signed` for those that
+        prove their units, `elsewhere` for pages of another origin, `other` for another experiment
+    secret : with which units of the key `signed` are signed
+    """
+
+    folder: Path
+    port: int
+    token: str
+    keys: Mapping[str, str]
+    secret: str
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @contextmanager
+    def open(self) -> Iterator[Shop]:
+        with serving(self.folder, "--port", str(self.port)) as url:
+            assert url == self.url
+            with urlopen(f"{url}/healthz", timeout=120) as answer:  # it listens before it answers
+                assert answer.status == 200
+            yield self
+
+    def experiment(self, name: str = "shop") -> sa.Experiment:
+        """An experiment as its storage has it."""
+        return sa.load_experiment(name, storage=_storage(self.folder))
+
+    def counts(self, name: str = "shop") -> tuple[int, int]:
+        """How many were assigned, and how many of them have a reward."""
+        status = self.experiment(name).status()
+        return sum(status.assigned), sum(status.rewarded)
+
+
+def create_shop(folder: Path, origin: str) -> Shop:
+    """A storage with experiments of all kinds, tokens and keys; nobody serves it yet."""
+    purchase = sa.Metric("purchase", role="primary", kind="yes/no", window="1h")
+
+    def create(name: str, arms: list[str] | sa.ArmSet, **options: Any) -> None:
+        rules: dict[str, Any] = {} if "metrics" in options else {"missing": "drop"}
+        sa.create_experiment(
+            name, arms, sa.Uniform(), 2000, _storage(folder), seed=1, **rules, **options
+        )
+
+    devices = {"device": ["mobile", "desktop"]}
+    create("shop", ["A", "B", "C"], metrics=[purchase], attributes=devices)
+    create("price", ["low", "high"], values={"low": 9.5, "high": 12})
+    create("banner", ["off", "on"], values={"off": False, "on": True})
+    create("page", sa.ArmSet.factorial({"headline": ["long", "short"], "image": ["dog", "cat"]}))
+    create("draft", ["A", "B"], start=False)
+    create("everywhere", ["A", "B"], bulk=True)
+
+    shown, rate = ("shop", "price", "page", "everywhere"), 1_000_000
+    made = {
+        "shop": new_token("shop", "write"),
+        "web": new_key("web", shown, [origin], rate),
+        "signed": new_key("signed", shown, [origin], rate, signed=True),
+        "elsewhere": new_key("elsewhere", shown, ["https://shop.example"], rate),
+        "other": new_key("other", ["banner"], [origin], rate),
+    }
+    with closing(open_storage(_storage(folder))) as storage:
+        for _, record in made.values():
+            storage.add_token(record)
+    keys = {name: token for name, (token, _) in made.items() if token.startswith("pk_")}
+    return Shop(folder, free_port(), made["shop"][0], keys, made["signed"][1].signing or "")
+
+
+def _storage(folder: Path) -> str:
+    return f"sqlite:///{folder}/service.db"

@@ -1,0 +1,248 @@
+"""Providers for browsers in a real one, on another origin than the service, with keys."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
+
+from steadyarm import sign_unit
+from tests.e2e.sdk.node import build, run
+from tests.e2e.sdk.pages import IMPORTS, PageServer
+from tests.e2e.sdk.shops import Shop, create_shop
+
+OURS = (
+    IMPORTS
+    + """<title>Shop</title>
+<p id="shown"></p><button id="buy">Buy</button><button id="leave">Buy and leave</button>
+<script type="module">
+  import { OpenFeature } from "@openfeature/web-sdk";
+  import { SteadyArmWebProvider, visitorId } from "@steadyarm/openfeature/web";
+  const provider = new SteadyArmWebProvider(%s);
+  await OpenFeature.setProviderAndWait(provider, { targetingKey: visitorId(), device: "mobile" });
+  const flags = OpenFeature.getClient();
+  Object.assign(window, { OpenFeature, provider, flags });
+  document.querySelector("#buy").onclick = () => flags.track("purchase");
+  document.querySelector("#leave").onclick = () => {
+    flags.track("purchase");
+    location.href = "/elsewhere";
+  };
+  document.querySelector("#shown").textContent = flags.getStringValue("shop", "default");
+</script>"""
+)
+
+
+def opened(
+    visitor: BrowserContext, pages: PageServer, shop: Shop, key: str = "web", **options: Any
+) -> Page:
+    """The page of the shop, when it shows something."""
+    settings = {"url": shop.url, "key": shop.keys.get(key, key), "flags": ["shop"]}
+    settings |= {"timeout": 20_000} | options  # other tests keep the machine busy
+    pages.pages["/shop"] = OURS % json.dumps(settings)
+    pages.pages["/elsewhere"] = "<title>Elsewhere</title>"
+    page = visitor.new_page()
+    page.goto("/shop")
+    expect(page.locator("#shown")).not_to_be_empty()
+    return page
+
+
+def details(page: Page, flag: str) -> dict[str, Any]:
+    found: dict[str, Any] = page.evaluate(f"flags.getStringDetails('{flag}', 'default')")
+    return found
+
+
+def delivered(page: Page, count: int) -> None:
+    """Wait until the page knows that the service has so many events."""
+    page.wait_for_function(f"provider.counts.delivered === {count}", timeout=30_000)
+    expected = {"pending": 0, "delivered": count, "rejected": 0, "dropped": 0}
+    assert page.evaluate("provider.counts") == expected
+
+
+def until_counts(shop: Shop, expected: tuple[int, int]) -> None:
+    deadline = time.monotonic() + 30
+    while shop.counts() != expected:
+        assert time.monotonic() < deadline, f"{shop.counts()}, and {expected} is expected"
+        time.sleep(0.1)
+
+
+def test_a_page_shows_its_variant_and_reports_clicks(
+    visitor: BrowserContext, pages: PageServer, shop: Shop
+) -> None:
+    assigned, rewarded = shop.counts()
+    page = opened(visitor, pages, shop)
+    found = details(page, "shop")
+    assert found["value"] in ("A", "B", "C")
+    assert found["reason"] == "SPLIT"
+    assert found["flagMetadata"]["inTest"] is True
+    page.click("#buy")
+    delivered(page, 1)
+    page.reload()
+    expect(page.locator("#shown")).to_have_text(found["value"])  # the visitor keeps it
+    assert shop.counts() == (assigned + 1, rewarded + 1)
+
+
+def test_a_page_spends_no_budget_on_what_it_does_not_show(
+    visitor: BrowserContext, pages: PageServer, shop: Shop
+) -> None:
+    names = ("shop", "page", "everywhere")
+    before = [shop.counts(name)[0] for name in names]
+
+    def spent() -> list[int]:
+        return [shop.counts(name)[0] - was for name, was in zip(names, before, strict=True)]
+
+    page = opened(visitor, pages, shop)
+    assert details(page, "page")["errorCode"] == "FLAG_NOT_FOUND"
+    assert details(page, "everywhere")["value"] in ("A", "B")  # created with bulk=True
+    assert spent() == [1, 0, 1]
+    page.evaluate("provider.load('page')")
+    found = page.evaluate("flags.getObjectValue('page', {})")
+    assert sorted(found) == ["headline", "image"]
+    assert spent() == [1, 1, 1]
+    page.reload()
+    expect(page.locator("#shown")).not_to_be_empty()
+    assert page.evaluate("flags.getObjectValue('page', {})") == found  # it is known by now
+    assert spent() == [1, 1, 1]
+
+
+def test_another_visitor_is_assigned_for_themselves(
+    visitor: BrowserContext, pages: PageServer, shop: Shop
+) -> None:
+    assigned, rewarded = shop.counts()
+    page = opened(visitor, pages, shop)
+    page.evaluate("OpenFeature.setContext({ targetingKey: 'another', device: 'desktop' })")
+    page.wait_for_function("flags.getStringDetails('shop', '').reason === 'SPLIT'")
+    page.click("#buy")
+    delivered(page, 1)
+    assert shop.counts() == (assigned + 2, rewarded + 1)
+
+
+def test_events_reach_the_service_when_the_page_is_left_or_closed(
+    visitor: BrowserContext, pages: PageServer, shop: Shop
+) -> None:
+    assigned, rewarded = shop.counts()
+    page = opened(visitor, pages, shop)
+    page.click("#leave")
+    page.wait_for_url("**/elsewhere")
+    until_counts(shop, (assigned + 1, rewarded + 1))
+    page.close()
+    page = opened(visitor, pages, shop)
+    page.evaluate("OpenFeature.setContext({ targetingKey: 'closes the tab' })")
+    page.wait_for_function("flags.getStringDetails('shop', '').reason === 'SPLIT'")
+    # An event of the very last moment, while the page goes away.
+    page.evaluate("addEventListener('pagehide', () => flags.track('purchase'), { capture: true })")
+    page.close(run_before_unload=True)
+    until_counts(shop, (assigned + 2, rewarded + 2))
+
+
+def test_pages_work_without_the_service_and_their_events_wait_for_it(
+    visitor: BrowserContext, pages: PageServer, tmp_path: Path
+) -> None:
+    shop = create_shop(tmp_path, pages.url)
+    with shop.open():
+        page = opened(visitor, pages, shop)
+        shown = details(page, "shop")["value"]
+    page.click("#buy")  # the service is down from here
+    page.wait_for_function("provider.counts.pending === 1")
+    page.reload()
+    expect(page.locator("#shown")).to_have_text(shown)  # what this visitor was shown before
+    assert details(page, "shop")["reason"] == "STALE"
+    assert page.evaluate("provider.counts.pending") == 1  # it survived the page
+    page.evaluate("OpenFeature.setContext({ targetingKey: 'new' })")
+    page.wait_for_function("flags.getStringValue('shop', 'default') === 'default'")
+    with shop.open():
+        delivered(page, 1)  # by itself
+        assert shop.counts() == (1, 1)
+
+
+@pytest.mark.parametrize("key", ["elsewhere", "other", "signed", "pk_none"])
+def test_a_key_that_does_not_fit_gets_nothing_and_the_page_works(
+    visitor: BrowserContext, pages: PageServer, shop: Shop, key: str
+) -> None:
+    before = shop.counts()
+    page = opened(visitor, pages, shop, key)
+    found = details(page, "shop")
+    assert (found["value"], found["reason"]) == ("default", "ERROR")
+    page.click("#buy")
+    page.evaluate("provider.flush()")
+    assert shop.counts() == before
+
+
+def test_a_visitor_who_proves_who_they_are_speaks_for_nobody_else(
+    visitor: BrowserContext, pages: PageServer, shop: Shop
+) -> None:
+    assigned, rewarded = shop.counts()
+    page = opened(visitor, pages, shop, "signed", unitToken=sign_unit(shop.secret, "anna"))
+    assert details(page, "shop")["value"] == "default"  # the token is not for this visitor
+    page.evaluate("OpenFeature.setContext({ targetingKey: 'anna' })")
+    page.wait_for_function("flags.getStringDetails('shop', '').reason === 'SPLIT'")
+    page.click("#buy")
+    page.wait_for_function("provider.counts.delivered === 1", timeout=30_000)
+    assert shop.counts() == (assigned + 1, rewarded + 1)
+
+
+# The community's provider, bundled as sites do it
+
+
+COMMUNITY = """
+import { OpenFeature } from "@openfeature/web-sdk";
+import { OFREPWebProvider } from "@openfeature/ofrep-web-provider";
+Object.assign(window, { OpenFeature, OFREPWebProvider });
+"""
+
+
+SET_COMMUNITY = """
+async ([baseUrl, key]) => {
+  const headers = [["Authorization", `Bearer ${key}`]];
+  const polling = { pollInterval: 200, cacheMode: "disabled" };
+  const provider = new OFREPWebProvider({ baseUrl, headers, ...polling });
+  await OpenFeature.setProviderAndWait(provider, { targetingKey: "carla" });
+  window.flags = OpenFeature.getClient();
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def community(tmp_path_factory: pytest.TempPathFactory, pages: PageServer) -> str:
+    """The path of a script with the community's provider, unmodified."""
+    folder = tmp_path_factory.mktemp("bundle")
+    source = build() / "build/community.web.js"
+    source.write_text(COMMUNITY)
+    esbuild = ("node", "node_modules/esbuild/bin/esbuild", str(source))
+    run(*esbuild, "--bundle", "--format=esm", f"--outfile={folder}/it.js")
+    pages.pages["/community.html"] = (
+        f"<script type=module>{(folder / 'it.js').read_text()}</script>"
+    )
+    return "/community.html"
+
+
+def test_the_communitys_provider_for_browsers(
+    visitor: BrowserContext, pages: PageServer, shop: Shop, community: str
+) -> None:
+    before = {name: shop.counts(name)[0] for name in ("shop", "everywhere")}
+    page = visitor.new_page()
+    said: list[ConsoleMessage] = []
+    page.on("console", lambda one: said.append(one))
+    page.goto(community)
+    page.wait_for_function("window.OpenFeature !== undefined")
+    page.evaluate(SET_COMMUNITY, [shop.url, shop.keys["web"]])
+    found = details(page, "everywhere")
+    assert found["value"] in ("A", "B")
+    assert found["reason"] == "SPLIT"
+    assert found["flagMetadata"]["inTest"] is True
+    assert details(page, "shop")["errorCode"] == "FLAG_NOT_FOUND"  # it spends no budget there
+    assert shop.counts()[0] == before["shop"]
+    # It polls with the tag of what it has: 304 until something changes.
+    with page.expect_response(lambda one: one.status == 304, timeout=30_000) as unchanged:
+        pass
+    assert unchanged.value.request.headers["if-none-match"]
+    shop.experiment("price").ask("carla")
+    priced = "[9.5, 12].includes(flags.getNumberValue('price', -1))"
+    page.wait_for_function(priced, timeout=30_000)
+    page.evaluate("OpenFeature.setContext({ targetingKey: 'bob' })")
+    page.wait_for_function("flags.getNumberValue('price', -1) === -1")
+    assert shop.counts("everywhere")[0] == before["everywhere"] + 2
+    assert not [one.text for one in said if one.type == "error"]

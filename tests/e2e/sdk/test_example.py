@@ -1,0 +1,117 @@
+"""examples/web: a page of thirty lines runs a whole test in a real browser."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+from playwright.sync_api import BrowserContext, Page, expect
+
+import steadyarm as sa
+from tests.client.servers import serving
+from tests.e2e.browser.accessibility import faults
+from tests.e2e.browser.chromium import SIZES
+from tests.e2e.sdk.node import ROOT
+from tests.e2e.sdk.pages import PageServer
+
+HOME = ROOT / "examples/web"
+HEADLINES = {
+    "Mountain tea, first harvest": "as now",
+    "The mountain in a cup": "warm",
+    "Tea. Just better.": "short",
+}
+CLICKS = {"as now": 0.2, "warm": 0.8, "short": 0.1}  # what visitors like
+PICTURES = ROOT / "steadyarm-screenshots"
+
+
+def commands() -> list[str]:
+    """What the README says to type, of SteadyArm's commands."""
+    blocks = re.findall(r"```console\n(.*?)```", (HOME / "README.md").read_text(), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if "steadyarm " in line]
+
+
+def typed(command: str, storage: str) -> str:
+    """What a command of the README prints."""
+    words = command.split()
+    assert words[0] == "steadyarm"
+    done = subprocess.run(
+        [sys.executable, "-m", "steadyarm.cli.main", *words[1:]],
+        cwd=ROOT,
+        env=os.environ | {"STEADYARM_STORAGE": storage},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+def come(page: Page, address: str) -> str:
+    """What somebody is shown who has never been here."""
+    page.evaluate("localStorage.clear()")
+    page.goto(address)
+    expect(page.locator("main")).to_be_visible()
+    return HEADLINES[page.locator("h1").inner_text()]
+
+
+def test_the_page_has_thirty_lines() -> None:
+    assert len((HOME / "index.html").read_text().splitlines()) <= 30
+
+
+def test_a_whole_test_in_a_browser_ends_with_a_verdict(
+    visitor: BrowserContext, pages: PageServer, tmp_path: Path
+) -> None:
+    storage = f"sqlite:///{tmp_path}/service.db"
+    create, admin, web, serve, recommend = commands()
+    assert serve == "steadyarm serve"
+    typed(create, storage)
+    typed(admin, storage)
+    web = web.replace("http://127.0.0.1:8080", pages.url)
+    key = typed(f"{web} --rate 100000", storage)  # so many visitors have one address here
+    experiment = sa.load_experiment("tea", storage=storage)
+    with serving(tmp_path) as url:
+        urlopen(f"{url}/healthz", timeout=120).close()  # it listens before it answers
+        address = f"/examples/web/?{urlencode({'url': url, 'key': key})}"
+        page = visitor.new_page()
+        problems: list[str] = []
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto("/examples/web/style.css")
+        people, shown = random.Random(7), list[str]()
+        for _ in range(experiment.settings.budget):
+            shown.append(come(page, address))
+            if people.random() < CLICKS[shown[-1]]:
+                page.get_by_role("button").click()
+                expect(page.get_by_role("status")).to_have_text("In your basket.")
+                page.wait_for_function(
+                    "Object.keys(localStorage).every((k) => !k.includes('event'))"
+                )
+        assert not problems
+        status = experiment.status()
+        assert list(status.assigned) == [shown.count(name) for name in CLICKS]
+        page.wait_for_timeout(31_000)  # the window of 15 s, and as long for what comes late
+        experiment.refresh()
+        verdict = experiment.recommend()
+        assert verdict.name == "warm"
+        assert verdict.sure
+        assert typed(recommend, storage).startswith("Ship warm: it beats as now")
+        come(page, address)  # nobody who comes later waits for anything
+    come(page, address)  # nor if the service is gone
+
+
+def test_the_page_is_shown_as_it_stands_without_a_service_and_to_everybody(
+    visitor: BrowserContext, pages: PageServer
+) -> None:
+    page = visitor.new_page()
+    PICTURES.mkdir(exist_ok=True)
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": SIZES[width]})
+        page.goto("/examples/web/?" + urlencode({"url": "http://127.0.0.1:9", "key": "pk_none"}))
+        expect(page.locator("main")).to_be_visible()
+        assert page.locator("h1").inner_text() == "Mountain tea, first harvest"
+        page.screenshot(path=PICTURES / f"example-web-{width}.png")
+    assert not faults(page)

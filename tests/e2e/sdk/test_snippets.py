@@ -1,0 +1,150 @@
+"""The programs of docs/guides/ten_lines.md: ten lines each, and they run against a real service."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import pytest
+from fastapi.testclient import TestClient
+from playwright.sync_api import BrowserContext, expect
+
+import steadyarm as sa
+from tests.client.servers import serving
+from tests.e2e.sdk.node import ROOT, SDK, build
+from tests.e2e.sdk.pages import PageServer
+from tests.e2e.sdk.shops import Shop, free_port
+
+TEXT = (ROOT / "docs/guides/ten_lines.md").read_text()
+ADDRESS = "http://127.0.0.1:8000"
+BUTTONS = {f"the page with button {name}" for name in "ABC"}
+
+
+def block(title: str, language: str) -> str:
+    """The program under a title."""
+    section = TEXT.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    (found,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    return str(found)
+
+
+PROGRAMS = {
+    "Flask": block("Flask", "python"),
+    "FastAPI": block("FastAPI", "python"),
+    "Express": block("Express", "js"),
+    "plain page": block("A page without a server", "html"),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_program_has_at_most_ten_lines(name: str) -> None:
+    lines = [line for line in PROGRAMS[name].splitlines() if line.strip()]
+    assert 6 <= len(lines) <= 10
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service without tokens that has the experiment of the page."""
+    folder = tmp_path_factory.mktemp("open")
+    (toml,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    settings: dict[str, Any] = tomllib.loads(toml)
+    settings["policy"] = sa.Steady()
+    sa.create_experiment(**settings, storage=f"sqlite:///{folder}/service.db")
+    with serving(folder) as url:
+        urlopen(f"{url}/healthz", timeout=120).close()
+        yield url
+
+
+def rewarded(address: str) -> int:
+    with sa.Client(address, timeout=30) as client:
+        return sum(client.experiment("shop").status().rewarded)
+
+
+def until_rewarded(address: str, count: int) -> None:
+    deadline = time.monotonic() + 30
+    while rewarded(address) != count:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def python(name: str, address: str) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(compile(PROGRAMS[name].replace(ADDRESS, address), name, "exec"), names)
+    return names
+
+
+def test_flask(address: str) -> None:
+    before, names = rewarded(address), python("Flask", address)
+    with names["app"].test_client() as browser:
+        shown = browser.get("/flask").text
+        assert shown in BUTTONS
+        assert browser.post("/flask").text == shown
+    names["shop"].client.close()
+    assert rewarded(address) == before + 1
+
+
+def test_fastapi(address: str) -> None:
+    before, names = rewarded(address), python("FastAPI", address)
+    with TestClient(names["app"]) as browser:
+        shown = browser.get("/fastapi").json()
+        assert shown in BUTTONS
+        assert browser.post("/fastapi/purchase").status_code == 200
+        assert browser.get("/fastapi").json() == shown
+        assert browser.portal is not None
+        browser.portal.call(names["shop"].client.close)
+    assert rewarded(address) == before + 1
+
+
+def test_express(address: str, tmp_path: Path) -> None:
+    port, before = free_port(), rewarded(address)
+    program = build() / f"build/express-{port}.mjs"  # where Node finds the packages
+    code = PROGRAMS["Express"].replace(ADDRESS, address).replace("3000", str(port))
+    program.write_text(code)
+    with (tmp_path / "log").open("w+") as log:
+        running = subprocess.Popen(["node", str(program)], cwd=SDK, stdout=log, stderr=log)
+        try:
+            url = f"http://127.0.0.1:{port}/express"
+            shown = answered(url, running)
+            assert shown in BUTTONS
+            urlopen(Request(url, method="POST"), timeout=60).close()
+            until_rewarded(address, before + 1)
+            assert answered(url, running) == shown
+        finally:
+            running.terminate()
+            running.wait(30)
+            program.unlink()
+        log.seek(0)
+        assert "SteadyArm:" not in log.read()
+
+
+def answered(url: str, running: subprocess.Popen[bytes]) -> str:
+    """The answer of a server that may not listen yet."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urlopen(url, timeout=60) as answer:
+                return str(answer.read().decode())
+        except URLError:
+            assert running.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_a_page_without_a_server(visitor: BrowserContext, pages: PageServer, shop: Shop) -> None:
+    code = PROGRAMS["plain page"].replace(ADDRESS, shop.url).replace("pk_…", shop.keys["web"])
+    pages.pages["/plain"] = code
+    before = shop.counts()
+    page = visitor.new_page()
+    page.goto("/plain")
+    expect(page.locator("#buy")).to_have_text(re.compile("Buy [ABC]"))
+    page.click("#buy")
+    deadline = time.monotonic() + 30
+    while shop.counts() != (before[0] + 1, before[1] + 1):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
