@@ -3,7 +3,8 @@
 Six kinds of test with a known best variant, the same potential rewards for every tool, error
 probabilities and times side by side. Tools that are not installed are listed as such; `make
 compare` installs them (benchmarks/peers.txt) in an environment of their own. Adapters are in
-benchmarks/peers/, one file per library.
+benchmarks/peers/, one file per library. With --tools only some play again; rows of the others stay
+in the tables as long as the tests are the same.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.peers.contest import TOOLS, Contest, contest
@@ -37,9 +39,11 @@ def main(words: Sequence[str] | None = None) -> None:
     missing = [tool for tool in plan.tools if not TOOLS[tool].installed]
     if missing:
         print(f"not installed: {', '.join(missing)} (make compare installs them)", file=sys.stderr)
-    began = time.monotonic()
-    found = contest(plan, args.jobs, None if args.quiet else _tell)
-    page, table = write(args.out, plan, found, _command(args), time.monotonic() - began)
+    for tool in plan.tools:  # each is written when it is done, and other tools' rows stay
+        began = time.monotonic()
+        alone = replace(plan, tools=(tool,))
+        found = contest(alone, args.jobs, None if args.quiet else _tell)
+        page, table = write(args.out, alone, found, _command(args), time.monotonic() - began)
     print(page.read_text(encoding="utf-8"))
     print(f"Written to {page} and {table}.", file=sys.stderr)
 

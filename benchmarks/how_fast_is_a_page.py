@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-import httpx
+import httpx2
 
 from benchmarks.how_does_it_grow import played
 from benchmarks.traffic.servers import Service, storages
@@ -49,7 +49,7 @@ class Browser:
     tags : of what has to be asked for again, by address
     """
 
-    client: httpx.Client
+    client: httpx2.Client
     kept: set[str] = field(default_factory=set)
     tags: dict[str, str] = field(default_factory=dict)
     page: str = ""
@@ -139,11 +139,11 @@ def many_views(url: str, repeats: int) -> None:
         print(f"{page:<45}{1000 * middle:>11.1f}{1000 * late:>10.1f}{middle / floor:>8.1f}")
 
 
-def _client(service: Service) -> httpx.Client:
-    return httpx.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=60)
+def _client(service: Service) -> httpx2.Client:
+    return httpx2.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=60)
 
 
-def _took(client: httpx.Client, path: str) -> float:
+def _took(client: httpx2.Client, path: str) -> float:
     began = time.perf_counter()
     client.get(path).raise_for_status()
     return time.perf_counter() - began

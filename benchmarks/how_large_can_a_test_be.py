@@ -24,7 +24,7 @@ import numpy as np
 
 import steadyarm as sa
 from benchmarks.traffic.servers import Service
-from steadyarm.client.remote import RemoteExperiment
+from steadyarm.client import RemoteExperiment
 
 POLICIES: dict[str, Any] = {"steady": sa.Steady(), "p1-rage": sa.P1RAGE(), "g-bai": sa.GBAI()}
 

@@ -1,11 +1,11 @@
 """How much traffic does the service take, beside the floor of its stack?
 
 In one run, on SQLite and on PostgreSQL, with durable commits and 64 connections: requests per
-second and their times for /healthz (which does nothing: the floor), single assignments, single
-rewards, batches of 100; the times of single ones at half of that load; and the time of a local
-assignment, which needs no request. The processor time of the service's processes for each request
-says what it costs where other programs keep the machine busy; the time in which the disk keeps a
-page says what a commit has to wait for.
+second and their times for /healthz (which does nothing: the floor), single assignments and rewards,
+also at half of that load, and batches of 100; OFREP beside native assignments, and events beside
+rewards, in turns; the time of a local assignment, which needs no request. The processor time of the
+service for each request says what it costs where other programs keep the machine busy; the time in
+which the disk keeps a page says what a commit has to wait for.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,10 @@ import psutil
 import steadyarm as sa
 from benchmarks.traffic.servers import Service, storages
 
+FLAG = "/ofrep/v1/evaluate/flags/shop"
 LOAD = Path(__file__).with_name("traffic") / "load.py"
 BATCH = 100
+TURNS = 5  # in which two routes are compared
 VARIANTS = [f"variant {k}" for k in range(8)]
 
 
@@ -111,6 +114,7 @@ def measure(backend: str, requests: int, workers: int) -> None:
             for page in given
         ]
         rewards, _ = loaded.measure("POST", f"{base}/rewards:batch", back)
+        turns = measure_turns(loaded, base, requests // TURNS)
         local = measure_local(service.port)
         disk = measure_disk(Path(folder))
     rate, cpu = (floor.rate + again.rate) / 2, (floor.cpu + again.cpu) / 2
@@ -134,8 +138,34 @@ def measure(backend: str, requests: int, workers: int) -> None:
             f"{found.rate / rate:>14.2f}{f'{found.rate * size:,.0f}' if size else '':>10}"
             f"{1e6 * found.cpu:>9.0f}{found.cpu / cpu:>8.1f}"
         )
+    print(turns)
     print(
         f"local assignment: {local * 1e6:.1f} µs each; the disk keeps a page in {disk * 1e3:.1f} ms"
+    )
+
+
+def measure_turns(loaded: Loaded, base: str, requests: int) -> str:
+    """What OFREP and events cost, as multiples of the native routes."""
+    routes: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+        "assignment": (f"{base}/assignments", lambda unit: {"unit": unit}),
+        "OFREP": (FLAG, lambda unit: {"context": {"targetingKey": unit}}),
+        "reward": (f"{base}/rewards", lambda unit: {"unit": unit, "reward": 1.0}),
+        "event": ("/v1/events", lambda unit: {"unit": unit, "event": "shop"}),
+    }
+    found: dict[str, list[Measured]] = {name: [] for name in routes}
+    for turn in range(TURNS + 1):  # the first one warms up
+        for name, (path, body) in routes.items():
+            # Rewards are those of units that the native route has assigned, events the others'.
+            whose = {"reward": "assignment", "event": "OFREP"}.get(name, name)
+            bodies = [body(f"{whose} {turn} {i}") for i in range(requests)]
+            measured, _ = loaded.measure("POST", path, bodies)
+            found[name] += [measured] if turn else []
+    cpu = {name: sum(one.cpu for one in each) for name, each in found.items()}
+    seconds = {name: sum(1 / one.rate for one in each) for name, each in found.items()}
+    return "\n".join(
+        f"{new} / {old}: {cpu[new] / cpu[old]:.2f} of the processor time of a request, "
+        f"{seconds[old] / seconds[new]:.2f} of the requests/s"
+        for new, old in (("OFREP", "assignment"), ("event", "reward"))
     )
 
 

@@ -26,6 +26,7 @@ import psycopg
 
 from benchmarks.traffic.faults import Aftermath, Disturb, Scene, kills, under_load
 from benchmarks.traffic.race import race_for_units
+from benchmarks.traffic.rolling import roll_out_under_kills
 from benchmarks.traffic.servers import Postgres, storages
 
 HEAD = (
@@ -207,6 +208,17 @@ def measure(wanted: str) -> tuple[list[str], bool]:
             sep="\n",
         )
         good = good and not race.faults
+    for backend in ("sqlite", "postgresql") if wanted in "roll-out while killed" else ():
+        with storages(backend) as (url, database):
+            rolled = roll_out_under_kills(url, database, viewers=8, units=500)
+        print(
+            f"\nA variant is rolled out in four steps, {backend}: the service is killed "
+            f"{rolled.kills} times, {rolled.answers:,} answers, units changed their variant "
+            f"{rolled.changes:,} times, {len(rolled.faults)} times without an operator",
+            *rolled.faults,
+            sep="\n",
+        )
+        good = good and not rolled.faults
     return rows, good
 
 

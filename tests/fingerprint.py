@@ -1,4 +1,4 @@
-"""Whole tests to the bit: hashes of what assignments, allocations and estimates come out as.
+"""Whole tests to the bit: hashes of assignments, allocations, estimates, limits and stops.
 
 ``python tests/fingerprint.py`` prints them as JSON; ``--write`` stores them beside this file, which
 is right only after a change that is meant to change numbers. ``--only one`` runs a part.
@@ -30,7 +30,7 @@ from steadyarm.storages.memory import MemoryStorage
 __all__ = ["fingerprints", "first_difference", "stored"]
 
 STORED = Path(__file__).with_name("fingerprint.json")
-BUDGET = 90
+BUDGET, STOP_BUDGET = 90, 600
 Parts = dict[str, str]
 
 
@@ -105,8 +105,71 @@ def in_session(policy: sa.Policy[Any], arms: sa.ArmSet) -> Parts:
         "assignments": hashed(names),
         "second half": hashed(session.to_json()),
         "estimates": hashed(np.asarray(verdict.estimates), verdict.arm),
+        "limits": limits(verdict),
         "verdict": hashed(verdict),
     }
+
+
+def limits(verdict: sa.Verdict) -> str:
+    """A hash of all that a decision reads, to the bit."""
+    lifts = (verdict.lifts, verdict.lift_intervals, verdict.relative, verdict.relative_intervals)
+    return hashed(
+        verdict.standard_errors,
+        np.ascontiguousarray(verdict.intervals),
+        np.ascontiguousarray(verdict.gap_intervals),
+        *(np.ascontiguousarray(array) for array in lifts if array is not None),
+        verdict.plausible,
+        verdict.sure,
+        verdict.decision,
+    )
+
+
+def in_stopping(arms: sa.ArmSet, clicks: bool, lead: float, **settings: Any) -> Parts:
+    """A session that may stop itself: what it found at each look, and where it ended."""
+    session = sa.Session(sa.Steady(), arms, STOP_BUDGET, seed=21, **settings)
+    taken, found, looks = settings["looks"], [], 0
+    for t in range(STOP_BUDGET):
+        if session.stopped is not None:
+            break
+        noise = reward(0, 13 * t) % 1.0
+        assignment = session.ask({"before": noise} if settings.get("covariates") else None)
+        mean = 0.3 + lead * (assignment.arm == arms.size - 1) + 0.1 * (t % 30 < 12)
+        surprise = reward(assignment.arm, t) % 1.0
+        value = float(surprise < mean) if clicks else mean + surprise + noise
+        session.tell(assignment, value)
+        if (t + 1) * taken // STOP_BUDGET > looks:
+            looks += 1
+            verdict = session.recommend()
+            found.append(limits(verdict) + hashed(verdict.stopping))
+    results = session.results()
+    watched = results.recommend(anytime=True)
+    bounded = results.recommend(anytime=True, reward_range=(0.0, 3.0))
+    return {
+        "looks": hashed(found),
+        "stopped": hashed(session.stopped, session.asked),
+        "at all times": limits(watched),
+        "with a range": limits(bounded),
+        "once": limits(results.recommend(anytime=False)),
+    }
+
+
+def stops() -> Iterator[tuple[str, Callable[[], Parts]]]:
+    """Sessions that may stop themselves: stopped early, late and never."""
+    plain, mixed = sa.ArmSet.one_hot(list("ABC")), arm_sets()["factorial"]
+    pair = sa.ArmSet.one_hot(["A", "B"])
+    when = {"stop": "when sure", "looks": 5}
+    pocock, futile = when | {"spending": "pocock"}, when | {"futility": 0.3}
+    for clicks in (True, False):
+        kind = "clicks" if clicks else "amounts"
+        for name, arms, lead, settings in (
+            ("against a control", plain, 0.25, when | {"control": "A"}),
+            ("two variants", pair, 0.2, pocock),
+            ("no difference", plain, 0.0, futile | {"control": "A"}),
+            ("parts", mixed, 0.35, pocock),
+            ("covariate", plain, 0.15, when | {"covariates": ["before"]}),
+        ):
+            run = partial(in_stopping, arms, clicks, lead, **settings)
+            yield f"session: stops, {kind}: {name}", run
 
 
 def in_storage(policy: sa.Policy[Any], arms: sa.ArmSet) -> Parts:
@@ -119,9 +182,8 @@ def in_storage(policy: sa.Policy[Any], arms: sa.ArmSet) -> Parts:
     names = []
     for t in range(BUDGET):
         now[0] += 60.0
-        try:
-            assignment = live.ask(f"visitor {t}")
-        except BudgetSpentError:
+        assignment = live.ask(f"visitor {t}")
+        if not assignment.in_test:  # policies of epochs may end early
             break
         arm = arms.index(assignment.name)
         names.append(f"{arm} {assignment.probability!r}")
@@ -193,6 +255,7 @@ def runs() -> Iterator[tuple[str, Callable[[], Parts]]]:
     for policy in (sa.Steady(), sa.P1RAGE(), sa.GBAI()):
         for name, arms in large_sets().items():
             yield f"session: {policy.name}: {name}", partial(in_session, policy, arms)
+    yield from stops()
 
 
 def fingerprints(only: str = "") -> dict[str, Parts]:

@@ -13,6 +13,7 @@ LONGEST = (
     "tests/test_fingerprint.py::test_whole_tests_come_out_as_stored",
     "tests/paper/test_run.py::test_a_killed_run_goes_on_where_it_was",
     "tests/e2e/test_disasters.py",
+    "tests/e2e/sdk/test_example.py::test_a_whole_test_in_a_browser_ends_with_a_verdict",
 )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from steadyarm.service.routes import ROUTES
 from steadyarm.storages import storage_status, upgrade_storage
 from tests.before import play
 
@@ -61,9 +62,81 @@ _METRICS = "new: values of metrics, each made of one event or of several, and wh
 _STOPPING = "new: tests that may stop early, and the looks at them"
 _LEVELS = "new: attributes of units, and what is known of each of their levels"
 _COVARIATES = "new: numbers that are known of units, and estimates with and without them"
+_FLAGS = "new: flags of OpenFeature, and events that name no experiment"
 _SCHEMA, _NEW = "/components/schemas", "/components/schemas/NewExperiment/properties"
 _SETTINGS, _FOUND = f"{_SCHEMA}/SettingsAnswer", f"{_SCHEMA}/Recommendation"
+_VALUES = "new: what variants stand for"
+_AFTER = "new: what is shown outside of a test, and roll-outs"
+_HOOKS = "new: webhooks"
+_KEYS = "new: publishable keys, which a request may have in another header"
 OPENAPI_MAY_DIFFER: dict[str, str] = {
+    **{
+        f"{_SCHEMA}/{place}": _VALUES
+        for place in (
+            *("AssignmentAnswer/properties/value", "AssignmentAnswer/required/6"),
+            *("NewExperiment/properties/values", "SettingsAnswer/properties/values"),
+            "SettingsAnswer/required/20",
+        )
+    },
+    **{
+        f"{_SCHEMA}/{place}": _AFTER
+        for place in (
+            *("AssignmentAnswer/properties/in_test", "AssignmentAnswer/required/7"),
+            "AssignmentAnswer/properties/probability",  # null outside of the test
+            *(
+                f"{answer}/{part}"
+                for answer in ("CreatedExperiment", "ExperimentAnswer")
+                for part in ("properties/outside", "properties/roll_out", "required")
+            ),
+            *("NewExperiment/properties/after", "SettingsAnswer/properties/after"),
+            *("SettingsAnswer/required/22", "NewRollOut", "OutsideAnswer", "RollOutAnswer"),
+            "NewReward/properties/assignment/anyOf/0/minLength",  # empty outside of the test
+            "RewardStatus/properties/status",
+        )
+    },
+    "/paths/~1v1~1experiments~1{name}~1roll-out": _AFTER,
+    **{
+        f"{_SCHEMA}/{place}": _HOOKS
+        for place in (
+            *("Deliveries", "DeliveryAnswer", "NewWebhook", "WebhookAnswer", "WebhookList"),
+            "WebhookWithSecret",
+        )
+    },
+    **{
+        f"/paths/~1v1~1webhooks{path}": _HOOKS
+        for path in (
+            *("", "~1{webhook}", "~1{webhook}~1deliveries", "~1{webhook}~1enable"),
+            *("~1{webhook}~1rotate", "~1{webhook}~1test"),
+            "~1{webhook}~1deliveries~1{delivery}~1resend",
+        )
+    },
+    "/components/securitySchemes/key": _KEYS,
+    **{
+        f"/paths/~1v1~1experiments~1{{name}}~1{what}/post/parameters/1": _KEYS
+        for what in ("assignments", "rewards", "rewards:batch")
+    },
+    **{
+        f"/paths/{route.path.replace('/', '~1')}/{route.method.lower()}/security/1": _KEYS
+        for route in ROUTES
+        if route.scope is not None
+    },
+    **{
+        f"{_SCHEMA}/{place}": _FLAGS
+        for place in (
+            *("Evaluation", "FlagAnswer", "FlagAnswers", "FlagMetadata", "FlagProblem"),
+            *("NewEvent", "NewEvents", "EventStatus", "RefusedEvent", "EventAnswer"),
+            *("EventAnswers", "NewExperiment/properties/bulk", "SettingsAnswer/properties/bulk"),
+            "SettingsAnswer/required/21",
+        )
+    },
+    "/tags": _FLAGS,
+    **{
+        f"/paths/{path.replace('/', '~1')}": _FLAGS
+        for path in (
+            *("/ofrep/v1/evaluate/flags", "/ofrep/v1/evaluate/flags/{name}"),
+            *("/v1/events", "/v1/events:batch"),
+        )
+    },
     **{
         f"{_NEW}/{place}": _RULE
         for place in (
@@ -146,7 +219,8 @@ OPENAPI_MAY_DIFFER: dict[str, str] = {
     f"{_SETTINGS}/required/15": _COVARIATES,
 }
 
-ROUGH = ("/standard errors/", "/intervals/")  # computed with functions of SciPy
+# Recorded with functions of SciPy; quantiles are searched in arithmetic of our own since.
+ROUGH = ("/standard errors/", "/intervals/")
 
 
 def _read(name: str, folder: Path) -> str:
@@ -171,9 +245,11 @@ def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _same(place: str, found: Any, recorded: Any) -> bool:
+    if found == "outside":  # a test that is over shows a variant in place of an error
+        return recorded in ("BudgetSpentError", "WrongStateError")
     numbers = isinstance(found, float) and isinstance(recorded, float)
     if numbers and any(part in place for part in ROUGH):
-        return math.isclose(found, recorded, rel_tol=1e-9, abs_tol=1e-12)
+        return math.isclose(found, recorded, rel_tol=1e-7, abs_tol=1e-12)
     return type(found) is type(recorded) and bool(found == recorded)
 
 

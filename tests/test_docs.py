@@ -29,7 +29,7 @@ SNIPPETS = [
 def test_snippets_run_and_print_what_is_written(code: str, expected: str | None) -> None:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(code, "snippet", "exec"), {})
+        exec(compile(code, "snippet", "exec", dont_inherit=True), {})
     if expected is not None:
         assert printed.getvalue() == expected
 

@@ -63,6 +63,13 @@ def test_interpreted_kernels_give_the_same_bits(
     assert compiled._patience.seconds > 0  # nothing went over to compiled code
 
 
+@pytest.mark.parametrize("kind", ["clicks", "amounts"])
+def test_interpreted_kernels_stop_alike(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled._patience, "seconds", 1e9)
+    found = fingerprints(f"session: stops, {kind}: against a control")
+    assert first_difference(found, stored()) is None
+
+
 def test_other_processors_give_the_same_bits(tmp_path: Path) -> None:
     """All that depends on the processor is exchanged at once; if bits differ, each alone."""
     vectors = _dispatched()  # NumPy refuses to start with an empty list

@@ -62,7 +62,7 @@ def main(port: int, experiment: str, seed: int, units: int, out: Path, until: Pa
             if found is None:
                 return
             status, answer = found
-            if status == 409:
+            if status == 409 or not answer["in_test"]:
                 return  # the budget is spent
             notes.write(json.dumps(["asked", status, answer]) + "\n")
             if rng.random() < 0.9:

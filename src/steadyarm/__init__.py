@@ -1,4 +1,4 @@
-"""SteadyArm: find the best of many variants, and stay right when the world moves.
+"""SteadyArm: find the best of many variants, and stay correct when rewards drift.
 
 `__init__.pyi` lists the public names, for people, type checkers and this file, which imports each
 when it is first used (Scientific Python's SPEC 1): nobody waits for what they do not need.

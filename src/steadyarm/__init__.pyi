@@ -4,12 +4,15 @@ from steadyarm import (
     analysis as analysis,
     arms as arms,
     client as client,
+    comparison as comparison,
     designs as designs,
+    engines as engines,
     environments as environments,
     errors as errors,
     estimators as estimators,
     inference as inference,
     live as live,
+    openfeature as openfeature,
     paper as paper,
     planning as planning,
     plot as plot,
@@ -18,12 +21,14 @@ from steadyarm import (
     segments as segments,
     simulation as simulation,
     storages as storages,
+    sweeps as sweeps,
     testing as testing,
     theory as theory,
 )
 from steadyarm.analysis import Analysis, analyze
 from steadyarm.arms import ArmSet
-from steadyarm.client import Client
+from steadyarm.client import AsyncClient, Client
+from steadyarm.comparison import Comparison, compare
 from steadyarm.designs import (
     Design,
     frank_wolfe_g,
@@ -35,6 +40,7 @@ from steadyarm.designs import (
     xy_optimal,
 )
 from steadyarm.environments import (
+    AdaptiveAdversary,
     BernoulliReward,
     BoundedNoise,
     Environment,
@@ -87,6 +93,7 @@ from steadyarm.policies import (
     Uniform,
 )
 from steadyarm.segments import Segment, SegmentStats
+from steadyarm.signing import sign_unit
 from steadyarm.simulation import Results, simulate
 
 __all__ = [
@@ -97,6 +104,7 @@ __all__ = [
     "Verdict",
     # live experiments
     "Breakdown",
+    "AsyncClient",
     "Client",
     "Experiment",
     "LiveAssignment",
@@ -105,6 +113,7 @@ __all__ = [
     "create_experiment",
     "import_experiment",
     "load_experiment",
+    "sign_unit",
     # designs
     "Design",
     "frank_wolfe_g",
@@ -139,14 +148,17 @@ __all__ = [
     # pictures
     "plot",
     # simulation
+    "AdaptiveAdversary",
     "BernoulliReward",
     "BoundedNoise",
+    "Comparison",
     "Environment",
     "GaussianNoise",
     "ParametricEnvironment",
     "Replay",
     "Results",
     "RewardSource",
+    "compare",
     "simulate",
     # logs of tests that ran elsewhere
     "Analysis",

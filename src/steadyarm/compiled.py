@@ -76,7 +76,9 @@ class _Kernel:
 
     @cached_property
     def compiled(self) -> Any:
-        return _compiler()(self.py_func)
+        dispatcher = _timed(_compiler)(self.py_func)
+        dispatcher._compile_for_args = partial(_timed, dispatcher._compile_for_args)
+        return dispatcher
 
     def __call__(self, *args: Any) -> Any:
         if _thread.interpreting:
@@ -97,6 +99,21 @@ class _Kernel:
 class _Thread(threading.local):
     interpreting = False
     compiling = False
+    compiled_for = 0.0  # seconds of processor time
+
+
+def _timed(compile_for_args: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What numba calls for types that a kernel was not compiled for yet."""
+    before, started = _thread.compiled_for, time.thread_time()
+    try:
+        return compile_for_args(*args, **kwargs)
+    finally:  # kernels that this one calls are compiled within, and are not counted twice
+        _thread.compiled_for = before + time.thread_time() - started
+
+
+def seconds_compiling() -> float:
+    """Processor time that this thread has spent on compiling kernels, or on loading them."""
+    return _thread.compiled_for
 
 
 class _Patience:
@@ -421,6 +438,12 @@ def _fill_exp(x: Floats, out: Floats) -> None:
 
 
 @kernel
+def _fill_log(x: Floats, out: Floats) -> None:
+    for i in range(out.size):
+        out[i] = log(x[i])
+
+
+@kernel
 def _fill_cos(x: Floats, out: Floats) -> None:
     for i in range(out.size):
         out[i] = cos(x[i])
@@ -470,6 +493,17 @@ def exponentials(x: ArrayLike) -> Floats:
     [1.0, 2.718281828459]
     """
     return _filled(_fill_exp, x)
+
+
+def logarithms(x: ArrayLike) -> Floats:
+    """`log` of every element.
+
+    Examples
+    --------
+    >>> logarithms([1.0, 10.0]).tolist()
+    [0.0, 2.302585092994046]
+    """
+    return _filled(_fill_log, x)
 
 
 def _filled(fill: Callable[[Floats, Floats], None], x: ArrayLike) -> Floats:

@@ -1,4 +1,4 @@
-"""Files that are never half-written, TOML, and CSV cells that spreadsheets must not compute."""
+"""Files that are never half-written, TOML, safe cells of CSV files, and data frames."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from steadyarm.errors import InvalidInputError
+
+FrameLibrary = Literal["pandas", "polars"]
 
 FORMULA = "=+-@\t\r"  # what a cell begins with that spreadsheets compute
 WIDTH = 88  # characters of a line of TOML, up to which lists and small tables stay in one
@@ -48,6 +52,23 @@ def csv_cell(text: str) -> str:
 def csv_text(cell: str) -> str:
     """The text of a cell that `csv_cell` wrote; others stay as they are."""
     return cell[1:] if cell[:1] == "'" and cell[1:2] and cell[1] in GUARDED else cell
+
+
+def frame_of(columns: Mapping[str, Any], library: FrameLibrary) -> Any:
+    """Columns of plain values or arrays as a data frame of that library."""
+    plain = {
+        name: column.tolist() if isinstance(column, np.ndarray) else list(column)
+        for name, column in columns.items()
+    }
+    try:
+        import narwhals
+
+        return narwhals.from_dict(plain, backend=library).to_native()
+    except ImportError as error:
+        raise InvalidInputError(
+            f"a data frame of {library} needs Narwhals and {library} itself ({error}); install "
+            f'them: pip install "steadyarm[frames]" {library}.'
+        ) from None
 
 
 def toml_of(values: Mapping[str, Any]) -> str:

@@ -144,7 +144,7 @@ def export_outcome(folder: Path) -> dict[str, Any]:
 
 def openapi() -> Any:
     """The OpenAPI document of the application that ``steadyarm serve`` runs, as it is served."""
-    import httpx
+    import httpx2
 
     from steadyarm.dashboard.app import create_app
     from steadyarm.storages import open_storage
@@ -152,8 +152,8 @@ def openapi() -> Any:
     app = create_app(open_storage("memory"))
 
     async def fetch() -> Any:
-        async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://127.0.0.1"
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1"
         ) as client:
             answer = await client.get("/openapi.json")
         assert answer.status_code == 200, answer.text
@@ -210,6 +210,8 @@ def _shown(found: sa.LiveAssignment | sa.SteadyArmError) -> Any:
     """An assignment, or the class of the error in its place: texts may be worded better."""
     if isinstance(found, sa.SteadyArmError):
         return type(found).__name__
+    if not found.in_test:
+        return "outside"
     return [found.id, found.unit, found.arm, found.name, found.probability, found.new]
 
 

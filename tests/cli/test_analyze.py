@@ -13,6 +13,7 @@ import steadyarm as sa
 from steadyarm.cli.analyze import _without_password, read_arms
 from steadyarm.cli.main import main
 from tests.analysis.logs import random_rows, write_csv, write_sqlite
+from tests.analysis.tables import random_tables, write_csvs, write_sqlite_tables
 
 ROWS = random_rows(600)
 
@@ -153,3 +154,32 @@ def test_importing_steadyarm_imports_no_extra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_two_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exposures, events = random_tables(300)
+    files = write_csvs(tmp_path, exposures, events)
+    database = write_sqlite_tables(tmp_path / "shop.db", exposures, events)
+    metrics = ["purchase", "revenue = sum(purchase) within 3 days", "basket = revenue / purchase"]
+    options = [word for metric in metrics for word in ("--metric", metric)]
+    options += ["--window", "2 days", "--where", "variant <> 'C'", "--contaminated", "drop"]
+    alone = sa.analyze(
+        exposures=files[0],
+        events=files[1],
+        metrics=metrics,
+        window="2 days",
+        where="variant <> 'C'",
+        contaminated="drop",
+    )
+    tables = ["--exposures", str(files[0]), "--events", str(files[1])]
+    assert main(["analyze", *tables, *options, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(alone.to_dict()))
+    tables = [str(database), "--exposures", "exposures", "--events", "select * from events"]
+    assert main(["analyze", *tables, *options, "--report", str(tmp_path / "report.md")]) == 0
+    printed, report = capsys.readouterr().out, (tmp_path / "report.md").read_text()
+    assert printed.startswith(alone.verdict)
+    for name in ("revenue", "basket"):
+        assert f"\n{name} of {alone.metrics[name].rows} units: " in printed
+        assert f"## {name}" in report
+    assert main(["analyze"]) == 1
+    assert "no log is given; give one, or two tables" in capsys.readouterr().err

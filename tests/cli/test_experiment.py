@@ -85,7 +85,7 @@ def test_arms_and_policy_may_be_tables(run: Run) -> None:
         (TOML + 'policy = "stedy"', "stedy"),
         (TOML + 'missing = "one"', "missing is 'one'"),
         (TOML.replace("now = ", "then = "), "control names 'then', which is no variant"),
-        (TOML.replace("2d", "2 days"), "reward_window is '2 days'"),
+        (TOML.replace("2d", "2 moons"), "reward_window is '2 moons'"),
     ],
 )
 def test_wrong_files_are_refused(run: Run, text: str, message: str) -> None:
@@ -252,12 +252,12 @@ def test_a_replay_that_does_not_agree_fails(shop: Run, capsys: pytest.CaptureFix
 
 def test_states(run: Run) -> None:
     run("create", "test.toml", "--draft")
-    assert "draft" in run("ask", "shop", "v1", status=1)
+    assert facts(run, "ask", "shop", "v1")["arm"] == "now"  # the control, outside of the test
     assert "draft" in run("pause", "shop", status=1)
     assert run("start", "shop") == "shop is running: it assigns variants.\n"
     run("ask", "shop", "v1")
     assert "shop is paused" in run("pause", "shop")
-    assert "paused" in run("ask", "shop", "v2", status=1)
+    assert "outside of the test" in run("ask", "shop", "v2")
     run("tell", "shop", "v1", "1")
     assert facts(run, "resume", "shop")["state"] == "running"
     assert "shop is stopped" in run("stop", "shop")
@@ -341,6 +341,20 @@ unit = "s"
 direction = "minimize"
 margin = "50%"
 """
+
+
+def test_a_test_that_may_stop_itself_says_so(run: Run) -> None:
+    rules = '\nstop = "when sure"\nlooks = 4\nspending = "pocock"\nfutility = 0.02\n'
+    Path("test.toml").write_text(TOML + rules)
+    created = run("create", "test.toml")
+    said = "stops itself when sure: 4 looks, spending pocock, futility"
+    assert said in created
+    assert said in run("show", "shop")
+    other = '\nname = "other"\nstop = "recommend"\nlooks = "weekly"\n'
+    Path("other.toml").write_text(TOML.replace('name = "shop"', "") + other)
+    assert "says when to stop: weekly looks, spending obrien-fleming\n" in run(
+        "create", "other.toml"
+    )
 
 
 def test_metrics_are_shown_and_differences_selected_at_the_end(run: Run) -> None:

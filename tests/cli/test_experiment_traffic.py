@@ -21,7 +21,7 @@ def test_one_visitor(run: Run) -> None:
     again = facts(run, "ask", "shop", "v1")
     assert again.pop("created").endswith("Z")
     expected = {"id": id, "unit": unit, "arm": arm, "probability": float(probability)}
-    assert again == expected | {"new": False}
+    assert again == expected | {"new": False, "value": arm, "in_test": True}
     assert run("ask", "shop", "v1").splitlines()[1].endswith("as before")
     assert run("tell", "shop", "v1", "1") == "1 stored, 0 repeated, 0 refused\n"
     assert facts(run, "tell", "shop", id, "1.0") == {"status": "repeated"}
@@ -46,6 +46,8 @@ def test_several_and_refused_ones(run: Run) -> None:
 def test_refused_ones_have_their_problem_in_json(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    text = Path("test.toml").read_text()
+    Path("test.toml").write_text('after = "refuse"\n' + text)
     run("create", "test.toml", "--draft")
     assert main(["experiment", "ask", "shop", "v1", "v2", "--format", "json"]) == 1
     for entry, unit in zip(
@@ -66,9 +68,9 @@ def test_refused_ones_have_their_problem_in_json(
 def test_many_from_standard_input(run: Run) -> None:
     run("create", "test.toml")
     lines = [f"v{i}" for i in range(610)]
-    err = run("ask", "shop", "-", stdin="\n".join(lines), status=1)
-    assert "steadyarm: 10 of 610 units got no variant." in err
-    assert err.count("all 600 assignments") == 10
+    asked = facts(run, "ask", "shop", "-", stdin="\n".join(lines))["assignments"]
+    assert sum(one["in_test"] for one in asked) == 600
+    assert len({one["arm"] for one in asked if not one["in_test"]}) == 1
     table = ["unit,page,reward", *(f"v{i},home,{'' if i % 3 else 1}" for i in range(600))]
     told = run("tell", "shop", "-", stdin="\n".join(table))
     assert told == "200 stored, 0 repeated, 0 refused; 400 lines without a reward left out\n"

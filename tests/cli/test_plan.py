@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import steadyarm as sa
-from steadyarm.cli.common import Progress
 from steadyarm.cli.main import build_parser, main
 from steadyarm.cli.plan import _announce, plan
 from steadyarm.planning.question import TABLES, TOP
+from steadyarm.progress import Progress
 
 GUIDE = Path(__file__).parents[2] / "docs" / "plan.md"
 
@@ -181,7 +181,7 @@ def test_what_takes_long_is_heard_of(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("steadyarm.cli.common.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("steadyarm.progress.time.monotonic", lambda: now[0])
     with Progress() as bar:
         for done, second in enumerate((0, 1, 19, 21, 30, 42)):
             now[0] = second

@@ -357,7 +357,13 @@ def test_prune_removes_what_nobody_needs(file: Path, shop: Experiment, call: Cal
         pruned = json.loads(call("prune", "--format", "json"))
     (reported,) = shop.report(lasting.id, [(lasting.start, "by lease", now)])
     assert not isinstance(reported, Exception)  # the lease lasts by the storage's clock
-    assert pruned == {"positions": leased, "leases": 0, "sessions": 1, "experiments": []}
+    assert pruned == {
+        "positions": leased,
+        "leases": 0,
+        "sessions": 1,
+        "deliveries": 0,
+        "experiments": [],
+    }
     shop.stop()
     shop.archive()
     assert "no experiments" in call("prune", "--archived-before", "2020-01-01")

@@ -33,7 +33,7 @@ def names(answers: list[sa.LiveAssignment | sa.SteadyArmError]) -> list[str]:
 def test_no_reason_of_the_service_stops_a_page(
     client: Client, name: str, caplog: pytest.LogCaptureFixture, local: bool
 ) -> None:
-    test = client.create(name, ["A", "B"], budget=6, missing="drop")
+    test = client.create(name, ["A", "B"], budget=6, missing="drop", after="refuse")
     shop = client.experiment(name, default_arm="B")
     asking = shop.local(positions=6) if local else shop
     given = {unit: asking.ask(unit) for unit in ("u0", "u1", "u2", "u3", "u4", "u5")}
@@ -47,11 +47,12 @@ def test_no_reason_of_the_service_stops_a_page(
     for reason, move in [("paused", test.pause), ("stopped", test.stop), ("arch", test.archive)]:
         move()
         caplog.clear()
-        shop._fallback._logged.clear()
+        shop.core._fallback._logged.clear()
         assert is_default(asking.ask("u7"))
         (line,) = warnings(caplog)
         assert f"{name!r} answers with its default arm 'B'" in line
-        assert f"WrongStateError: the experiment is {reason}" in line
+        assert "WrongStateError: the experiment " in line
+        assert reason in line
     with pytest.raises(sa.InvalidInputError):
         asking.ask("")
     with pytest.raises(sa.WrongStateError):  # without default arm
@@ -70,7 +71,7 @@ def test_an_unknown_experiment_and_one_that_waits(client: Client, name: str) -> 
 
 
 def test_many_are_answered_each_for_itself(client: Client, name: str) -> None:
-    client.create(name, ["A", "B"], budget=2, missing="drop")
+    client.create(name, ["A", "B"], budget=2, missing="drop", after="refuse")
     shop = client.experiment(name, default_arm="A")
     first, second, bad, late = shop.ask_many(["u1", "u2", "", "u3"])
     assert isinstance(first, sa.LiveAssignment)
@@ -102,7 +103,9 @@ def test_a_wrong_token_is_seen_in_the_log(caplog: pytest.LogCaptureFixture) -> N
 def test_each_kind_of_reason_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     with Client("http://127.0.0.1:9", default_arm="A") as client:
-        shown = remote.Fallback(client, "shop", "A", transport.RecentUnits(), clock=lambda: now)
+        shown = remote.Fallback(
+            client.core, "shop", "A", transport.RecentUnits(), clock=lambda: now
+        )
         for now in (0.0, 30.0, 59.0, 60.0):  # noqa: B007  # read by the clock
             shown.settle("u", sa.BudgetSpentError("All are out."))
             shown.settle("u", sa.ServiceError("Nothing there."))
@@ -138,7 +141,7 @@ def test_the_log_hears_of_an_outage_that_others_met(caplog: pytest.LogCaptureFix
 def test_a_default_that_is_no_variant_is_said_once(
     client: Client, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client.create(name, ["A", "B"], budget=1, missing="drop")
+    client.create(name, ["A", "B"], budget=1, missing="drop", after="refuse")
     shop = client.experiment(name, default_arm="red")
     assert not is_default(shop.ask("u1"))
     shop.status()

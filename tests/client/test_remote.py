@@ -28,7 +28,8 @@ def test_a_budget_is_called_spent_before_clients_give_up(
     client: Client, name: str, stored: Stored
 ) -> None:
     """Another worker has leased the last position, and keeps it."""
-    shop = client.create(name, list("ABCDE"), budget=50, seed=5, missing="drop")
+    rules: dict[str, Any] = {"missing": "drop", "after": "refuse"}
+    shop = client.create(name, list("ABCDE"), budget=50, seed=5, **rules)
     holder = stored(name)
     holder.ask_many([f"u{i}" for i in range(16)], ahead=64)
     shop.ask_many([f"u{i}" for i in range(16, 49)])
@@ -46,7 +47,14 @@ def test_verbs_answer_as_experiments_do(
     shop = client.create(name, ["A", "B", "C"], budget=600, seed=3, **rules)
     first = shop.ask("u0")
     assert first == sa.LiveAssignment(
-        first.id, "u0", first.arm, "ABC"[first.arm], first.probability, first.created, True
+        first.id,
+        "u0",
+        first.arm,
+        "ABC"[first.arm],
+        first.probability,
+        first.created,
+        True,
+        "ABC"[first.arm],
     )
     assert not shop.ask("u0").new
     shop.tell(first, 1.0)
@@ -107,7 +115,8 @@ def test_arms_and_policies_travel(client: Client, name: str, stored: Stored) -> 
 def test_errors_are_those_of_experiments(client: Client, name: str) -> None:
     with pytest.raises(sa.UnknownExperimentError, match=name):
         client.experiment(name).ask("u")
-    shop = client.create(name, ["A", "B"], budget=2, start=False, reward_window=0.2, missing="zero")
+    rules: dict[str, Any] = {"reward_window": 0.2, "missing": "zero", "after": "refuse"}
+    shop = client.create(name, ["A", "B"], budget=2, start=False, **rules)
     with pytest.raises(sa.ExperimentExistsError):
         client.create(name, ["A", "B"], budget=2, missing="drop")
     with pytest.raises(sa.WrongStateError, match="draft"):
@@ -251,6 +260,7 @@ def test_what_is_bad_or_too_large_is_found(default_arm: str | None) -> None:
             kind = {"type": "urn:steadyarm:problem:invalid-input", "status": 422, "detail": "No."}
             return 422, {}, kind
         shown = {"id": "t-0", "arm": "B", "probability": 0.5, "new": True}
+        shown |= {"value": "B", "in_test": True}
         shown["created"] = "2025-01-31T12:00:00Z"
         answers = [shown | {"unit": unit, "status": "stored"} for unit in told]
         return 200, {}, {"assignments": answers, "rewards": answers}

@@ -6,6 +6,7 @@ import random
 import socket
 import sys
 import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -14,9 +15,11 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.client import Client, ServiceDownError
+from steadyarm.client.pools import AsyncioPool, BlockingPool, Pool, run
 from steadyarm.client.transport import KINDS, Transport
 from steadyarm.wire.responses import Up
 from tests.client.servers import Scripted
+from tests.service.clients import run_apart
 
 Line = tuple[int, dict[str, str], Any]
 
@@ -29,89 +32,119 @@ def problem(kind: str, status: int = 409, **more: str) -> Line:
     return status, {"Content-Type": "application/problem+json"}, told | more
 
 
-def transport(url: str, **more: Any) -> tuple[Transport, list[float]]:
-    pauses: list[float] = []
-    return Transport(url, sleep=pauses.append, jitter=random.Random(1), **more), pauses
+class Impatient(AsyncioPool):
+    """Notes the pauses down instead of waiting."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], pauses: list[float]) -> None:
+        super().__init__(url, headers)
+        self._pauses = pauses
+
+    async def sleep(self, seconds: float) -> None:
+        self._pauses.append(seconds)
+
+
+class Caller:
+    """A transport whose calls are awaited to their end, and the pauses between its tries."""
+
+    def __init__(self, driver: str, url: str, patient: bool = False, **more: Any) -> None:
+        self.pauses: list[float] = []
+
+        def pool(url: str, headers: Mapping[str, str]) -> Pool:
+            if driver == "asyncio":
+                return (
+                    AsyncioPool(url, headers) if patient else Impatient(url, headers, self.pauses)
+                )
+            return BlockingPool(url, headers, time.sleep if patient else self.pauses.append)
+
+        self._run: Callable[[Any], Any] = run if driver == "threads" else run_apart
+        self._transport = Transport(url, jitter=random.Random(1), pool=pool, **more)
+
+    def call(self, *given: Any, **more: Any) -> Any:
+        async def once() -> Any:
+            try:
+                return await self._transport.call(*given, **more)
+            finally:
+                await self._transport.pool.close()
+
+        return self._run(once())
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def driver(request: pytest.FixtureRequest) -> str:
+    """Both ways to wait: the decisions are the same."""
+    return str(request.param)
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
-def test_a_busy_service_is_asked_again(status: int) -> None:
+def test_a_busy_service_is_asked_again(driver: str, status: int) -> None:
     with Scripted((status, {}, {}), (status, {}, {}), GOOD) as server:
-        asked, pauses = transport(server.url)
+        asked = Caller(driver, server.url)
         assert asked.call(Up, "GET", "x") == Up("ok")
-        asked.close()
     assert len(server.requests) == 3
-    assert 0.025 <= pauses[0] <= 0.075
-    assert 0.05 <= pauses[1] <= 0.15
+    assert 0.025 <= asked.pauses[0] <= 0.075
+    assert 0.05 <= asked.pauses[1] <= 0.15
 
 
-def test_pauses_are_reproducible() -> None:
+def test_pauses_are_reproducible(driver: str) -> None:
     def pauses() -> list[float]:
         with Scripted(BUSY) as server:
-            asked, slept = transport(server.url)
+            asked = Caller(driver, server.url)
             with pytest.raises(ServiceDownError, match="answered 503"):
                 asked.call(Up, "GET", "x")
-            asked.close()
-        return slept
+            return asked.pauses
 
     assert pauses() == pauses()
 
 
-def test_dropped_connections_are_tried_again() -> None:
+def test_dropped_connections_are_tried_again(driver: str) -> None:
     with Scripted("drop", "drop", GOOD) as server:
-        asked, _ = transport(server.url)
+        asked = Caller(driver, server.url)
         assert asked.call(Up, "POST", "x", body={"a": 1}) == Up("ok")
-        asked.close()
     assert [request[2] for request in server.requests] == [{"a": 1}] * 3
 
 
-def test_what_cannot_be_repeated_is_not_sent_twice() -> None:
+def test_what_cannot_be_repeated_is_not_sent_twice(driver: str) -> None:
     for line in ("drop", BUSY):
         with Scripted(line, GOOD) as server:
-            asked, _ = transport(server.url)
+            asked = Caller(driver, server.url)
             with pytest.raises(ServiceDownError):
                 asked.call(Up, "POST", "x", repeatable=False)
-            asked.close()
-        assert len(server.requests) == 1
+            assert len(server.requests) == 1
 
 
-def test_what_was_never_sent_is_tried_again() -> None:
+def test_what_was_never_sent_is_tried_again(driver: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    asked, pauses = transport(f"http://127.0.0.1:{port}")
+    asked = Caller(driver, f"http://127.0.0.1:{port}")
     with pytest.raises(ServiceDownError, match=r"cannot be reached.*is it running"):
         asked.call(Up, "POST", "x", repeatable=False)
-    asked.close()
-    assert len(pauses) == 3
+    assert len(asked.pauses) == 3
 
 
 @pytest.mark.parametrize("date", [False, True])
-def test_retry_after_is_honoured(date: bool) -> None:
+def test_retry_after_is_honoured(driver: str, date: bool) -> None:
     value = format_datetime(datetime.now(UTC) + timedelta(seconds=2)) if date else "1"
     with Scripted((503, {"Retry-After": value}, {}), GOOD) as server:
-        asked, pauses = transport(server.url, timeout=5)
+        asked = Caller(driver, server.url, timeout=5)
         asked.call(Up, "GET", "x")
-        asked.close()
-    assert 0.5 < pauses[0] <= 2
+    assert 0.5 < asked.pauses[0] <= 2
 
 
-def test_retry_after_beyond_the_time_limit_ends_it() -> None:
+def test_retry_after_beyond_the_time_limit_ends_it(driver: str) -> None:
     with Scripted((503, {"Retry-After": "60"}, {}), GOOD) as server:
-        asked, pauses = transport(server.url)
+        asked = Caller(driver, server.url)
         with pytest.raises(ServiceDownError):
             asked.call(Up, "GET", "x")
-        asked.close()
-    assert pauses == []
+    assert asked.pauses == []
 
 
-def test_slow_answers_end_in_time() -> None:
+def test_slow_answers_end_in_time(driver: str) -> None:
     with Scripted(1.0) as server:
-        asked = Transport(server.url, timeout=0.3)
+        asked = Caller(driver, server.url, patient=True, timeout=0.3)
         began = time.monotonic()
         with pytest.raises(ServiceDownError, match="did not answer in time"):
             asked.call(Up, "GET", "x")
         assert time.monotonic() - began < 0.6
-        asked.close()
     assert len(server.requests) >= 2
 
 
@@ -171,7 +204,7 @@ def test_the_token_is_sent_and_not_shown() -> None:
 
 
 def test_httpx_is_only_needed_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(sa.MissingExtraError, match=r"pip install 'steadyarm\[client\]'"):
         Client("http://localhost:8000")
 

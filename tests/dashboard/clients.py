@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from html.parser import HTMLParser
 from typing import Any
 
-import httpx
+import httpx2
 
 import steadyarm as sa
 from steadyarm.dashboard.access import Access, GuardedPage
@@ -33,15 +33,21 @@ class Browser(InProcess):
         return self
 
     @property
-    def cookies(self) -> httpx.Cookies:
+    def root(self) -> str:
+        """The path under which a proxy serves the service; cookies are for it alone."""
+        found: str = self.app.state.service.settings.root_path
+        return found
+
+    @property
+    def cookies(self) -> httpx2.Cookies:
         return self._client.cookies
 
     def csrf(self) -> str:
         """The key that a page would hold for this browser's session."""
         if not self.cookies:
-            self.get("/sign-in")
+            self.get(f"{self.root}/sign-in")
         if not self.cookies:  # there are no tokens
-            self.get("/experiments/absent/stop")
+            self.get(f"{self.root}/experiments/absent/stop")
         cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         scope = {"type": "http", "scheme": "http", "headers": [(b"cookie", cookies.encode())]}
         access: Access = self.app.state.access
@@ -49,14 +55,14 @@ class Browser(InProcess):
 
     def post_form(
         self, path: str, fields: Mapping[str, Any] | None = None, **given: Any
-    ) -> httpx.Response:
+    ) -> httpx2.Response:
         """Send a form with the session's key, unless the fields hold another."""
         return self.request("POST", path, data={"csrf": self.csrf()} | dict(fields or {}), **given)
 
-    def sign_in(self, token: str, path: str = "/") -> httpx.Response:
+    def sign_in(self, token: str, path: str = "/") -> httpx2.Response:
         """As a person does: load the page, fill in the form."""
-        self.get("/sign-in")
-        return self.post_form("/sign-in", {"token": token, "next": path})
+        self.get(f"{self.root}/sign-in")
+        return self.post_form(f"{self.root}/sign-in", {"token": token, "next": path})
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 import steadyarm as sa
@@ -45,7 +45,7 @@ def settings_in(browser: Browser, name: str) -> dict[str, Any]:
     return load_experiment(name, storage).settings.to_dict()
 
 
-def content(answer: httpx.Response) -> dict[str, Any]:
+def content(answer: httpx2.Response) -> dict[str, Any]:
     found: dict[str, Any] = answer.json()
     return found
 
@@ -343,7 +343,7 @@ def test_one_plan_at_a_time(browser: Browser, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(forms, "plan", slow)
     browser.get("/new")
-    first: list[httpx.Response] = []
+    first: list[httpx2.Response] = []
     thread = threading.Thread(
         target=lambda: first.append(browser.post_form("/new/plan", GOOD | ASKED))
     )

@@ -11,7 +11,7 @@ from steadyarm.dashboard import access
 from steadyarm.dashboard.access import GuardedPage
 from steadyarm.dashboard.responses import HEADERS, local_path
 from steadyarm.live.scorecard import Scorecard
-from steadyarm.service.app import Endpoint
+from steadyarm.service.app import Endpoint, Preflight
 from steadyarm.service.auth import new_token
 from tests.dashboard.clients import (
     STOP,
@@ -25,15 +25,15 @@ SAFE = {name.lower(): value for name, value in HEADERS.items()}
 
 def test_every_route_is_guarded_and_carries_the_headers(guarded: Guarded) -> None:
     browser, _, tokens = guarded
-    others = [
-        route for route in browser.app.routes if not isinstance(route, Endpoint | GuardedPage)
-    ]
+    known = Endpoint | GuardedPage | Preflight
+    others = [route for route in browser.app.routes if not isinstance(route, known)]
     assert [getattr(route, "path", None) for route in others] == ["/openapi.json"]
     pages = pages_of(browser)
     assert {path for _, path, scope in pages if scope is None} == {
         "/sign-in",
         "/sign-out",
         "/static/x",
+        "/docs",
     }
     tried = [(method, path) for method, path, _ in pages]
     tried += [("GET", "/static/plotly.min.js"), ("GET", "/nothing")]

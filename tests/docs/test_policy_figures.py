@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from steadyarm.paper.specification import VARIANTS
 from steadyarm.policies import POLICIES
-from tools.docs.policy_figures import FOLDER, PANELS, picture_of, read_rates
+from tools.docs.policy_figures import FOLDER, PANELS, WORDS, picture_of, read_rates
 
 NAMES = {policy.name for policy in POLICIES.values()}
 
@@ -20,9 +21,11 @@ def test_every_policy_has_rates_in_every_panel_at_the_same_settings() -> None:
     for rate in read_rates():
         settings[rate.figure, rate.policy].append(rate.value)
         assert rate.low <= rate.error <= rate.high
-    assert settings.keys() == {(figure, name) for figure in PANELS for name in NAMES}
+    every = NAMES | VARIANTS.keys()
+    assert settings.keys() == {(figure, name) for figure in PANELS for name in every}
     for figure in PANELS:
-        assert len({tuple(settings[figure, name]) for name in NAMES}) == 1
+        assert len({tuple(settings[figure, name]) for name in every}) == 1
+    assert VARIANTS.keys() == WORDS.keys()
 
 
 def test_every_page_shows_its_picture() -> None:

@@ -121,7 +121,9 @@ def test_only_fields_of_a_problem_may_be_left_out_of_responses() -> None:
 
 
 def test_every_variable_of_the_environment_is_described() -> None:
-    whole = ServiceSettings(storage="memory", secret="sixteen letters!")
+    whole = ServiceSettings(
+        storage="memory", secret="sixteen letters!", public_url="https://tests.example.org"
+    )
     names = set(whole.to_environment())
     for path in (ROOT / "src").rglob("*.py"):
         names |= set(re.findall(r"STEADYARM_[A-Z_]*[A-Z]", path.read_text()))

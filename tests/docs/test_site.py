@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.docs.api import items
 from tools.docs.pages import MADE, PUBLISHED
 
 ROOT = Path(__file__).parents[2]
@@ -38,4 +40,25 @@ def test_every_page_is_built_and_loads_from_nowhere_else(built: Path) -> None:
         text = (built / folder / "index.html").read_text()
         assert not LOADED.findall(text), f"{place} loads from elsewhere"
         assert "</article>" in text
+        assert "$<code>" not in text, f"{place} has TeX in it"
+        assert 'class="math"' not in text, f"{place} has TeX in it"
     assert (built / "search/search_index.json").stat().st_size > 100_000
+
+
+def test_formulas_are_drawn_in_the_colour_of_the_text(built: Path) -> None:
+    text = (built / "theory/index.html").read_text()
+    labels = re.findall(r'<svg [^>]*role="img" aria-label="([^"]+)"', text)
+    source = (ROOT / "docs/theory.md").read_text()
+    displayed = re.findall(r"```math\n(.*?)\n```", source, re.DOTALL)
+    assert len(displayed) > 8
+    for tex in [*displayed, *re.findall(r"\$`(.*?)`\$", source)]:
+        assert html.escape(tex) in labels, tex
+    assert 'fill="currentColor"' in text
+    assert 'fill="black"' not in text
+
+
+def test_every_object_is_in_the_navigation_of_the_index(built: Path) -> None:
+    text = (built / "reference/python/index.html").read_text()
+    for one in items():
+        folder = Path(one.place).relative_to("reference/python").with_suffix("")
+        assert f'href="{folder}/"' in text, one.name

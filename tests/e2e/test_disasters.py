@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.traffic.faults import kills, under_load
 from benchmarks.traffic.race import race_for_units
+from benchmarks.traffic.rolling import roll_out_under_kills
 from benchmarks.traffic.servers import storages
 
 
@@ -24,3 +25,12 @@ def test_a_race_for_the_same_units_gives_one_assignment_each(backend: str) -> No
         race = race_for_units(url, workers=2, clients=32, units=25, processes=2)
     assert race.faults == ()
     assert race.requests == 800
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+def test_no_unit_changes_its_variant_unless_the_operator_says_so(backend: str) -> None:
+    with storages(backend) as (url, database):
+        rolled = roll_out_under_kills(url, database, units=40)
+    assert rolled.faults == ()
+    assert rolled.kills == 5
+    assert rolled.changes > 40  # what was rolled out reached many

@@ -191,6 +191,20 @@ def _own_environment(found: dict[str, Any]) -> None:
     assert errors["Steady"] < 20 < 190 < min(errors["Peace"], errors["Sequential-Halving"])
 
 
+def _hiv_results(found: dict[str, Any]) -> None:
+    """What was published (Thornton 2008, abstract and Table 4): 34 % and 0.431 (0.023)."""
+    analysis, published, error = found["found"], 0.431, 0.023
+    assert (analysis.rows, analysis.units.units) == (2812, 119)
+    assert round(100 * found["plain"]["none"]) == 34
+    ours = found["share"]["money"] - found["share"]["none"]
+    assert abs(ours - published) < error
+    assert found["low"] < published < found["high"]
+    assert published - 1.96 * error < ours < published + 1.96 * error
+    amounts = found["amounts"]
+    doubled = dict(zip(amounts.arms.names, amounts.estimates, strict=True))
+    assert doubled["below $0.5"] > 1.7 * doubled["none"]  # "even the smallest incentive doubled"
+
+
 TRUTHS = {
     "01_ab_test": _ab_test,
     "02_multivariate": _multivariate,
@@ -198,4 +212,5 @@ TRUTHS = {
     "04_flights": _flights,
     "05_own_policy": _own_policy,
     "06_own_environment": _own_environment,
+    "07_hiv_results": _hiv_results,
 }

@@ -98,9 +98,11 @@ class Crowd:
             for level, batch in zip(self.levels, found, strict=True):
                 parts = people._visits_of(f"crowd={level}", results, moment, sums)
                 batch.append(people._alone(results, parts).evidence)
-                if people._enough(parts, batch[-1], zero=True):
+                each = [(tally.assigned, tally.rewarded, tally.sums) for _, tally in parts]
+                seen, rewards, totals = np.sum(np.array(each, dtype=object), axis=0)
+                if people.enough(seen, seen, totals, batch[-1], rewards):
                     tested.append(batch[-1])
-            p = people._interaction(tested, row=0)
+            p = people.interaction(tested, row=0)
             p_values.append(np.nan if p is None else p)
         return [_together(batch) for batch in found], np.array(p_values)
 

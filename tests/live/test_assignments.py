@@ -36,8 +36,7 @@ def test_who_needs_the_last_place_waits_until_its_holder_gives_it_back() -> None
     assert other.ask("u49").new
     giving.join()
     assert other.status().total_assigned == 50
-    with pytest.raises(sa.BudgetSpentError):
-        other.ask("one too many")
+    assert not other.ask("one too many").in_test
 
 
 def test_who_waits_learns_that_the_holder_has_served_the_same_unit() -> None:
@@ -52,8 +51,7 @@ def test_who_waits_learns_that_the_holder_has_served_the_same_unit() -> None:
 def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assignments, "PATIENCE", 0.1)
     _, other = until_one_is_left()
-    with pytest.raises(sa.BudgetSpentError):
-        other.ask("u49")
+    assert not other.ask("u49").in_test
 
 
 def test_what_clients_have_leased_is_not_waited_for() -> None:
@@ -62,8 +60,7 @@ def test_what_clients_have_leased_is_not_waited_for() -> None:
     while live.status().total_assigned + live.status().leased < 50:
         live.lease(50, seconds=1)
     began = time.monotonic()
-    with pytest.raises(sa.BudgetSpentError):
-        live.ask("late")
+    assert not live.ask("late").in_test
     assert time.monotonic() - began < assignments.PATIENCE
 
 

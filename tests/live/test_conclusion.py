@@ -98,6 +98,10 @@ def test_what_is_not_clear_says_how_much_more_would_tell() -> None:
     running = decided(verdict(CLOSE), over=False, spent=False)
     assert running.word == "running"
     assert running.text == "Too early to decide; about 3,000 more visits would tell."
+    newer = replace(verdict(CLOSE), waiting=3000)
+    assert decided(newer, over=False, spent=False) == Decision(
+        "running", "Too early to decide; visits that are not included yet may tell."
+    )
     waiting = decided(verdict(CLOSE), over=False)
     assert waiting.text == "Not decided yet: rewards of the last visits may still come."
     tiny = CLOSE | {"guest": (0.0001, -0.08, 0.08)}  # hundreds of budgets

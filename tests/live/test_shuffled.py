@@ -57,7 +57,7 @@ def both(
     Also the arms that both assigned, and the error with which both ended.
     """
     session = sa.Session(policy, arms, budget, seed=3)
-    live = create(arms=arms, policy=policy, budget=budget, seed=3)
+    live = create(arms=arms, policy=policy, budget=budget, seed=3, after="refuse")
     late, played = [], list[int]()
     rng = np.random.default_rng(0)
     for i in range(budget + 1):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 from starlette.applications import Starlette
 
 from steadyarm.service.app import create_app
@@ -42,8 +42,8 @@ class InProcess:
         self._thread.start()
         self._lifespan = self.app.router.lifespan_context(self.app)
         self.run(self._lifespan.__aenter__())
-        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-        self._client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+        transport = httpx2.ASGITransport(self.app, raise_app_exceptions=False)
+        self._client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -59,14 +59,14 @@ class InProcess:
         """What a coroutine gives that runs in the application's loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
-    def request(self, method: str, path: str, **given: Any) -> httpx.Response:
-        answer: httpx.Response = self.run(self._client.request(method, path, **given))
+    def request(self, method: str, path: str, **given: Any) -> httpx2.Response:
+        answer: httpx2.Response = self.run(self._client.request(method, path, **given))
         return answer
 
-    def get(self, path: str, **given: Any) -> httpx.Response:
+    def get(self, path: str, **given: Any) -> httpx2.Response:
         return self.request("GET", path, **given)
 
-    def post(self, path: str, json: Any = None, **given: Any) -> httpx.Response:
+    def post(self, path: str, json: Any = None, **given: Any) -> httpx2.Response:
         return self.request("POST", path, **({"json": json} if json is not None else {}), **given)
 
 
@@ -124,9 +124,9 @@ def served(folder: Path, *words: str, warm: bool = False) -> Iterator[Server]:
         server = Server(process, found[0], greeting)
         for _ in range(900):  # numerical code may have to be compiled
             try:
-                if httpx.get(f"{server.url}/readyz").status_code == 200:
+                if httpx2.get(f"{server.url}/readyz").status_code == 200:
                     break
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 pass
             time.sleep(0.1)
         yield server

@@ -1,21 +1,30 @@
-"""Who may do what: every route times every scope, the loopback rule, tokens that come and go."""
+"""Who may do what: every route times every kind of token, the loopback rule, tokens in time.
+
+A route that is added later is covered by itself; publishable keys have more tests of their own.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import httpx2
 import pytest
 
-from steadyarm.service import auth, service
-from steadyarm.service.app import Endpoint, create_app
-from steadyarm.service.routes import ROUTES
+from steadyarm.service import auth, publishable, service
+from steadyarm.service.app import Endpoint, Preflight, create_app
+from steadyarm.service.routes import ROUTES, Route
 from steadyarm.storages import open_storage
 from steadyarm.storages.changes import Scope
 from tests.service.clients import SHOP, InProcess, in_process
 
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
 TABLE = [(route.method, route.path, route.scope) for route in ROUTES]
+KEYS = {"its key": "absent", "key of another": "shop"}  # and the experiments that they are for
+ORIGIN = "https://shop.example"
+PLACES = {"lease": "1", "attribute": "device"}  # in paths; all others are names of experiments
+ALL = [pytest.param(route, id=f"{route.method} {route.path}") for route in ROUTES]
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +32,9 @@ def guarded() -> Iterator[tuple[InProcess, dict[str, str]]]:
     storage, tokens = open_storage("memory"), {"wrong": "sa_" + "x" * 43}
     for scope in SCOPES:
         tokens[scope], record = auth.new_token(scope, scope)
+        storage.add_token(record)
+    for name, experiment in KEYS.items():
+        tokens[name], record = auth.new_key(name, [experiment], [ORIGIN], rate=1_000_000)
         storage.add_token(record)
     with pytest.MonkeyPatch.context() as patch, in_process(storage) as client:
         patch.setattr(auth, "FAILURES", 10_000)  # tests here send many wrong tokens
@@ -37,8 +49,10 @@ def _bearer(token: str | None) -> dict[str, str]:
 def test_every_route_of_the_app_declares_a_scope() -> None:
     storage = open_storage("memory")
     app = create_app(storage)
-    undeclared = [route for route in app.routes if not isinstance(route, Endpoint)]
+    undeclared = [route for route in app.routes if not isinstance(route, (Endpoint, Preflight))]
     assert [getattr(route, "path", None) for route in undeclared] == ["/openapi.json"]
+    asked = [route.route for route in app.routes if isinstance(route, Preflight)]
+    assert asked == [route for route in ROUTES if route.publishable is not None]
     free = {path for _, path, scope in TABLE if scope is None}
     assert free == {"/healthz", "/readyz"}
     storage.close()
@@ -54,19 +68,109 @@ def test_every_route_with_every_scope(
     used: str | None,
 ) -> None:
     client, tokens = guarded
-    address = path.format(name="absent", lease=1, attribute="device")
-    given: dict[str, Any] = {"content": b"no json"} if method == "POST" else {}
-    answer = client.request(
-        method, address, headers=_bearer(None if used is None else tokens[used]), **given
-    )
+    answer = _sent(client, method, path, _bearer(None if used is None else tokens[used]))
     if needed is None or (used in SCOPES and SCOPES.index(used) >= SCOPES.index(needed)):
         assert answer.status_code in (200, 400, 404)
     elif used in SCOPES:
         assert answer.status_code == 403
-        assert needed in answer.json()["detail"]
+        ofrep = path.startswith("/ofrep/")
+        assert needed in answer.json()["errorDetails" if ofrep else "detail"]
     else:
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def _sent(client: InProcess, method: str, path: str, headers: dict[str, str]) -> httpx2.Response:
+    """The response of a route to a request that is not good, but for its token."""
+    given: dict[str, Any] = {"content": b"no json"} if method == "POST" else {}
+    return client.request(method, _address(path), headers=headers, **given)
+
+
+def _address(path: str) -> str:
+    return re.sub(r"{(\w+)}", lambda found: PLACES.get(found[1], "absent"), path)
+
+
+def _cors(answer: httpx2.Response) -> dict[str, str]:
+    kept = ("access-control-", "vary")
+    return {name: value for name, value in answer.headers.items() if name.startswith(kept)}
+
+
+@pytest.mark.parametrize("route", ALL)
+@pytest.mark.parametrize("header", ["Authorization", "X-API-Key"])
+@pytest.mark.parametrize("used", KEYS)
+def test_every_route_with_publishable_keys(
+    guarded: tuple[InProcess, dict[str, str]], route: Route, header: str, used: str
+) -> None:
+    client, tokens = guarded
+    key = {header: ("Bearer " if header == "Authorization" else "") + tokens[used]}
+
+    def sent(**more: str) -> httpx2.Response:
+        return _sent(client, route.method, route.path, key | more)
+
+    answer = sent(Origin=ORIGIN)
+    if route.scope is None:
+        assert answer.status_code in (200, 503)
+        assert _cors(answer) == {}
+        return
+    if route.publishable is None:
+        assert answer.status_code == 403
+        assert _cors(answer) == {}
+        assert "publishable" in answer.json()["detail"]
+        return
+    theirs = used == "key of another" and route.publishable.parameter is not None
+    assert answer.status_code == (403 if theirs else 400)
+    assert answer.headers["access-control-allow-origin"] == ORIGIN
+    assert answer.headers["vary"] == "Origin"
+    assert "access-control-allow-credentials" not in answer.headers
+    for wrong in ({}, *({"Origin": one} for one in OTHERS)):
+        answer = sent(**wrong)
+        assert answer.status_code == 403, wrong
+        assert _cors(answer) == {}, wrong
+
+
+OTHERS = (
+    *("https://evil.example", "http://shop.example", "https://shop.example:8443", "null", "none"),
+    *("https://shop.example.evil.example", "https://a.shop.example", "https://shop.example/", "*"),
+)
+
+
+@pytest.mark.parametrize("route", ALL)
+def test_every_route_before_a_page_of_another_site_calls_it(
+    guarded: tuple[InProcess, dict[str, str]], route: Route
+) -> None:
+    client, _ = guarded
+
+    def asked(origin: str | None, method: str = route.method) -> httpx2.Response:
+        headers = {"Access-Control-Request-Method": method}
+        headers |= {} if origin is None else {"Origin": origin}
+        return client.request("OPTIONS", _address(route.path), headers=headers)
+
+    answer = asked(ORIGIN)
+    if route.publishable is None:
+        assert (answer.status_code, _cors(answer)) == (405, {})
+    else:
+        assert answer.status_code == 204
+        assert answer.content == b""
+        assert _cors(answer) == {
+            "access-control-allow-origin": ORIGIN,
+            "access-control-allow-methods": route.method,
+            "access-control-allow-headers": publishable.SENT,
+            "access-control-max-age": "600",
+            "vary": "Origin",
+        }
+    for wrong in (asked(None), *map(asked, OTHERS), asked(ORIGIN, "DELETE"), asked(ORIGIN, "")):
+        assert (wrong.status_code, _cors(wrong)) == (405, {})
+
+
+def test_a_publishable_route_says_whom_its_body_speaks_for() -> None:
+    for route in ROUTES:
+        if route.publishable is not None:
+            assert route.scope == "write", "only what reports or assigns"
+            assert route.body is not None, "units are in the body"
+            assert route.publishable.parameter is None or (
+                f"{{{route.publishable.parameter}}}" in route.path
+            )
+            assert (route.publishable.parameter is None) == ("{" not in route.path)
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic c2E6eA==", "Bearer \xff\xfe"])

@@ -296,7 +296,7 @@ def test_a_body_is_cut_off_while_it_comes() -> None:
 
 
 def test_a_wrong_state_is_told(client: InProcess) -> None:
-    client.post("/v1/experiments", SHOP)
+    client.post("/v1/experiments", SHOP | {"after": "refuse"})
     client.post(f"{BASE}/assignments", {"unit": "u"})
     client.post(f"{BASE}/stop")
     assert client.post(f"{BASE}/assignments", {"unit": "v"}).status_code == 409

@@ -51,7 +51,8 @@ def test_creating_warns_where_nothing_would_mature(client: InProcess) -> None:
 def test_a_unit_keeps_its_variant_and_its_reward(shop: InProcess) -> None:
     first = shop.post(f"{BASE}/assignments", {"unit": "u1"})
     assert first.status_code == 201
-    assert set(first.json()) == {"id", "unit", "arm", "probability", "created", "new"}
+    fields = {"id", "unit", "arm", "probability", "created", "new", "value", "in_test"}
+    assert set(first.json()) == fields
     again = shop.post(f"{BASE}/assignments", {"unit": "u1"})
     assert first.json()["new"]
     assert (again.status_code, again.json()) == (200, first.json() | {"new": False})
@@ -197,7 +198,7 @@ def test_states_are_moved_through(client: InProcess) -> None:
 
 
 def test_a_spent_budget_is_told_and_old_units_are_served(client: InProcess) -> None:
-    client.post("/v1/experiments", SHOP | {"budget": 3})
+    client.post("/v1/experiments", SHOP | {"budget": 3, "after": "refuse"})
     units = [f"u{i}" for i in range(5)]
     answers = client.post(f"{BASE}/assignments:batch", {"units": units}).json()["assignments"]
     kinds = [answer.get("error", {}).get("type", "").rpartition(":")[2] for answer in answers]

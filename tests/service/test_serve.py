@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from steadyarm.cli.main import main
@@ -25,7 +25,7 @@ def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
     with served(tmp_path, "--log-format", "json", warm=True) as server:
         assert server.greeting[1] == f"  storage: SQLite, {tmp_path}/tests.db\n"
         assert "no tokens" in server.greeting[2]
-        with httpx.Client(base_url=server.url) as client:
+        with httpx2.Client(base_url=server.url) as client:
             created = client.post("/v1/experiments", json=SHOP | {"budget": 100_000})
             assert created.status_code == 201
             big = client.post("/v1/experiments/shop/assignments", content=b"x" * 1_500_000)
@@ -34,13 +34,13 @@ def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
         going = threading.Event()
 
         def ask(thread: int) -> None:
-            with httpx.Client(base_url=server.url) as client:
+            with httpx2.Client(base_url=server.url) as client:
                 for i in range(10_000):
                     try:
                         answer = client.post(
                             "/v1/experiments/shop/assignments", json={"unit": f"{thread}-{i}"}
                         )
-                    except httpx.TransportError:
+                    except httpx2.TransportError:
                         return
                     assert answer.status_code == 201
                     stored.append(answer.json()["id"])
@@ -93,12 +93,12 @@ def test_two_workers_and_tokens_by_the_command_line(
     with served(tmp_path, *words) as server:
         assert "1 token " in server.greeting[2]
         url = server.url.replace("0.0.0.0", "127.0.0.1") + "/v1/experiments"
-        assert httpx.post(url, json=SHOP).status_code == 401
-        assert httpx.post(url, json=SHOP, headers=headers).status_code == 201
+        assert httpx2.post(url, json=SHOP).status_code == 401
+        assert httpx2.post(url, json=SHOP, headers=headers).status_code == 201
         ids: dict[str, set[str]] = {f"u{i}": set() for i in range(50)}
 
         def ask(thread: int) -> None:
-            with httpx.Client(headers=headers) as client:
+            with httpx2.Client(headers=headers) as client:
                 for unit in ids:
                     answer = client.post(f"{url}/shop/assignments", json={"unit": unit})
                     ids[unit].add(answer.json()["id"])
@@ -106,18 +106,18 @@ def test_two_workers_and_tokens_by_the_command_line(
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(ask, range(8)))
         assert {len(found) for found in ids.values()} == {1}
-        metrics = httpx.get(url.replace("/v1/experiments", "/metrics"), headers=headers).text
+        metrics = httpx2.get(url.replace("/v1/experiments", "/metrics"), headers=headers).text
         assert "steadyarm_assignments_total 50.0" in metrics
         assert main(["token", "remove", "shop", *at]) == 1
         assert "--lock-out" in capsys.readouterr().err
         assert main(["token", "remove", "shop", "--lock-out", *at]) == 0
         assert "Nobody can use the service" in capsys.readouterr().err
         began = time.monotonic()
-        while httpx.get(url, headers=headers).status_code == 200:
+        while httpx2.get(url, headers=headers).status_code == 200:
             assert time.monotonic() - began < 5
             time.sleep(0.2)
         time.sleep(max(0.0, 5 - (time.monotonic() - began)))  # the other worker knows by now
-        assert {httpx.get(url).status_code for _ in range(10)} == {401}  # public, no token left
+        assert {httpx2.get(url).status_code for _ in range(10)} == {401}  # public, no token left
         assert server.end()[0] == 0
     assert main(["token", "remove", "shop", *at]) == 1
     assert "no tokens any more" in (main(["token", "list", *at]), capsys.readouterr().out)[1]

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import uvicorn
 
@@ -32,7 +32,7 @@ from tests.service.clients import SHOP, InProcess, command, in_process
 BASE = "/v1/experiments/shop"
 
 
-def ask(client: InProcess, unit: str, name: str = "shop") -> tuple[httpx.Response, float]:
+def ask(client: InProcess, unit: str, name: str = "shop") -> tuple[httpx2.Response, float]:
     """The answer, and how many seconds it took."""
     began = time.monotonic()
     answer = client.post(f"/v1/experiments/{name}/assignments", {"unit": unit})
@@ -76,11 +76,35 @@ def test_known_units_are_answered_while_nothing_can_be_written(tmp_path: Path) -
             assert time.monotonic() < deadline
 
 
+def test_an_assignment_of_a_slow_process_is_answered_as_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assign, find = service.Live._assign, service.Live._find
+    looked: list[float] = []
+
+    async def slowly(live: service.Live, *given: Any, **more: Any) -> Any:
+        answers = await assign(live, *given, **more)
+        await asyncio.sleep(0.3)  # it is stored, and its answer is not out yet
+        return answers
+
+    async def halted(live: service.Live, visits: Any, since: float) -> Any:
+        looked.append(since)
+        time.sleep(0.1)  # the process is not served for a while
+        return await find(live, visits, since)
+
+    monkeypatch.setattr(service.Live, "_assign", slowly)
+    monkeypatch.setattr(service.Live, "_find", halted)
+    with in_process() as client:
+        client.post("/v1/experiments", SHOP)
+        assert [ask(client, "u")[0].status_code for _ in range(2)] == [201, 200]
+    assert len(looked) == 2
+
+
 def test_a_spent_experiment_does_not_slow_down_others() -> None:
     storage = open_storage("memory")
     with in_process(storage) as client:
         for name in ("spent", "shop"):
-            client.post("/v1/experiments", SHOP | {"name": name, "budget": 30})
+            client.post("/v1/experiments", SHOP | {"name": name, "budget": 30, "after": "refuse"})
         spent = sa.load_experiment("spent", storage)
         spent.ask_many([f"u{i}" for i in range(20)])
         # A client that died has leased the last positions; they will be free in some seconds.
@@ -263,7 +287,7 @@ def test_slow_connections_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "HEAD", 0.3)
     monkeypatch.setattr(process, "UNREAD", 0.3)
     monkeypatch.setattr(process, "SWEEP", 0.1)
-    with listening(100) as (at, open_ones), httpx.Client() as good:
+    with listening(100) as (at, open_ones), httpx2.Client() as good:
         url = f"http://{at[0]}:{at[1]}"
         assert good.get(url).text == "ok"
         silent, drip, unread = (socket.create_connection(at) for _ in range(3))
@@ -290,7 +314,7 @@ def test_a_full_house_lets_the_silent_go_first(caplog: pytest.LogCaptureFixture)
         for one in busy:
             one.sendall(b"GET /held HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         silent = [socket.create_connection(at) for _ in range(300)]
-        assert httpx.get(url).text == "ok"
+        assert httpx2.get(url).text == "ok"
         assert is_closed(silent[0], 2)
         assert all(one.recv(1000).startswith(b"HTTP/1.1 200") for one in busy)
         for one in (*busy, *silent):
@@ -299,7 +323,7 @@ def test_a_full_house_lets_the_silent_go_first(caplog: pytest.LogCaptureFixture)
         for one in busy:
             one.sendall(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n")
         time.sleep(0.2)
-        assert httpx.get(url).status_code == 503  # nobody can go
+        assert httpx2.get(url).status_code == 503  # nobody can go
         for one in busy:
             one.close()
         halves = [socket.create_connection(at) for _ in range(5)]
@@ -308,7 +332,7 @@ def test_a_full_house_lets_the_silent_go_first(caplog: pytest.LogCaptureFixture)
         time.sleep(0.1)
         halves[0].sendall(b"a")  # which makes it no younger
         time.sleep(0.1)
-        with httpx.Client() as good:
+        with httpx2.Client() as good:
             assert good.get(url).text == "ok"
             assert good.post(url, content=b"x" * 200_000).text == "ok"
         assert is_closed(halves[0], 2)
@@ -322,9 +346,9 @@ def test_a_full_house_lets_the_silent_go_first(caplog: pytest.LogCaptureFixture)
 def answers(url: str) -> bool:
     """Whether somebody listens there and answers."""
     try:
-        return httpx.get(f"{url}/healthz", timeout=1.0).status_code == 200
-    except httpx.TransportError as error:
-        return not isinstance(error, httpx.ConnectError)
+        return httpx2.get(f"{url}/healthz", timeout=1.0).status_code == 200
+    except httpx2.TransportError as error:
+        return not isinstance(error, httpx2.ConnectError)
 
 
 def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:

@@ -19,11 +19,21 @@ from steadyarm.storages.records import (
     ExperimentRecord,
     ExperimentState,
     Handed,
+    Known,
     Lease,
     Outcome,
     Summary,
 )
-from steadyarm.testing.storages import CHECKS, Open, corrections, run_check, run_checks
+from steadyarm.storages.webhooks import Attempt, Notice, WebhookRecord
+from steadyarm.testing.storages import (
+    CHECKS,
+    Open,
+    corrections,
+    outside,
+    run_check,
+    run_checks,
+    webhooks,
+)
 from steadyarm.testing.storages.bench import Check
 
 
@@ -165,6 +175,27 @@ class StillNamed(MemoryStorage):
         return done
 
 
+class LastOneWins(MemoryStorage):
+    def show_outside(self, key: int, before: Any, after: Any, *rest: Any, **more: Any) -> bool:
+        return super().show_outside(key, self.known(key, []).outside, after, *rest, **more)
+
+
+class StillAssigning(MemoryStorage):
+    def known(self, key: int, units: Sequence[str]) -> Known:
+        return replace(super().known(key, units), outside=None)
+
+
+@pytest.mark.parametrize("broken", [LastOneWins, StillAssigning])
+def test_checks_of_what_is_shown_outside_notice(broken: type[Storage]) -> None:
+    def check_all() -> None:
+        for check in CHECKS:
+            if check.__module__ == outside.__name__:
+                run_check(check, _always(broken))
+
+    with pytest.raises(AssertionError):
+        check_all()
+
+
 class MovesInSecret(MemoryStorage):
     def move(
         self,
@@ -196,6 +227,50 @@ def test_checks_of_operators_notice(broken: type[Storage]) -> None:
     def check_all() -> None:
         for check in CHECKS:
             if check.__module__ == corrections.__name__:
+                run_check(check, _always(broken))
+
+    with pytest.raises(AssertionError):
+        check_all()
+
+
+class NoticesTwice(MemoryStorage):
+    def notice(self, key: int, version: int, *rest: Any) -> bool:
+        return super().notice(key, self.notices().get(key, Notice()).version, *rest)
+
+
+class TellsAll(MemoryStorage):
+    def webhooks(self) -> list[WebhookRecord]:
+        return [replace(one, events=(), experiments=()) for one in super().webhooks()]
+
+
+class TakesAll(MemoryStorage):
+    def take_deliveries(self, now: int, until: int, most: int = 100) -> Any:
+        return super().take_deliveries(now, now, most)
+
+
+class AnyAttempt(MemoryStorage):
+    def settle(self, id: int, attempts: int, attempt: Attempt, now: int) -> bool:
+        last = self._deliveries[id].attempts if id in self._deliveries else attempts
+        return super().settle(id, last, attempt, now)
+
+
+class NeverGone(MemoryStorage):
+    def settle(self, id: int, attempts: int, attempt: Attempt, now: int) -> bool:
+        return super().settle(id, attempts, replace(attempt, gone=False), now)
+
+
+class ManyTurns(MemoryStorage):
+    def take_turn(self, what: str, holder: str, now: int, until: int) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    "broken", [NoticesTwice, TellsAll, TakesAll, AnyAttempt, NeverGone, ManyTurns]
+)
+def test_checks_of_webhooks_notice(broken: type[Storage]) -> None:
+    def check_all() -> None:
+        for check in CHECKS:
+            if check.__module__ == webhooks.__name__:
                 run_check(check, _always(broken))
 
     with pytest.raises(AssertionError):

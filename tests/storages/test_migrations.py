@@ -168,6 +168,7 @@ def _at_0002(connection: Connection, source: Storage, key: int) -> int:
     whole = source.snapshot(key, everything=True)
     record = {**vars(whole.experiment), "config": dump(whole.experiment.config)}
     record["policy_state"] = dump(whole.experiment.policy_state)
+    del record["outside"]  # came with revision 0008
     log = source.log(key)
     given = [
         {

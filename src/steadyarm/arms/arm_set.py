@@ -102,7 +102,14 @@ class ArmSet:
         A large array of float64, or a memory map, is not copied: it must not change later. A
         large sparse table of SciPy stays sparse.
 
+        Parameters
+        ----------
+        X : (K, d) numbers: an array, a list of rows, or a sparse table
         names, feature_names : of its rows and columns; numbered if they are not given
+
+        Returns
+        -------
+        ArmSet
 
         Examples
         --------
@@ -327,7 +334,12 @@ class ArmSet:
         return rows if self.plain else np.asarray(matmul(rows, self.basis.T))
 
     def values(self, theta: ArrayLike) -> Floats:
-        """(K,) values x'θ of all arms, for a parameter (r,) in coordinates."""
+        """(K,) values x'θ of all arms, for a parameter (r,) in coordinates.
+
+        Parameters
+        ----------
+        theta : (r,) parameter in coordinates
+        """
         return values_of(self.rows, np.asarray(theta, dtype=np.float64))
 
     def blocks(self) -> list[tuple[int, int]]:
@@ -385,6 +397,14 @@ class ArmSet:
         """Parameters in the user's features from parameters in coordinates (last axis).
 
         Where the features are dependent this is one of the vectors that give the same values.
+
+        Parameters
+        ----------
+        theta : (…, r) parameters in coordinates
+
+        Returns
+        -------
+        (…, d) parameters in features
         """
         parameter = np.asarray(theta, dtype=np.float64)
         if self.plain:
@@ -424,6 +444,14 @@ class ArmSet:
         """The arm set that `to_dict` described.
 
         What was written before coordinates were part of it has none: they are derived again.
+
+        Parameters
+        ----------
+        data : what `to_dict` returned
+
+        Returns
+        -------
+        ArmSet
         """
         recipe = recipe_from_dict(data)
         if recipe is not None:

@@ -327,11 +327,15 @@ class FactorialNames(LazyNames):
 
     def name(self, k: int) -> str:
         """Factors with their levels."""
-        parts = []
+        return ", ".join(f"{factor}={level}" for factor, level in self.levels_of(k).items())
+
+    def levels_of(self, k: int) -> dict[str, str]:
+        """The level of each factor, at a position."""
+        found = {}
         for factor, values in reversed(list(self.levels.items())):
             k, level = divmod(k, len(values))
-            parts.append(f"{factor}={values[level]}")
-        return ", ".join(reversed(parts))
+            found[factor] = values[level]
+        return dict(reversed(found.items()))
 
     def find(self, name: str) -> int | None:
         """The levels that the name says, factor by factor."""

@@ -9,20 +9,20 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
-import sys
-import time
+import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import steadyarm as sa
 from steadyarm.errors import InvalidInputError, MissingExtraError, UnknownExperimentError
 
 if TYPE_CHECKING:
+    from steadyarm.cli.served import ServedExperiment
     from steadyarm.storages import Storage
 
 Run = Callable[[argparse.Namespace], None]
@@ -34,7 +34,6 @@ Options = Option | list[Option] | dict[str, Sequence[Option]]
 COMMANDS: dict[str, tuple[Run | None, str, tuple[Options, ...]]] = {}  # what runs, help, options
 TYPES: dict[str, Callable[[str], Any]] = {"N": int, "X": float, "DIR": Path}  # by what is typed
 WIDTH = 100  # characters of a line
-SILENT = 20  # seconds after which a stage is named again although no other has begun
 MOST_LINES = 60  # of a table
 
 FORMAT = ("--format text|json = text", "text for people, json for programs")
@@ -49,6 +48,17 @@ STORAGE = (
     "--storage URL",
     "sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE (default: the environment variable "
     "STEADYARM_STORAGE, else sqlite:///steadyarm.db)",
+)
+PLACE = (
+    "--storage URL",
+    "sqlite:///FILE, postgresql+psycopg://USER@HOST/DATABASE, or the address of a service such as "
+    "https://HOST (default: the environment variable STEADYARM_STORAGE, else "
+    "sqlite:///steadyarm.db)",
+)
+TOKEN = (
+    "--token TOKEN",
+    "of a service (default: the environment variable STEADYARM_TOKEN, which other users of the "
+    "machine do not see)",
 )
 
 
@@ -182,6 +192,12 @@ def extra(what: str, name: str) -> Iterator[None]:
         ) from None
 
 
+def service_in(args: argparse.Namespace) -> str | None:
+    """The address of the service that was named as storage; None if it is a database."""
+    url = args.storage or os.environ.get("STEADYARM_STORAGE") or ""
+    return url if url.startswith(("http://", "https://")) else None
+
+
 @contextmanager
 def opened(args: argparse.Namespace, new: bool = False) -> Iterator[Storage]:
     """Open the storage that was named, and close it in the end.
@@ -203,8 +219,14 @@ def opened(args: argparse.Namespace, new: bool = False) -> Iterator[Storage]:
 
 
 @contextmanager
-def loaded(args: argparse.Namespace) -> Iterator[sa.Experiment]:
-    """Load the experiment that was named, and close its storage in the end."""
+def loaded(args: argparse.Namespace) -> Iterator[sa.Experiment | ServedExperiment]:
+    """Load the experiment that was named, from a database or a service, and close these."""
+    if url := service_in(args):
+        from steadyarm.cli.served import ServedExperiment, connected
+
+        with connected(args, url) as client:
+            yield ServedExperiment(client.experiment(args.name))
+        return
     with opened(args) as storage:
         yield sa.load_experiment(args.name, storage)
 
@@ -244,42 +266,3 @@ def table(
     if hidden := len(body) - len(cells) + 1:
         lines.append(f"… and {hidden} more, see --format json")
     return "\n".join(lines)
-
-
-class Progress:
-    """Shows on standard error how far a command is: a bar on a terminal, else lines."""
-
-    def __enter__(self) -> Self:
-        self._bar: Any = None
-        self._said: set[str] = set()
-        self._last = time.monotonic()
-        if sys.stderr.isatty():
-            try:
-                from rich import progress
-                from rich.console import Console
-            except ImportError:
-                return self
-            self._bar = progress.Progress(
-                progress.TextColumn("{task.description}"),
-                progress.BarColumn(),
-                progress.TaskProgressColumn(),
-                progress.TimeRemainingColumn(),
-                console=Console(stderr=True),
-                transient=True,
-            )
-            self._task = self._bar.add_task("starting", total=None)
-            self._bar.start()
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def show(self, done: float, total: float, doing: str) -> None:
-        """Move the bar, or name the stage that begins."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=done, total=total, description=doing)
-        elif doing not in self._said or time.monotonic() - self._last > SILENT:
-            self._said.add(doing)
-            self._last = time.monotonic()
-            print(f"{100 * done // total:3.0f} %: {doing}", file=sys.stderr, flush=True)

@@ -6,10 +6,12 @@ import argparse
 import shlex
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import steadyarm as sa
-from steadyarm.cli.common import WIDTH, Progress, command, table
+from steadyarm.cli.common import WIDTH, command, table
+from steadyarm.progress import Progress
 
 NAME = "demo"  # of the experiment
 FACTORS = {
@@ -59,9 +61,10 @@ def demo(args: argparse.Namespace) -> None:
     _print_verdict(world, live.verdict, peace)
     results = []
     with Progress() as bar:
-        for done, policy in enumerate(demo_world.RIVALS):
-            bar.show(done, len(demo_world.RIVALS), f"the same test {args.trials} times")
-            results.append(sa.simulate(policy, world, trials=args.trials, seed=args.seed))
+        for done, (name, policy) in enumerate(demo_world.RIVALS.items()):
+            bar.show(done, len(demo_world.RIVALS), f"the same test {args.trials} times", name)
+            found = sa.simulate(policy, world, trials=args.trials, seed=args.seed)
+            results.append(replace(found, policy=name))
     print(f"How often the best layout was found, in {results[0].trials} tests\n")
     rows = [
         (

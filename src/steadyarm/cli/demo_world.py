@@ -18,7 +18,6 @@ from steadyarm.live.replay import Replay
 from steadyarm.plot import charts
 from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series
 from steadyarm.plot.charts.common import others, split
-from steadyarm.policies import POLICIES
 from steadyarm.storages import Storage, open_storage
 
 STARTS = datetime(2026, 1, 3, tzinfo=UTC).timestamp()  # a Saturday
@@ -27,15 +26,19 @@ DAYS, VISITS_PER_DAY = 14, 1000
 BATCH = 50  # visitors in one request
 SOON = 600.0  # seconds after which most visitors have clicked or left, on average
 LATE, AGAIN = 0.05, 0.02  # shares of rewards that come hours later, and that come twice
-RIVALS: tuple[sa.Policy[Any], ...] = (
-    sa.Steady(),
-    sa.P1RAGE(),
-    sa.GBAI(),
-    sa.P1Peace(),
-    sa.MixedPeace(),
-    sa.ODLinBAI(),
-    sa.Peace(),
-)
+RIVALS: dict[str, sa.Policy[Any]] = {  # with what balance and adaptation bring by themselves
+    "Steady": sa.Steady(),
+    "Steady without blocks": sa.Steady(order="iid"),
+    "Steady without adaptation": sa.Steady(robustness=1.0),
+    "P1-RAGE in blocks": sa.P1RAGE(order="blocks"),
+    "G-BAI in blocks": sa.GBAI(order="blocks"),
+    "P1-RAGE": sa.P1RAGE(),
+    "G-BAI": sa.GBAI(),
+    "P1-Peace": sa.P1Peace(),
+    "Mixed-Peace": sa.MixedPeace(),
+    "OD-LinBAI": sa.ODLinBAI(),
+    "Peace": sa.Peace(),
+}
 
 
 @dataclass(frozen=True)
@@ -219,7 +222,7 @@ def chart_of(
         height=1.4,
     )
     errors = charts.results(results)
-    waits = np.array([POLICIES[result.policy].waits for result in results])
+    waits = np.array([RIVALS[result.policy].waits for result in results])
     assumes = {"assumes nothing": (~waits, 0), "assumes that nothing moves": (waits, 1)}
     wrong = replace(
         errors.panels[0],

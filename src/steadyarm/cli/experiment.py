@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,9 @@ from steadyarm.cli import experiment_traffic
 from steadyarm.cli.common import (
     FORMAT,
     LEVEL,
+    PLACE,
     STORAGE,
+    TOKEN,
     Option,
     command,
     group,
@@ -20,16 +23,18 @@ from steadyarm.cli.common import (
     opened,
     read_time,
     read_toml,
+    service_in,
     show,
     typed_by,
 )
+from steadyarm.cli.served import ServedExperiment, connected
 from steadyarm.errors import (
     InvalidInputError,
     SteadyArmError,
     UnknownAssignmentError,
     UnknownExperimentError,
 )
-from steadyarm.wording import counted, did_you_mean
+from steadyarm.wording import counted, did_you_mean, percent
 
 if TYPE_CHECKING:
     from steadyarm.storages.changes import Corrected
@@ -63,8 +68,13 @@ A whole test, from a file test.toml:
   steadyarm experiment export checkout checkout.csv
   steadyarm experiment replay checkout
 
+On a service, from any machine (import and report need the database itself):
+
+  export STEADYARM_STORAGE=https://ab.example.com STEADYARM_TOKEN=sa_...
+  steadyarm experiment list
+
 Other settings: seed, direction, reward_range, sticky, min_share, attributes, covariates, spending,
-futility. All are explained in docs/live.md.
+futility, values, bulk. All are explained in docs/live.md.
 """
 MOVES = {  # what a verb does, and the state after it
     "start": ("Begin to assign variants.", "is running: it assigns variants."),
@@ -87,7 +97,7 @@ TARGET: Option = (
     {"metavar": "UNIT|ID"},
 )
 
-group("experiment", ABOUT, STORAGE, FORMAT)
+group("experiment", ABOUT, PLACE, TOKEN, FORMAT)
 
 
 @command(
@@ -110,14 +120,27 @@ def _create(args: argparse.Namespace) -> None:
         raise InvalidInputError(
             f'{args.file} has no name; add name = "…" at its top, or give --name.'
         )
-    create_from_description(name, description, "memory")  # errors come before there is a database
-    with opened(args, new=True) as storage:
-        made = create_from_description(
-            name, description, storage, start=not args.draft, by=typed_by()
-        )
-        warnings = made.settings.cautions()
-        notes = "".join(f"\n\nNote: {text}" for text in warnings)
+    # Errors come before there is a database.
+    warnings = create_from_description(name, description, "memory").settings.cautions()
+    notes = "".join(f"\n\nNote: {text}" for text in warnings)
+    with _made(args, name, description) as made:
         _show_experiment(args, made, notes, warnings=warnings)
+
+
+@contextmanager
+def _made(
+    args: argparse.Namespace, name: str, description: dict[str, Any]
+) -> Iterator[sa.Experiment | ServedExperiment]:
+    """Create an experiment in a database or on a service."""
+    from steadyarm.live.lifecycle import create_from_description
+
+    start = not args.draft
+    if url := service_in(args):
+        with connected(args, url) as client:
+            yield ServedExperiment(client.create(name, **description, start=start))
+    else:
+        with opened(args, new=True) as storage:
+            yield create_from_description(name, description, storage, start=start, by=typed_by())
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -139,13 +162,17 @@ def _list(args: argparse.Namespace) -> None:
     from steadyarm.cli.experiment_show import list_text
     from steadyarm.wire.responses import ExperimentList
 
-    try:
-        with opened(args) as storage:
-            records = storage.summaries()
-    except UnknownExperimentError:  # no tables, so none
-        records = []
+    if url := service_in(args):
+        with connected(args, url) as client:
+            found = ExperimentList(client.experiments())
+    else:
+        try:
+            with opened(args) as storage:
+                found = ExperimentList.of(storage.summaries())
+        except UnknownExperimentError:  # no tables, so none
+            found = ExperimentList([])
     none = "There are no experiments yet; create one with steadyarm experiment create."
-    show(args, ExperimentList.of(records), list_text(records) if records else none)
+    show(args, found, list_text(found.experiments) if found.experiments else none)
 
 
 @command("experiment show", NAME)
@@ -157,19 +184,27 @@ def _show(args: argparse.Namespace) -> None:
 
 def _show_experiment(
     args: argparse.Namespace,
-    experiment: sa.Experiment,
+    experiment: sa.Experiment | ServedExperiment,
     notes: str = "",
     **more: Any,
 ) -> None:
     if args.format == "json":
-        from steadyarm.wire.responses import CreatedExperiment, ExperimentAnswer
-
-        kind = CreatedExperiment if more else ExperimentAnswer
-        show(args, kind.of(experiment, **more), "")
+        show(args, _facts(experiment, **more), "")
     else:
         from steadyarm.cli.experiment_show import experiment_text
 
         print(experiment_text(experiment) + notes)
+
+
+def _facts(experiment: sa.Experiment | ServedExperiment, **more: Any) -> Any:
+    """The experiment as a service answers."""
+    from msgspec import to_builtins
+
+    from steadyarm.wire.responses import ExperimentAnswer
+
+    if isinstance(experiment, ServedExperiment):
+        return to_builtins(experiment.call(ExperimentAnswer, "GET")) | more
+    return to_builtins(ExperimentAnswer.of(experiment)) | more
 
 
 command(
@@ -239,7 +274,7 @@ def _recommend(args: argparse.Namespace) -> None:
             show(args, BreakdownAnswer.of(found), breakdown_text(found, experiment.settings))
             return
         verdict = experiment.recommend(args.level, args.anytime)
-    show(args, Recommendation.of(verdict), verdict_text(verdict, experiment.settings))
+        show(args, Recommendation.of(verdict), verdict_text(verdict, experiment.settings))
 
 
 @command(
@@ -262,16 +297,17 @@ def _metrics(args: argparse.Namespace) -> None:
         if not metrics:
             show(args, [], f"{args.name} has no metric beside the one that steers.")
             return
-        verdict = experiment.results().recommend(args.level, metrics=metrics)
+        if isinstance(experiment, ServedExperiment):
+            verdict = experiment.recommend(args.level)
+        else:
+            verdict = experiment.results().recommend(args.level, metrics=metrics)
     show(args, [MetricAnswer.of(result) for result in metrics], metrics_text(verdict))
 
 
 def _move(args: argparse.Namespace) -> None:
-    from steadyarm.wire.responses import ExperimentAnswer
-
     with loaded(args) as experiment:
-        getattr(experiment, _verb(args))(typed_by())
-        show(args, ExperimentAnswer.of(experiment), f"{args.name} {MOVES[_verb(args)][1]}")
+        getattr(experiment, _verb(args))(by=typed_by())
+        show(args, _facts(experiment), f"{args.name} {MOVES[_verb(args)][1]}")
 
 
 def _verb(args: argparse.Namespace) -> str:
@@ -282,11 +318,67 @@ for _name, (_text, _) in MOVES.items():
     command(f"experiment {_name}", NAME, text=_text)(_move)
 
 
+@command(
+    "experiment roll-out",
+    NAME,
+    ("variant [VARIANT]", "what to show; by default the recommended variant, if it is clear"),
+    ("--share X = 1.0", "of all units that get it, such as 0.1; it may be raised step by step"),
+    ("--holdback X", "share of these that keep the control, to see the lasting effect"),
+    ("--stop", "stop the test, if it is still running"),
+    ("--change", "units may lose what was rolled out to them before"),
+    ("--reason TEXT", WHY, {"default": ""}),
+)
+def _roll_out(args: argparse.Namespace) -> None:
+    """Show a variant to everybody, or to a share of all units.
+
+    New and old units get it, outside of the test and at no budget. Others go on with what they saw.
+
+    In three steps, each of which keeps those who have it:
+
+      steadyarm experiment roll-out checkout "one page" --share 0.1 --stop
+      steadyarm experiment roll-out checkout --share 0.5
+      steadyarm experiment roll-out checkout
+
+    A twentieth keeps the control, to see whether the effect lasts:
+
+      steadyarm experiment roll-out checkout --holdback 0.05
+
+    Back to what units saw before:
+
+      steadyarm experiment roll-out checkout --share 0 --change
+    """
+    with loaded(args) as experiment:
+        done = experiment.roll_out(
+            args.variant,
+            args.share,
+            args.holdback,
+            stop=args.stop,
+            change=args.change,
+            by=typed_by(),
+            reason=args.reason,
+        )
+        text = f"{args.name}: {done.variant} is rolled out to {percent(done.share)} of all units."
+        outside = experiment.status().outside
+        default = None if outside is None or outside.roll_outs[1:] else outside.default
+        if done.share < 1 and default == done.variant:
+            text += " It is also what all other new units see, since the test was decided for it."
+        if done.follow_up is not None:
+            text += (
+                f" {percent(done.holdback)} of them keep the control; see steadyarm experiment "
+                f"recommend {done.follow_up}"
+            )
+        show(args, _facts(experiment), text)
+
+
 @command("experiment export", NAME, ("file FILE", "FILE.csv or FILE.parquet"))
 def _export(args: argparse.Namespace) -> None:
-    """Write the log and all that is needed to import it."""
+    """Write the log and all that is needed to import it; of a service, the log alone."""
     with loaded(args) as experiment:
         path = experiment.export(args.file)
+    if service_in(args):
+        text = f"The log is in {path}. To import it elsewhere, export it from the database itself."
+        show(args, {"file": str(path)}, text)
+        return
     beside = path.with_name(path.name + ".experiment.json")
     text = f"The log is in {path}, settings and segments in {beside}; import needs both."
     show(args, {"file": str(path), "description": str(beside)}, text)
@@ -430,17 +522,31 @@ def _erase(args: argparse.Namespace) -> None:
         )
     unit = args.words[-1]
     done: dict[str, Corrected] = {}
-    with opened(args) as storage:
-        if not args.everywhere:
-            live = sa.load_experiment(args.words[0], storage)
-            done[live.name] = live.erase(unit, **_why(args))
-        else:
-            for record in storage.summaries():
+    if not args.everywhere:
+        args.name = args.words[0]
+        with loaded(args) as live:
+            done[args.name] = live.erase(unit, **_why(args))
+    else:
+        with _all(args) as experiments:
+            for live in experiments:
                 with suppress(UnknownAssignmentError):
-                    done[record.name] = sa.Experiment(storage, record).erase(unit, **_why(args))
+                    done[live.name] = live.erase(unit, **_why(args))
     if not done:
         raise UnknownAssignmentError("the unit has no assignment in any experiment of the storage.")
     _show_corrected(args, done)
+
+
+@contextmanager
+def _all(
+    args: argparse.Namespace,
+) -> Iterator[Iterator[sa.Experiment | ServedExperiment]]:
+    """Every experiment of a database or a service."""
+    if url := service_in(args):
+        with connected(args, url) as client:
+            yield (ServedExperiment(client.experiment(one.name)) for one in client.experiments())
+    else:
+        with opened(args) as storage:
+            yield (sa.Experiment(storage, record) for record in storage.summaries())
 
 
 def _why(args: argparse.Namespace) -> dict[str, str]:
@@ -494,7 +600,8 @@ def report(args: argparse.Namespace) -> None:
         raise InvalidInputError(
             f"the folder {path.parent} does not exist; make it, or write elsewhere with --out."
         )
-    with loaded(args) as experiment:
+    with opened(args) as storage:
+        experiment = sa.load_experiment(args.name, storage)
         document = sa.reports.experiment_report(experiment, replay=not args.no_replay)
     sa.reports.write_report(document, path, chosen)
     print(f"The report is in {path}.")

@@ -10,6 +10,8 @@ import numpy as np
 
 import steadyarm as sa
 from steadyarm.cli.common import MOST_LINES, WIDTH, table
+from steadyarm.cli.served import ServedExperiment
+from steadyarm.live.outside import outside_texts
 from steadyarm.live.settings import Settings
 from steadyarm.live.tables import (
     adjusted_text,
@@ -18,11 +20,11 @@ from steadyarm.live.tables import (
     metric_obstacles,
     metric_rows,
 )
-from steadyarm.storages.records import Summary
 from steadyarm.wording import counted, number, percent, reach, span, when
 
 if TYPE_CHECKING:
     from steadyarm.inference import DriftReport
+    from steadyarm.wire.responses import ListedExperiment
 
 MOST_DRIFTING = 10  # of very many variants
 ACROSS = 8  # periods beside each other
@@ -34,10 +36,8 @@ MISSING = {
 }
 
 
-def list_text(records: Iterable[Summary]) -> str:
+def list_text(experiments: Iterable[ListedExperiment]) -> str:
     """A line for every experiment."""
-    from steadyarm.wire.responses import ListedExperiment  # msgspec: the extra `live`
-
     rows = [
         (
             listed.name,
@@ -47,12 +47,12 @@ def list_text(records: Iterable[Summary]) -> str:
             f"{listed.arms}",
             f"{listed.budget:,}",
         )
-        for listed in map(ListedExperiment.of, records)
+        for listed in experiments
     ]
     return table(("name", "state", "created", "policy", "variants", "budget"), rows, "<<<<>>")
 
 
-def experiment_text(experiment: sa.Experiment) -> str:
+def experiment_text(experiment: sa.Experiment | ServedExperiment) -> str:
     """The state of an experiment, with a line for every variant."""
     status, settings = experiment.status(), experiment.settings
     assigned, rewarded = status.total_assigned, status.total_rewarded
@@ -69,13 +69,12 @@ def experiment_text(experiment: sa.Experiment) -> str:
         f"{counted(status.segments, 'segment')} opened, {status.observed} observed by the policy"
         f"{leased}",
         *([f"covariates: {', '.join(settings.covariates)}"] if settings.covariates else []),
-        f"{_rules(settings)}\n",
+        *([_looks(settings)] if settings.stop is not None else []),
+        f"{_rules(settings)}",
+        *outside_texts(status.outside),
+        "",
     ]
-    snapshot = experiment.storage.snapshot(experiment.key)
-    share: dict[int, float] = {}
-    if snapshot.segments:
-        last = snapshot.segments[-1][0].segment
-        share = {last.arm_at(c): weight for c, weight in enumerate(last.weights[0].tolist())}
+    share = _shares(experiment)
     counts = _counts(status, share)
     rows = [
         (
@@ -97,7 +96,18 @@ def experiment_text(experiment: sa.Experiment) -> str:
     return "\n".join(lines)
 
 
-def _decision(experiment: sa.Experiment) -> Iterator[str]:
+def _shares(experiment: sa.Experiment | ServedExperiment) -> dict[int, float]:
+    """The share of each variant that is assigned now; empty before the first."""
+    if isinstance(experiment, ServedExperiment):
+        return experiment.shares()
+    segments = experiment.storage.snapshot(experiment.key).segments
+    if not segments:
+        return {}
+    last = segments[-1][0].segment
+    return {last.arm_at(c): weight for c, weight in enumerate(last.weights[0].tolist())}
+
+
+def _decision(experiment: sa.Experiment | ServedExperiment) -> Iterator[str]:
     """What to do, if anything can be judged yet."""
     try:
         verdict = experiment.recommend()
@@ -249,6 +259,13 @@ def _rules(settings: Settings) -> str:
         counting += f" (and may arrive {span(settings.reward_grace)} later)"
     sticky = "units keep their variant" if settings.sticky == "unit" else "every request is drawn"
     return f"rewards count {counting}, {MISSING[settings.missing]}; {sticky}"
+
+
+def _looks(settings: Settings) -> str:
+    """When the test is looked at, and what follows if a look decides it."""
+    does = "stops itself when sure" if settings.stop == "when sure" else "says when to stop"
+    futile = "" if settings.futility is None else f", futility {settings.shown(settings.futility)}"
+    return f"{does}: {settings.looks} looks, spending {settings.spending}{futile}"
 
 
 def _reserved(settings: Settings, name: str) -> str:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import re
 import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from steadyarm.cli.common import loaded, read_time, show, table
 from steadyarm.errors import InvalidInputError, SteadyArmError
 
+if TYPE_CHECKING:
+    from steadyarm.live.assignments import LiveAssignment
+
 BATCH = 1000  # in one transaction
+WIDEST = 60  # characters of a value
 SHOWN = 20  # refusals that are printed one by one
 VALUE = re.compile(r"([A-Za-z][\w .-]*)=([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
 TARGETS = ("id", "assignment", "unit")  # columns that name an assignment, the surest first
@@ -59,7 +64,8 @@ def ask(args: argparse.Namespace) -> None:
 
         def many(part: Sequence[tuple[str | None, dict[str, Any]]]) -> list[Any]:
             asked, given = [unit for unit, _ in part], [numbers for _, numbers in part]
-            return list(experiment.ask_many(asked, 0, [known] * len(part), given))
+            knowns = [known] * len(part)
+            return list(experiment.ask_many(asked, attributes=knowns, covariates=given))
 
         answers: list[Any] = (
             [experiment.ask(units[0], known, covariates)]
@@ -73,11 +79,16 @@ def ask(args: argparse.Namespace) -> None:
         else AssignmentAnswer.of(answer)
         for unit, answer in zip(units, answers, strict=True)
     ]
+    given = experiment.settings.values is not None  # else values say what names do
     rows = [
-        (a.unit, a.name, f"{a.probability:.4g}", a.id, "" if a.new else "as before")
+        (
+            *(a.unit, a.name, *([_in_line(a.value)] if given else [])),
+            *(f"{a.probability:.4g}" if a.in_test else "", a.id, _remark(a)),
+        )
         for a in assigned
     ]
-    text = table(("unit", "variant", "probability", "id", ""), rows, "<<><<", most=None)
+    head = ("unit", "variant", *(["value"] if given else []), "probability", "id", "")
+    text = table(head, rows, "<<<><<" if given else "<<><<", most=None)
     show(args, facts[0] if alone else {"assignments": facts}, text)
     _refuse([unit or "" for unit in units], answers, "units got no variant")
 
@@ -113,10 +124,23 @@ def tell(args: argparse.Namespace) -> None:
         for answer in answers
     ]
     count = Counter("refused" if isinstance(a, SteadyArmError) else a for a in answers)
-    parts = [f"{count[status]:,} {status}" for status in ("stored", "repeated", "refused")]
+    shown = ("stored", "repeated", *(["outside"] if count["outside"] else []), "refused")
+    parts = [f"{count[status]:,} {status}" for status in shown]
     skipped = f"; {without:,} lines without a reward left out" if without else ""
     show(args, facts[0] if alone else {"rewards": facts}, f"{', '.join(parts)}{skipped}")
     _refuse([event[0] for event in rewards], answers, "rewards were refused")
+
+
+def _remark(shown: LiveAssignment) -> str:
+    if not shown.in_test:
+        return "outside of the test"
+    return "" if shown.new else "as before"
+
+
+def _in_line(value: Any) -> str:
+    """A value as JSON, as far as it fits into a line."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
 
 
 def _attributes(given: Sequence[str]) -> dict[str, str | None]:
@@ -135,7 +159,7 @@ def _attributes(given: Sequence[str]) -> dict[str, str | None]:
 
 def _covariates(given: Sequence[str], expected: float | None) -> dict[str, Any]:
     """Numbers by covariate, from texts such as spend=41.0."""
-    from steadyarm.live.covariates import with_expected
+    from steadyarm.covariates import with_expected
 
     found: dict[str, Any] = {}
     for text in given:
@@ -300,7 +324,8 @@ def problem(error: SteadyArmError) -> dict[str, str]:
     """
     from steadyarm.wire.responses import PROBLEM, PROBLEMS
 
-    kind = next(name for name, each in PROBLEMS.items() if isinstance(error, each))
+    kinds = (name for name, each in PROBLEMS.items() if isinstance(error, each))
+    kind = next(kinds, "internal")
     return {"type": PROBLEM + kind, "detail": str(error)}
 
 

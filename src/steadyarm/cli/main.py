@@ -10,12 +10,25 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import steadyarm
-from steadyarm.cli import analyze, demo, experiment, paper, plan, service, storage  # noqa: F401
+from steadyarm.cli import (  # noqa: F401
+    analyze,
+    completion,
+    demo,
+    experiment,
+    paper,
+    plan,
+    service,
+    storage,
+    webhook,
+)
 from steadyarm.cli.common import add_commands
 from steadyarm.errors import SteadyArmError
 from steadyarm.wording import did_you_mean
 
-ORDER = "demo plan experiment report serve token audit storage analyze reproduce simulate data warm"
+ORDER = (
+    "demo plan experiment report serve token webhook audit storage analyze reproduce simulate data "
+    "warm completion"
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -37,7 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="steadyarm",
         description="Find the best of many variants with a fixed number of trials, "
-        "and stay right when the world moves.",
+        "and stay correct when rewards drift.",
     )
     parser.add_argument("--version", action="version", version=f"steadyarm {steadyarm.__version__}")
     add_commands(parser, ORDER.split())

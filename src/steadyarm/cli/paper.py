@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import steadyarm as sa
-from steadyarm.cli.common import SEED, Progress, command, group
+from steadyarm.cli.common import SEED, command, group
 from steadyarm.errors import InvalidInputError
+from steadyarm.progress import Progress
 from steadyarm.wording import counted
 
 if TYPE_CHECKING:
+    from steadyarm.engines import Engine
     from steadyarm.paper import Cell, CellResult, Figure, Journal, YahooDay, YahooInstance
-    from steadyarm.simulation import Engine
+    from steadyarm.sweeps import Work
 
 BEYOND = "beyond_paper"
 FIGURES = (
@@ -23,7 +25,7 @@ FIGURES = (
     f"malicious, multivariate_stationary, flights, yahoo, {BEYOND}"
 )
 POLICIES = "g-bai,p1-rage,p1-peace,mixed-peace,peace,od-linbai"
-BEYOND_POLICIES = "p1-rage,g-bai-blocks,p1-rage-blocks,steady-fixed,steady"
+BEYOND_POLICIES = "p1-rage,g-bai-blocks,p1-rage-blocks,steady-fixed,steady-iid,steady"
 
 
 @command(
@@ -36,7 +38,7 @@ BEYOND_POLICIES = "p1-rage,g-bai-blocks,p1-rage-blocks,steady-fixed,steady"
     (
         "--policies A,B",
         f"comma-separated (default: {POLICIES}; {BEYOND}: {BEYOND_POLICIES}, the first of them "
-        "always)",
+        "always); your own as module:Class",
     ),
     ("--out DIR = steadyarm-results", "where results, pictures and report are written"),
     SEED,
@@ -47,7 +49,7 @@ BEYOND_POLICIES = "p1-rage,g-bai-blocks,p1-rage-blocks,steady-fixed,steady"
         "computes the cells of this command anew and leaves others alone",
         {"action": argparse.BooleanOptionalAction, "default": True},
     ),
-    ("--engine local|dask = local", "threads of this process, or Dask"),
+    ("--engine threads|processes|dask = threads", "where cells are computed"),
     (
         "--scheduler ADDRESS",
         "of a running Dask cluster; without it --engine dask starts one here",
@@ -69,7 +71,7 @@ def reproduce(args: argparse.Namespace) -> None:
     """
     from steadyarm.paper.published import beyond_of, beyond_policies
     from steadyarm.paper.report import write_report
-    from steadyarm.paper.run import key_of, write_results
+    from steadyarm.paper.run import task_of, write_results
 
     _ = sa.plot.matplotlib  # draws at the end; says now which extra is missing, if it is
     named = [sa.paper.figure_named(name) for name in args.figures if not _is_beyond(name)]
@@ -80,7 +82,7 @@ def reproduce(args: argparse.Namespace) -> None:
     engine = _engine(args)
     journal = sa.paper.Journal(args.out / "cells.jsonl")
     if not args.resume:
-        journal.drop([key_of(cell) for cell in cells])
+        journal.drop([task_of(cell).key for cell in cells])
     started = time.perf_counter()
     results = _run(cells, engine, journal)
     took = time.perf_counter() - started
@@ -98,28 +100,25 @@ def reproduce(args: argparse.Namespace) -> None:
 
 
 def _run(cells: list[Cell], engine: Engine, journal: Journal) -> list[CellResult]:
-    from steadyarm.paper.run import work_of
-
-    total, done = work_of(cells, journal)
-    doing = f"{len(cells)} cells, {total:.1e} rounds"
     with Progress() as bar:
 
-        def advance(rounds: int) -> None:
-            nonlocal done
-            done += rounds
-            bar.show(done, total, doing)
+        def show(work: Work) -> None:
+            doing = f"{work.all_cells} cells, {work.all_rounds:.1e} rounds"
+            bar.show(work.rounds, work.all_rounds, doing, work.text)
 
-        return sa.paper.run_cells(cells, engine, journal, advance)
+        return sa.paper.run_cells(cells, engine, journal, show)
 
 
 def _engine(args: argparse.Namespace) -> Engine:
+    from steadyarm.engines import DaskEngine, engine_named
+
     if args.engine == "dask":
-        return sa.simulation.DaskEngine(args.scheduler, args.jobs)
+        return DaskEngine(args.scheduler, args.jobs)
     if args.scheduler is not None:
         raise InvalidInputError(
             f"--scheduler {args.scheduler} is for --engine dask; add it, or leave the address out."
         )
-    return sa.simulation.LocalEngine(args.jobs)
+    return engine_named(args.engine, args.jobs)
 
 
 def _cells(figures: list[Figure], args: argparse.Namespace) -> list[Cell]:

@@ -19,12 +19,12 @@ from steadyarm.cli.common import (
     REPORT,
     SEED,
     Option,
-    Progress,
     command,
     read_toml,
     show,
 )
 from steadyarm.errors import InvalidInputError
+from steadyarm.progress import Progress
 
 if TYPE_CHECKING:
     from steadyarm.planning import Question

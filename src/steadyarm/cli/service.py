@@ -19,26 +19,32 @@ from typing import TYPE_CHECKING
 import steadyarm as sa
 from steadyarm.cli.common import (
     FORMAT,
+    PLACE,
     STORAGE,
+    TOKEN,
     command,
     extra,
     group,
     opened,
+    service_in,
     show,
     table,
     typed_by,
 )
+from steadyarm.cli.served import connected
 from steadyarm.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from steadyarm.client import Client
     from steadyarm.storages import Storage
-    from steadyarm.storages.changes import AuditEntry
+    from steadyarm.storages.changes import AuditEntry, TokenRecord
     from steadyarm.wire.results import AuditEntryAnswer
 
 DASHBOARD = "steadyarm.dashboard.app:create_app"  # imported when it is served
 PARTS = ("itsdangerous", "jinja2", "plotly")  # that the dashboard needs beyond the service
 POSTGRES_WRITERS = 4  # threads; SQLite lets one write at a time anyway
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
+MOST_RATE = 1_000_000
 COLUMNS = ("id", "created", "author", "action", "experiment", "detail")
 
 
@@ -53,6 +59,16 @@ COLUMNS = ("id", "created", "author", "action", "experiment", "detail")
         "others are then refused (default: all, but through a proxy only localhost)",
         {"dest": "allowed_hosts", "action": "append"},
     ),
+    (
+        "--root-path PATH",
+        "path under which a proxy serves this service, such as /ab, if it is not alone on its host",
+    ),
+    (
+        "--trusted-proxy ADDRESS",
+        "address or network of a proxy in front, such as 127.0.0.1 or 10.0.0.0/8; may be repeated. "
+        "Only these are believed who sent a request (X-Forwarded-For, -Proto and -Host)",
+        {"dest": "trusted_proxies", "action": "append"},
+    ),
     ("--workers N", "number of processes (default: 1)"),
     ("--max-body N", "bytes a request may have (default: 1000000)", {"metavar": "BYTES"}),
     ("--max-batch N", "items a batch may have (default: 1000)"),
@@ -63,6 +79,10 @@ COLUMNS = ("id", "created", "author", "action", "experiment", "detail")
         "--request-timeout X",
         "seconds in which a request is answered or refused (default: 15)",
         {"metavar": "SECONDS"},
+    ),
+    (
+        "--public-url URL",
+        "address under which people open the dashboard, for links in webhooks (default: no links)",
     ),
     ("--log-format text|json", "of the lines on standard output (default: text)"),
     (
@@ -79,7 +99,7 @@ def serve(args: argparse.Namespace) -> None:
     it; see steadyarm token. Behind a proxy, declare the names that people use with --allowed-host.
 
     People open / in a browser and sign in with a token, if there is one. The interface for programs
-    is described at /openapi.json; /healthz, /readyz and /metrics are for monitoring.
+    is described at /docs and /openapi.json; /healthz, /readyz and /metrics are for monitoring.
     """
     with extra("the service needs", "service"):
         from steadyarm.service import process
@@ -89,8 +109,9 @@ def serve(args: argparse.Namespace) -> None:
             import_module(part)
     known = ("run", "command", "typed")
     given = {name: value for name, value in vars(args).items() if name not in known}
-    if given["allowed_hosts"] is not None:
-        given["allowed_hosts"] = tuple(given["allowed_hosts"])
+    for name in ("allowed_hosts", "trusted_proxies"):
+        if given[name] is not None:
+            given[name] = tuple(given[name])
     settings = ServiceSettings.from_environment(os.environ, **given)
     if (settings.storage or "").startswith("postgres") and "STEADYARM_WRITERS" not in os.environ:
         settings = replace(settings, writers=POSTGRES_WRITERS)
@@ -110,39 +131,117 @@ group(
     "token create",
     ("--name NAME", "to know it by, such as shop-frontend", {"required": True}),
     (
-        "--scope read|write|admin",
-        "read results; write also assignments and rewards; admin everything",
+        "--scope read|write|admin|assign",
+        "read results; write also assignments and rewards; admin everything; assign makes a "
+        "publishable key, for pages that visitors load",
         {"required": True},
     ),
     STORAGE,
+    {
+        "publishable keys (--scope assign)": [
+            ("--experiment NAME ...", "an experiment that the key is for; may be repeated"),
+            (
+                "--origin ORIGIN ...",
+                "the origin of pages that use the key, such as https://shop.example; may be "
+                "repeated; none for programs that are no browsers",
+            ),
+            ("--rate N", "requests that one address may send in a minute (default: 120)"),
+            (
+                "--signed-units",
+                "take only units that your server has signed; prints the secret for that, once, in "
+                "a second line",
+            ),
+        ]
+    },
 )
 def _create(args: argparse.Namespace) -> None:
     """Create a token and print it, once.
 
-    Only a hash of it is stored.
+    Only a hash of it is stored. A publishable key (--scope assign) begins with pk_. It assigns
+    variants and reports rewards of the experiments that it names, from pages of the origins that it
+    declares, and opens nothing else, so it may stand in a page. The secret of --signed-units is
+    stored as it is.
+
+    For example:
+
+        steadyarm token create --name me --scope admin
+        steadyarm token create --name web --scope assign --experiment shop
+            --origin https://shop.example
     """
     with extra("tokens need", "service"):
         from steadyarm.service.auth import new_token
     if not NAME.fullmatch(args.name):
         expected = "up to 100 letters, digits and . _ @ -, the first a letter or digit"
         raise InvalidInputError.of("--name", args.name, expected)
-    token, record = new_token(args.name, args.scope)
+    _check_bounds(args)
+    token, record = new_token(args.name, args.scope) if args.scope != "assign" else _key(args)
     with closing(sa.storages.open_storage(args.storage)) as storage:
         first = not storage.closed()
         storage.add_token(record, by=typed_by())
+        names = {summary.name for summary in storage.summaries()}
     print(token, flush=True)
+    if record.publishable:
+        print("Visitors may read it: it is for pages that they load.", file=sys.stderr)
+    if record.signing is not None:
+        print(record.signing, flush=True)
+        print(
+            "The second line is the secret for your server, which signs units with it: "
+            "steadyarm.sign_unit(secret, unit). Visitors must not see it.",
+            file=sys.stderr,
+        )
+    for name in sorted({*record.experiments} - names):
+        print(f"There is no experiment {name} yet; the key will be for it.", file=sys.stderr)
     print("Keep the token: it is not shown again.", file=sys.stderr)
     if first:
         print(
             "It is the first; from now on every request needs a token, also when this one is "
-            "removed.",
+            "removed." + (" Create one with the scope admin, too." * (args.scope != "admin")),
             file=sys.stderr,
         )
 
 
+def _check_bounds(args: argparse.Namespace) -> None:
+    """Refuse options of publishable keys for other tokens, and publishable keys without them."""
+    given = {
+        "--experiment": args.experiment,
+        "--origin": args.origin,
+        "--rate": args.rate,
+        "--signed-units": args.signed_units,
+    }
+    for option, value in given.items():
+        if value not in (None, [], False) and args.scope != "assign":
+            raise InvalidInputError(
+                f"{option} is for publishable keys, and --scope is {args.scope}; leave it out, or "
+                "create a key with --scope assign."
+            )
+        if value == [] and args.scope == "assign":
+            raise InvalidInputError(
+                f"{option} is missing: visitors may read a publishable key, so it is for named "
+                "experiments and pages of declared origins alone."
+            )
+
+
+def _key(args: argparse.Namespace) -> tuple[str, TokenRecord]:
+    from steadyarm.live.lifecycle import NAME as EXPERIMENT
+    from steadyarm.service.auth import new_key
+    from steadyarm.service.publishable import RATE
+
+    for name in args.experiment:
+        if not EXPERIMENT.fullmatch(name):
+            expected = "the name of an experiment: letters, digits, dots, hyphens, underscores"
+            raise InvalidInputError.of("--experiment", name, expected)
+    rate = RATE if args.rate is None else args.rate
+    if not 1 <= rate <= MOST_RATE:
+        raise InvalidInputError.of("--rate", rate, f"a whole number from 1 to {MOST_RATE:,}")
+    try:
+        return new_key(args.name, args.experiment, args.origin, rate, args.signed_units)
+    except InvalidInputError as error:
+        raise error.called("--origin") if error.field == "origin" else error from None
+
+
 @command("token list", FORMAT, STORAGE)
 def _list(args: argparse.Namespace) -> None:
-    """List name, scope and date of every token, not the tokens."""
+    """List name, scope, date and bounds of every token, not the tokens."""
     from steadyarm.storages.records import to_datetime
     from steadyarm.wire.responses import iso
 
@@ -150,15 +249,35 @@ def _list(args: argparse.Namespace) -> None:
         tokens, closed = storage.tokens(), storage.closed()
     facts = [
         {"name": token.name, "scope": token.scope, "created": iso(to_datetime(token.created))}
+        | (
+            token.detail | {"rate": token.rate, "signed_units": token.signing is not None}
+            if token.publishable
+            else {}
+        )
         for token in tokens
     ]
     text = "There are no tokens yet; the service answers this machine only."
     if closed:
         text = "There are no tokens any more; the service lets nobody in until one is created."
     if tokens:
-        rows = [(t.name, t.scope, f"{to_datetime(t.created):%Y-%m-%d %H:%M} UTC") for t in tokens]
-        text = table(("name", "scope", "created"), rows, "<<<", most=None)
+        rows = [
+            (t.name, t.scope, f"{to_datetime(t.created):%Y-%m-%d %H:%M} UTC", _bounds(t))
+            for t in tokens
+        ]
+        heads = ("name", "scope", "created", "for")
+        text = table(heads, rows, "<<<<", most=None)
+        if not any(token.publishable for token in tokens):
+            text = table(heads[:3], [row[:3] for row in rows], "<<<", most=None)
     show(args, {"tokens": facts}, text)
+
+
+def _bounds(token: TokenRecord) -> str:
+    """What a publishable key is for; empty for other tokens."""
+    if not token.publishable:
+        return ""
+    places = ", ".join(token.origins)
+    signed = ", signed units" * (token.signing is not None)
+    return f"{', '.join(token.experiments)} from {places}, {token.rate} a minute{signed}"
 
 
 @command(
@@ -195,21 +314,26 @@ def _remove(args: argparse.Namespace) -> None:
         {"metavar": "ENTRY"},
     ),
     ("--format text|json|csv = text", "text for people, json and csv for programs"),
-    STORAGE,
+    PLACE,
+    TOKEN,
 )
 def audit(args: argparse.Namespace) -> None:
     """Print who created, changed and corrected what, and when.
 
     The audit log has experiments created, started, paused, stopped, archived and imported,
-    corrections with their reasons, tokens created and removed. Entries are only ever added; the
-    database itself refuses to change or delete one.
+    corrections with their reasons, tokens and webhooks added and removed. Entries are only ever
+    added; the database itself refuses to change or delete one.
     """
     from msgspec import to_builtins
 
     from steadyarm.wire.results import AuditEntryAnswer, AuditLog
 
-    with opened(args) as storage:
-        entries = [AuditEntryAnswer.of(entry) for entry in _entries(storage, args)]
+    if url := service_in(args):
+        with connected(args, url) as client:
+            entries = [AuditEntryAnswer.of(entry) for entry in _entries(client, args)]
+    else:
+        with opened(args) as storage:
+            entries = [AuditEntryAnswer.of(entry) for entry in _entries(storage, args)]
     if args.format == "csv":
         file = io.StringIO()
         rows = csv.writer(file, lineterminator="\n")
@@ -223,9 +347,9 @@ def audit(args: argparse.Namespace) -> None:
         show(args, AuditLog(entries), "\n".join(map(_line, entries)) or "There are no entries.")
 
 
-def _entries(storage: Storage, args: argparse.Namespace) -> Iterator[AuditEntry]:
+def _entries(log: Storage | Client, args: argparse.Namespace) -> Iterator[AuditEntry]:
     after = args.after
-    while page := storage.audit(after, experiment=args.experiment):
+    while page := log.audit(after, experiment=args.experiment):
         yield from page
         after = page[-1].id
 

@@ -180,7 +180,8 @@ def _prune(args: argparse.Namespace) -> None:
         pruned = storage.prune(now, before)
     lines = [
         f"Returned: {pruned.positions:,} positions of expired leases.",
-        f"Removed: {pruned.leases:,} rows of leases, {pruned.sessions:,} expired sessions.",
+        f"Removed: {pruned.leases:,} rows of leases, {pruned.sessions:,} expired sessions, "
+        f"{pruned.deliveries:,} old deliveries of webhooks.",
     ]
     if before is not None:
         lines.append(f"Deleted: {', '.join(pruned.experiments) or 'no experiments'}.")

@@ -6,17 +6,20 @@ from steadyarm.errors import MissingExtraError
 
 if find_spec("msgspec") is None:
     raise MissingExtraError(
-        "the client needs httpx and msgspec; install them with: pip install 'steadyarm[client]'"
+        "the client needs httpx2 and msgspec; install them with: pip install 'steadyarm[client]'"
     )
 
+from steadyarm.client.blocking import Client, RemoteExperiment
 from steadyarm.client.buffer import RewardBuffer
-from steadyarm.client.client import Client
+from steadyarm.client.client import AsyncClient
 from steadyarm.client.local import LocalExperiment
-from steadyarm.client.remote import RemoteExperiment, is_default
+from steadyarm.client.remote import AsyncRemoteExperiment, is_default
 from steadyarm.client.transport import ServiceDownError
 from steadyarm.wire.responses import ListedExperiment
 
 __all__ = [
+    "AsyncClient",
+    "AsyncRemoteExperiment",
     "Client",
     "ListedExperiment",
     "LocalExperiment",

@@ -26,13 +26,13 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Literal
 
+from steadyarm.client.pools import BlockingPool, forget_after_fork, run
 from steadyarm.client.transport import (
     BATCH,
     PATIENCE,
     ServiceDownError,
     Transport,
     each_in,
-    forget_after_fork,
     in_halves,
 )
 from steadyarm.errors import (
@@ -43,12 +43,20 @@ from steadyarm.errors import (
     StorageError,
 )
 from steadyarm.validation import whole_number
-from steadyarm.wire.responses import RewardStatus, RewardStatuses
+from steadyarm.wire.responses import (
+    EventAnswer,
+    EventAnswers,
+    EventStatus,
+    RewardStatus,
+    RewardStatuses,
+)
 
 log = logging.getLogger("steadyarm.client")
 
-# What becomes of a reward; "kept" until the service is back, "ignored" if it is of a default arm.
-Outcome = Literal["stored", "repeated", "kept", "ignored"]
+# What becomes of a reward; "kept" until the service is back, "ignored" if it is of a default arm or
+# an event that no experiment of its unit measures.
+Outcome = Literal["stored", "repeated", "outside", "kept", "ignored"]
+EVENTS = ""  # in place of an experiment's name: an event, which goes to all that measure it
 
 RESERVE = 2**19  # bytes: what SQLite notes down while it takes out SLICE rewards
 SLICE = 25
@@ -97,6 +105,13 @@ class RewardReport:
         }
         return found if self.event is None else found | {"event": self.event}
 
+    def to_event(self) -> dict[str, Any]:
+        """As the service expects an event: one value, whose name every experiment may measure."""
+        assert isinstance(self.reward, Mapping)
+        ((name, value),) = self.reward.items()
+        found = {"unit": self.target, "event": name, "value": value, "at": self.to_dict()["at"]}
+        return found if self.event is None else found | {"id": self.event}
+
     @property
     def part(self) -> str:
         """What tells it from other reports of the same target: its metrics and its event."""
@@ -133,6 +148,17 @@ class RewardBuffer:
     ----------
     path : of the file; beside it lies PATH.rejected with what the service refused, as JSON lines
     limit : how many may wait; more are refused
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import steadyarm as sa
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     kept = RewardBuffer(f"{folder}/rewards.db", limit=1000)
+    ...     with sa.Client("http://127.0.0.1:9", retries=0, buffer=kept) as client:
+    ...         client.experiment("shop").tell("visitor 1", 1.0)
+    ...         client.pending
+    1
     """
 
     def __init__(self, path: str | os.PathLike[str], limit: int = 100_000) -> None:
@@ -190,6 +216,12 @@ class RewardBuffer:
         The same reward of the same assignment is kept once; another one is refused, as the service
         does. So it does not matter in which order rewards of different assignments are sent. What
         is refused, also since too many wait, has the error in its place, and the others are kept.
+
+        Parameters
+        ----------
+        service : its address
+        experiment : its name
+        rewards : to write down
         """
         outcomes = list[Outcome | SteadyArmError]()
         with self._open() as db:
@@ -223,7 +255,14 @@ class RewardBuffer:
             )
 
     def holds(self, service: str, experiment: str, report: RewardReport) -> bool:
-        """Whether this reward waits already; RepeatedRewardError if another one does."""
+        """Whether this reward waits already; RepeatedRewardError if another one does.
+
+        Parameters
+        ----------
+        service : its address
+        experiment : its name
+        report : the reward
+        """
         with self._open() as db:
             return self._held(db, service, experiment, report)
 
@@ -255,7 +294,13 @@ class RewardBuffer:
             return sum(number not in self._answered for (number,) in numbers)
 
     def oldest(self, service: str, most: int) -> list[BufferedReward]:
-        """The next ones to send, all of one experiment, in the order of their reports."""
+        """The next ones to send, all of one experiment, in the order of their reports.
+
+        Parameters
+        ----------
+        service : its address
+        most : how many
+        """
         with self._open() as db:
             rows = db.execute(
                 "SELECT number, experiment, kind, target, reward, kept, metrics, event "
@@ -285,6 +330,11 @@ class RewardBuffer:
 
         On a full disk the reserve is used up. If that is not enough either, this process remembers
         what it need not send again, and takes it out when there is room.
+
+        Parameters
+        ----------
+        done : what was answered
+        refused : of these what was refused, and why
         """
         why = {kept.number: error for kept, error in refused}
         left = self._answered | {kept.number: (kept, why.get(kept.number)) for kept in done}
@@ -384,13 +434,16 @@ def _line(kept: BufferedReward, error: SteadyArmError) -> str:
 SOONEST, LONGEST = 1.0, 30.0  # seconds between tries while the service is down
 
 
-def send_rewards(
+async def send_rewards(
     transport: Transport, experiment: str, rewards: Sequence[RewardReport]
 ) -> list[Outcome | SteadyArmError]:
-    """Whether each reward is "stored" or "repeated", or why it is refused; see `in_halves`."""
+    """Whether each reward is "stored" or "repeated", or why it is refused; see `in_halves`.
 
-    def send(part: Sequence[RewardReport]) -> list[Outcome | SteadyArmError]:
-        found = transport.call(
+    experiment : its name, or EVENTS
+    """
+
+    async def send(part: Sequence[RewardReport]) -> list[Outcome | SteadyArmError]:
+        found = await transport.call(
             RewardStatuses,
             *("POST", "experiments", experiment, "rewards:batch"),
             body={"rewards": [one.to_dict() for one in part]},
@@ -400,11 +453,41 @@ def send_rewards(
         each = each_in(found.rewards, RewardStatus, len(part))
         return [one if isinstance(one, SteadyArmError) else one.status for one in each]
 
-    return in_halves(send, rewards)
+    async def send_events(part: Sequence[RewardReport]) -> list[Outcome | SteadyArmError]:
+        found = await transport.call(
+            EventAnswers,
+            *("POST", "events:batch"),
+            body={"events": [one.to_event() for one in part]},
+            within=PATIENCE,
+            stamped=True,
+        )
+        each = each_in(found.events, EventAnswer, len(part))
+        return [one if isinstance(one, SteadyArmError) else _together(one) for one in each]
+
+    return await in_halves(send_events if experiment == EVENTS else send, rewards)
+
+
+def _together(answer: EventAnswer) -> Outcome | SteadyArmError:
+    """What became of an event in all experiments: the first error, or "stored" if it is anywhere.
+
+    Examples
+    --------
+    >>> _together(EventAnswer([{"name": "a", "status": "repeated"}]))
+    'repeated'
+    >>> _together(EventAnswer([]))
+    'ignored'
+    """
+    each = each_in(answer.experiments, EventStatus, len(answer.experiments))
+    refused = [one for one in each if isinstance(one, SteadyArmError)]
+    if refused:
+        return refused[0]
+    found: set[Outcome] = {one.status for one in each if isinstance(one, EventStatus)}
+    order: tuple[Outcome, ...] = ("stored", "repeated", "outside")
+    return next((status for status in order if status in found), "ignored")
 
 
 class Delivery:
-    """Empties a buffer into a service.
+    """Empties a buffer into a service, in a thread, also for clients under asyncio.
 
     Attributes
     ----------
@@ -413,11 +496,12 @@ class Delivery:
 
     def __init__(self, transport: Transport, buffer: RewardBuffer) -> None:
         self.buffer, self.rejected = buffer, 0
-        self._transport = transport
+        self._own = not isinstance(transport.pool, BlockingPool)
+        self._transport = transport.for_threads() if self._own else transport
         self.forget()
         # Another process may have sent what waits; what this process buffers is never overlooked.
         self.waiting = self.pending > 0
-        transport.recovered = self.wake
+        transport.recovered = self._transport.recovered = self.wake
         forget_after_fork(self)
         self.wake()
 
@@ -454,7 +538,7 @@ class Delivery:
 
     def _deliver(self, batch: list[BufferedReward]) -> None:
         rewards = [one.report for one in batch]
-        results = send_rewards(self._transport, batch[0].experiment, rewards)
+        results = run(send_rewards(self._transport, batch[0].experiment, rewards))
         refused = [
             (one, result)
             for one, result in zip(batch, results, strict=True)
@@ -490,6 +574,8 @@ class Delivery:
         self._awake.set()
         if self._thread is not None:
             self._thread.join(self._transport.timeout)  # it may hang on a service that hangs
+        if self._own:
+            run(self._transport.pool.close())
 
     def forget(self) -> None:
         """Start without a thread, as the child of a fork has none."""

@@ -1,71 +1,67 @@
-"""Client: experiments of a service, from another program."""
+"""AsyncClient: experiments of a service, from another program, under asyncio."""
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from steadyarm.arms import ArmSet
-from steadyarm.client.buffer import Delivery, RewardBuffer
-from steadyarm.client.remote import RemoteExperiment
-from steadyarm.client.transport import (
-    PATIENCE,
-    RecentUnits,
-    Transport,
-    forget_after_fork,
-    understood,
+from steadyarm.client.buffer import (
+    EVENTS,
+    Delivery,
+    Outcome,
+    RewardBuffer,
+    RewardReport,
+    send_rewards,
 )
-from steadyarm.errors import InvalidInputError
+from steadyarm.client.pools import AsyncioPool, Pool, forget_after_fork
+from steadyarm.client.remote import AsyncRemoteExperiment, Result, Send, seconds_of
+from steadyarm.client.transport import DOWN, PATIENCE, RecentUnits, Transport, understood
+from steadyarm.errors import InvalidInputError, SteadyArmError
+from steadyarm.live.assignments import At, checked_unit
 from steadyarm.live.lifecycle import arms_of
 from steadyarm.live.metrics import Metric
 from steadyarm.policies import Policy
 from steadyarm.storages.changes import AuditEntry
+from steadyarm.validation import finite_number
 from steadyarm.wire.responses import ExperimentAnswer, ExperimentList, ListedExperiment
 from steadyarm.wire.results import AuditLog
 
-if TYPE_CHECKING:
-    from steadyarm.client.local import LocalExperiment
 
+class AsyncClient:
+    """A connection to a SteadyArm service for programs under asyncio; all tasks share one.
 
-class Client:
-    """A connection to a SteadyArm service; one serves a whole program, and threads share it.
+    It has the verbs of `Client`, to be awaited, and makes the same decisions: the two differ in how
+    they wait. Positions are leased (`RemoteExperiment.local`) by `Client` alone. A buffer is
+    written in other threads, and emptied in one.
 
-    Requests are tried again if the service does not answer, where that is safe: assignments of
-    units and rewards mean the same if they are processed twice.
+    A call may be cancelled at any time. If its request was on the way, nobody knows whether it
+    was processed; to repeat it is as harmless as after a lost answer. Every event loop has
+    connections of its own; close the client in the loop that used it.
+
+    Parameters and attributes are those of `Client`.
+
+    pool : makes the connections
 
     Parameters
     ----------
-    url : of the service, such as "http://localhost:8000"; a /v1 at its end is left out
-    token : that the service requires; see `steadyarm token create`
-    timeout : seconds after which `ask` and `tell` give up, all tries together
-    retries : how often a request is tried again
-    default_arm : variant that `ask` gives if the service gives none: it is down, the budget is
-        spent, the test is paused, the token is wrong. Logged; None raises the error instead
-    buffer : file in which rewards are kept while the service is down; None raises ServiceError. A
-        `RewardBuffer` to say how many
-    cooldown : seconds after a failure in which `ask` gives the default arm at once, and `tell`
-        writes into the buffer at once; then one call tries whether the service is back
-    jitter : makes the pauses between tries reproducible
-
-    Attributes
-    ----------
-    defaulted : how often the default arm was given
-    ignored : rewards of those, also by unit; they are not part of a test
-    delivery : of buffered rewards; None without a buffer
+    url, token, timeout, retries, default_arm, buffer, cooldown, jitter : see `Client`
+    pool : makes the connections
 
     Examples
     --------
-    Pages still get a variant if nothing answers:
-
-    >>> with Client("http://127.0.0.1:9", retries=0, default_arm="A") as client:
-    ...     shown = client.experiment("shop").ask("visitor 1")
-    >>> shown.name, shown.id, client.defaulted
-    ('A', '', 1)
+    >>> import asyncio
+    >>> async def page():
+    ...     async with AsyncClient("http://127.0.0.1:9", retries=0, default_arm="A") as client:
+    ...         return await client.experiment("shop").ask("visitor 1")
+    >>> asyncio.run(page()).name
+    'A'
     """
 
     def __init__(
@@ -79,14 +75,14 @@ class Client:
         buffer: str | os.PathLike[str] | RewardBuffer | None = None,
         cooldown: float = 5.0,
         jitter: random.Random | None = None,
+        pool: Callable[[str, Mapping[str, str]], Pool] = AsyncioPool,
     ) -> None:
         self.default_arm = default_arm
         self.defaulted = self.ignored = 0
         self._lock = Lock()
-        self._experiments: dict[tuple[str, str | None], RemoteExperiment] = {}
+        self._experiments: dict[tuple[str, str | None], AsyncRemoteExperiment] = {}
         self._outside: dict[str, RecentUnits[None]] = {}  # by the experiment's name
-        self._local: list[LocalExperiment] = []
-        self.transport = Transport(url, token, timeout, retries, cooldown, jitter)
+        self.transport = Transport(url, token, timeout, retries, cooldown, jitter, pool)
         self.delivery: Delivery | None = None
         if buffer is not None:
             kept = buffer if isinstance(buffer, RewardBuffer) else RewardBuffer(Path(buffer))
@@ -94,28 +90,40 @@ class Client:
         forget_after_fork(self)
 
     def __repr__(self) -> str:
-        return f"Client({self.url!r})"
+        return f"{type(self).__name__}({self.url!r})"
 
     @property
     def url(self) -> str:
         """Of the service."""
         return self.transport.url
 
-    def experiments(self) -> list[ListedExperiment]:
+    async def experiments(self) -> list[ListedExperiment]:
         """All experiments of the service."""
-        found = self.transport.call(ExperimentList, "GET", "experiments", within=PATIENCE)
+        found = await self.transport.call(ExperimentList, "GET", "experiments", within=PATIENCE)
         return found.experiments
 
-    def audit(
+    async def audit(
         self, after: int = 0, most: int = 1000, experiment: str | None = None
     ) -> list[AuditEntry]:
-        """The next entries of the service's audit log after an id; needs the scope admin."""
+        """The next entries of the service's audit log after an id; needs the scope admin.
+
+        Parameters
+        ----------
+        after : the id of an entry; 0 for all
+        most : how many entries
+        experiment : name of the experiment they are about; of all by default
+
+        Returns
+        -------
+        entries in the order of their ids
+        """
         query = {"after": after, "most": most}
         named = {} if experiment is None else {"experiment": experiment}
-        found = self.transport.call(AuditLog, "GET", "audit", query=query | named, within=PATIENCE)
+        path = ("GET", "audit")
+        found = await self.transport.call(AuditLog, *path, query=query | named, within=PATIENCE)
         return understood(lambda: [entry.to_entry() for entry in found.entries])
 
-    def experiment(self, name: str, default_arm: str | None = None) -> RemoteExperiment:
+    def experiment(self, name: str, default_arm: str | None = None) -> AsyncRemoteExperiment:
         """The experiment of that name; requests are sent when it is used, not before.
 
         default_arm : in place of the client's
@@ -128,10 +136,10 @@ class Client:
         with self._lock:
             if (name, arm) not in self._experiments:
                 outside = self._outside.setdefault(name, RecentUnits())
-                self._experiments[name, arm] = RemoteExperiment(self, name, arm, outside)
+                self._experiments[name, arm] = AsyncRemoteExperiment(self, name, arm, outside)
             return self._experiments[name, arm]
 
-    def create(
+    async def create(
         self,
         name: str,
         arms: ArmSet | Sequence[str] | Mapping[str, Any],
@@ -140,11 +148,24 @@ class Client:
         budget: int,
         default_arm: str | None = None,
         **settings: Any,
-    ) -> RemoteExperiment:
+    ) -> AsyncRemoteExperiment:
         """A new live test on the service; settings as in `create_experiment`.
 
         If the answer gets lost nobody knows whether it was created, and ExperimentExistsError
         may follow when you try again; with load_if_exists=True that does no harm.
+
+        Parameters
+        ----------
+        name : letters, digits, dots, hyphens and underscores
+        arms : the variants, names of them, or a table such as {"factorial": {…}}
+        policy : how they are chosen: a policy, its name, or its settings
+        budget : how many assignments will be made in all
+        default_arm : variant that `ask` gives if the service gives none
+        **settings : of `create_experiment`
+
+        Returns
+        -------
+        the experiment
         """
         body = {
             "name": name,
@@ -154,7 +175,7 @@ class Client:
             **{key: _plain(value) for key, value in settings.items() if value is not None},
         }
         repeatable = bool(settings.get("load_if_exists"))
-        self.transport.call(
+        await self.transport.call(
             ExperimentAnswer,
             "POST",
             "experiments",
@@ -164,7 +185,82 @@ class Client:
         )
         return self.experiment(name, default_arm)
 
-    # Rewards that wait
+    # Events and rewards, and those that wait
+
+    async def track(
+        self, event: str, unit: str, value: float = 1.0, *, id: str | None = None, at: At = None
+    ) -> Outcome:
+        """Report an event of a unit to every experiment that measures it.
+
+        These are the experiments in which the unit has an assignment and that have a metric of this
+        name; an experiment whose reward has no name of its own takes "reward" and the experiment's
+        name. Kept in the buffer while the service is down, as rewards are.
+
+        Parameters
+        ----------
+        event : its name
+        unit : whose it is
+        value : what it counts, such as the worth of an order
+        id : identifies the event, such as the number of an order; metrics that a unit may have
+            several events of need it
+        at : when it happened, if not just now, as in `Experiment.tell`
+
+        Returns
+        -------
+        "stored", "repeated" if it was there already, "kept" until the service is back, or "ignored"
+        if no experiment of the unit measures it. Raises the error of one that refuses it.
+        """
+        (outcome,) = await self.track_many([event_report(event, unit, value, id, at)])
+        if isinstance(outcome, SteadyArmError):
+            raise outcome
+        return outcome
+
+    async def track_many(self, events: Sequence[RewardReport]) -> list[Result]:
+        """The same for many events, at most a batch, that `event_report` made."""
+        return await self.report(EVENTS, events, partial(send_rewards, self.transport, EVENTS))
+
+    async def report(
+        self, experiment: str, rewards: Sequence[RewardReport | Result], send: Send
+    ) -> list[Result]:
+        """What becomes of rewards: they are sent together, or kept if the service is down.
+
+        Parameters
+        ----------
+        experiment : its name
+        rewards : also results, of rewards of which it is known already; they stay in their places
+        send : sends some of them
+        """
+        known = [
+            await self._kept(experiment, one) if isinstance(one, RewardReport) else one
+            for one in rewards
+        ]
+        sending = [one for one in known if isinstance(one, RewardReport)]
+        sent = iter(await self._send_or_keep(experiment, sending, send) if sending else ())
+        return [next(sent) if isinstance(one, RewardReport) else one for one in known]
+
+    async def _kept(self, experiment: str, report: RewardReport) -> RewardReport | Result:
+        """What becomes of a reward of a target that has one in the buffer; else the reward."""
+        delivery = self.delivery
+        if delivery is None or not delivery.waiting:
+            return report
+        try:
+            held = await self.transport.pool.apart(lambda: delivery.holds(experiment, report))
+        except SteadyArmError as error:
+            return error
+        return "kept" if held else report
+
+    async def _send_or_keep(
+        self, experiment: str, rewards: Sequence[RewardReport], send: Send
+    ) -> list[Result]:
+        delivery = self.delivery
+        if delivery is None:
+            return await send(rewards)
+        if self.transport.breaker.allows():
+            try:
+                return await send(rewards)
+            except DOWN:
+                pass
+        return await self.transport.pool.apart(lambda: delivery.keep(experiment, rewards))
 
     @property
     def pending(self) -> int:
@@ -176,40 +272,54 @@ class Client:
         """Buffered rewards that the service refused when this client delivered them."""
         return 0 if self.delivery is None else self.delivery.rejected
 
-    def flush(self, within: float = PATIENCE) -> None:
-        """Send the rewards in the buffer now; ServiceError if that takes longer."""
-        if self.delivery is not None:
-            self.delivery.flush(within)
+    async def flush(self, within: float = PATIENCE) -> None:
+        """Send the rewards in the buffer now; ServiceError if that takes longer.
+
+        Parameters
+        ----------
+        within : seconds
+        """
+        delivery = self.delivery
+        if delivery is not None:
+            await self.transport.pool.apart(lambda: delivery.flush(within))
 
     def count(self, what: str) -> None:
-        """One more of `defaulted` or `ignored`."""
+        """One more of `defaulted` or `ignored`.
+
+        Parameters
+        ----------
+        what : "defaulted" or "ignored"
+        """
         with self._lock:
             setattr(self, what, getattr(self, what) + 1)
 
-    def owning(self, local: LocalExperiment) -> LocalExperiment:
-        """Close it at the latest with this client."""
-        with self._lock:
-            self._local = [other for other in self._local if not other.closed]
-            self._local.append(local)
-        return local
-
-    def close(self) -> None:
-        """Close connections and local experiments; rewards that wait stay in their file."""
-        for local in self._local:
-            local.close()
+    async def close(self) -> None:
+        """Close connections; rewards that wait stay in their file."""
         if self.delivery is not None:
-            self.delivery.close()
-        self.transport.close()
+            await self.transport.pool.apart(self.delivery.close)
+        await self.transport.pool.close()
 
-    def __enter__(self) -> Client:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     def forget(self) -> None:
         """Renew the lock, which another thread may have held during a fork."""
         self._lock = Lock()
+
+
+def event_report(
+    event: str, unit: str, value: float = 1.0, id: str | None = None, at: At = None
+) -> RewardReport:
+    """An event of a unit, checked as the service does: one bad event must not hold up others."""
+    checked_unit(event, "the event", "names a metric, such as purchase")
+    checked_unit(unit, purpose="names who did it, such as a visitor's id")
+    if id is not None:
+        checked_unit(id, "the id of the event", "tells it from others of the unit")
+    number = finite_number(value, f"the value of {event!r}")
+    return RewardReport("unit", unit, {event: number}, seconds_of(at), id)
 
 
 def _plain(value: Any) -> Any:

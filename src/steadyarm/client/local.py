@@ -19,16 +19,17 @@ from threading import Event, Lock, Thread
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
+from steadyarm.client.pools import forget_after_fork, run
 from steadyarm.client.transport import (
     BATCH,
     DOWN,
     PATIENCE,
     RecentUnits,
     TooLargeError,
-    forget_after_fork,
     in_halves,
     understood,
 )
+from steadyarm.covariates import with_expected
 from steadyarm.errors import (
     BudgetSpentError,
     InvalidInputError,
@@ -47,13 +48,13 @@ from steadyarm.live.assignments import (
     finite_values,
 )
 from steadyarm.live.attributes import Given, levels_in
-from steadyarm.live.covariates import Covariates, values_in, with_expected
+from steadyarm.live.covariates import Covariates, values_in
 from steadyarm.live.experiment import check_lease_time
 from steadyarm.validation import whole_number
 from steadyarm.wire.responses import Assignments, Leases, Released
 
 if TYPE_CHECKING:
-    from steadyarm.client.remote import RemoteExperiment
+    from steadyarm.client.blocking import RemoteExperiment
 
 log = logging.getLogger("steadyarm.client")
 
@@ -178,12 +179,31 @@ class LocalExperiment:
     cannot be used elsewhere and delay the policy's next decision, so lease few compared with the
     budget.
 
+    While leases last a unit sees what it was given here. After that the service is asked, which may
+    have stopped the test or rolled out a variant; if it is down the unit keeps what it had.
+
+    Parameters
+    ----------
+    remote : the experiment
+    positions : how many to lease at a time
+    seconds : for how long
+
     Attributes
     ----------
     conflicts : units that had another assignment elsewhere, which counts from then on
     expired : assignments that do not count, since their report came too late
     refused : rewards that the service did not take, or whose assignment does not count
     closed : whether it was closed
+
+    Examples
+    --------
+    Without a service it gives the default arm:
+
+    >>> import steadyarm as sa
+    >>> with sa.Client("http://127.0.0.1:9", retries=0, default_arm="A") as client:
+    ...     with client.experiment("shop").local() as local:
+    ...         local.ask("visitor 1").name
+    'A'
     """
 
     def __init__(self, remote: RemoteExperiment, positions: int = 1000, seconds: float = 60.0):
@@ -194,6 +214,9 @@ class LocalExperiment:
         self.closed = False
         self._sticky: bool | None = None
         self._memory: RecentUnits[LiveAssignment] = RecentUnits()
+        # Kept in the child of a fork: it must not ask again for what its parent has yet to report.
+        self._until = 0  # the end of the last lease, up to which the test goes on for sure
+        self._offset = 0  # microseconds: the service's clock minus this machine's monotonic one
         self.forget()
         try:
             self._sticky = remote.sticky
@@ -212,11 +235,10 @@ class LocalExperiment:
     def forget(self) -> None:
         """Start without positions, queues and thread: in the child of a fork they are the parent's.
 
-        What units were given is remembered, for the parent reports it.
+        What units were given is remembered, for the parent reports it; so is the end of its lease.
         """
         # The lock is for positions, memory and queues, and never held during a request.
         self._lock, self._places, self._asking = Lock(), Places(), Counter[str]()
-        self._offset = 0  # microseconds: the service's clock minus this machine's monotonic one
         self._asked = True  # since the last lease: an idle process needs no new one
         self._threshold = 0  # positions that should be ready: what a moment needs, not more, for
         # leases ahead of their use let the policy decide on old rewards
@@ -252,41 +274,64 @@ class LocalExperiment:
             self._start()
         if answer is None or self._places.remaining <= self._threshold:
             self._awake.set()
+        if answer is None and (before := self._memory.get(name)) is not None:
+            answer = self._still(before, unit, known)
         if answer is None:
-            return self.remote.one_or_default(unit, lambda: self._elsewhere(unit, name, known))
+            ask = partial(self._elsewhere, unit, name, known)
+            return run(self.remote.core.one_or_default(unit, ask))
         self.remote.outside.pop(unit or "")
         return answer
+
+    def _still(self, before: LiveAssignment, unit: str | None, known: Known) -> LiveAssignment:
+        """What a unit sees that had a variant before the last lease ended: the test may be over."""
+        if self.remote.client.transport.breaker.allows():
+            try:
+                return run(self._elsewhere(unit, before.unit, known))
+            except DOWN:
+                pass
+        return replace(before, new=False)
 
     def _here(self, name: str, known: Known) -> LiveAssignment | None:
         """What the unit was given, or else a leased position; None if there is none."""
         sticky = self._sticky
         with self._lock:
-            if sticky and (before := self._memory.get(name)) is not None:
+            before = self._memory.get(name) if sticky else None
+            if before is not None and self._now() < self._until:
                 return replace(before, new=False)
             self._asked = True
-            if sticky is None or self.closed or (sticky and name in self._asking):
+            if (
+                before is not None
+                or sticky is None
+                or self.closed
+                or (sticky and name in self._asking)
+            ):
                 return None
             answer = self._places.draw(name, self._now(), known)
             if sticky and answer is not None:
                 self._memory[name] = answer
             return answer
 
-    def _elsewhere(self, unit: str | None, name: str, known: Known) -> LiveAssignment:
+    async def _elsewhere(self, unit: str | None, name: str, known: Known) -> LiveAssignment:
+        refused: SteadyArmError | None = None
         try:
             with self._claimed(name):
-                answer = self.remote.ask_service(unit, *known)
+                answer = await self.remote.core.ask_service(unit, *known)
                 self._sticky = self.remote.sticky
-                if self._sticky:
+                if self._sticky and answer.in_test:
                     with self._lock:
                         self._memory[name] = answer
-                return answer
-        except (BudgetSpentError, RewardsPendingError):
-            # The last positions may be those that the thread is leasing just now.
-            with self._turn:
-                pass
-            if (found := self._here(name, known)) is None:
-                raise
+                if answer.in_test:
+                    return answer
+        except (BudgetSpentError, RewardsPendingError) as error:
+            refused = error
+        # The last positions may be those that the thread is leasing just now.
+        with self._turn:
+            pass
+        if (found := self._here(name, known)) is not None:
             return found
+        if refused is not None:
+            raise refused
+        return answer
 
     @contextmanager
     def _claimed(self, name: str) -> Iterator[None]:
@@ -316,6 +361,13 @@ class LocalExperiment:
 
         It follows the report of its assignment. What the service does not take is logged and
         counted in `refused`.
+
+        Parameters
+        ----------
+        assignment : what `ask` gave, its id, or a unit
+        reward : what it brought
+        at : when that happened; now by default
+        event : identifies the report, so that it counts once
         """
         value = finite_values(reward)
         if isinstance(assignment, LiveAssignment):
@@ -420,14 +472,16 @@ class LocalExperiment:
         try:
             body = {"positions": self._positions, "seconds": self._seconds}
             found = self.remote.call(Leases, "POST", "leases", body=body, repeatable=False)
-            leases = understood(lambda: [lease.to_lease() for lease in found.leases])
+            values = self.remote.values
+            leases = understood(lambda: [lease.to_lease(values) for lease in found.leases])
         except SteadyArmError as error:
             self._not_before = time.monotonic() + AGAIN
             log.info("no positions to assign locally: %s", error)
             return error
         # Granted after `before`, by the service's clock at until - seconds: so the time that we
         # count is ahead of the service's by the way of the request, and nothing is used too late.
-        self._offset = max(lease.until for lease in leases) - round(1e6 * self._seconds) - before
+        self._until = max(lease.until for lease in leases)
+        self._offset = self._until - round(1e6 * self._seconds) - before
         for lease in leases:
             lease.assignment(lease.start, "", 0)  # draws all its variants, here and not in `ask`
         with self._lock:
@@ -442,14 +496,15 @@ class LocalExperiment:
             of_lease = list(group)
             for i in range(0, len(of_lease), BATCH):
                 part = of_lease[i : i + BATCH]
-                answers = in_halves(partial(self._send_report, lease), part)
+                reporting = in_halves(partial(self._send_report, lease), part)
+                answers = run(reporting)
                 with self._lock:
                     for place, answer in zip(part, answers, strict=True):
                         self._places.used.popleft()
                         self._settle(place, answer)
                 self._lease()  # positions may run out during a long report
 
-    def _send_report(
+    async def _send_report(
         self, lease: int, places: Sequence[Place]
     ) -> list[LiveAssignment | SteadyArmError]:
         used = [
@@ -462,8 +517,9 @@ class LocalExperiment:
             for place in places
         ]
         path = ("POST", "leases", str(lease), "assignments")
-        found = self.remote.call(Assignments, *path, body={"used": used}, within=PATIENCE)
-        return self.remote.assignments_in(found, len(used))
+        core = self.remote.core
+        found = await core.call(Assignments, *path, body={"used": used}, within=PATIENCE)
+        return core.assignments_in(found, len(used))
 
     def _settle(self, place: Place, answer: LiveAssignment | SteadyArmError) -> None:
         mine = place.answer

@@ -1,4 +1,4 @@
-"""RemoteExperiment: ask and tell for a live test that a service runs."""
+"""AsyncRemoteExperiment: ask and tell for a live test that a service runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -16,7 +16,6 @@ import msgspec
 from steadyarm.client.buffer import Outcome, RewardReport, send_rewards
 from steadyarm.client.transport import (
     BATCH,
-    DOWN,
     PATIENCE,
     R,
     RecentUnits,
@@ -25,6 +24,7 @@ from steadyarm.client.transport import (
     in_halves,
     understood,
 )
+from steadyarm.covariates import with_expected
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.live.assignments import (
@@ -36,8 +36,9 @@ from steadyarm.live.assignments import (
     finite_values,
 )
 from steadyarm.live.attributes import Declared, Given, check_as_many, check_attribute
-from steadyarm.live.covariates import Covariates, with_expected
+from steadyarm.live.covariates import Covariates
 from steadyarm.live.people import Breakdown
+from steadyarm.live.replay import Replay
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry, Corrected
 from steadyarm.storages.records import LATEST, parse_assignment_id, to_micros
@@ -56,22 +57,23 @@ from steadyarm.wire.results import (
     Drift,
     Health,
     Recommendation,
+    ReplayAnswer,
 )
 from steadyarm.wording import shortened
 
 if TYPE_CHECKING:
-    from steadyarm.client.client import Client
-    from steadyarm.client.local import LocalExperiment
+    from steadyarm.client.client import AsyncClient
 
 
 log = logging.getLogger("steadyarm.client")
 
 LISTED = 20  # variants; no more fit into a message
 EVERY = 60.0  # seconds between two lines in the log for the same kind of reason
-LONGEST = 300.0  # seconds in which a period with very many visits is excluded
+LONGEST = 300.0  # seconds: many visits are excluded, or a whole test is computed anew
 
 
-Send = Callable[[Sequence[RewardReport]], list[Outcome | SteadyArmError]]
+Result = Outcome | SteadyArmError
+Send = Callable[[Sequence[RewardReport]], Awaitable[list[Result]]]
 
 
 class Fallback:
@@ -83,7 +85,7 @@ class Fallback:
 
     def __init__(
         self,
-        client: Client,
+        client: AsyncClient,
         experiment: str,
         arm: str | None,
         units: RecentUnits[None],
@@ -92,9 +94,10 @@ class Fallback:
         self.arm, self.units = arm, units
         self._client, self._experiment, self._clock = client, experiment, clock
         self._names: Sequence[str] | None = None
+        self._values: Sequence[Any] = ()
         self._logged: dict[type[SteadyArmError], float] = {}
 
-    def learn(self, names: Sequence[str]) -> None:
+    def learn(self, names: Sequence[str], values: Sequence[Any]) -> None:
         """Remember the experiment's variants; the default arm should be one of them."""
         if self._names is None and self.arm is not None and names and self.arm not in names:
             log.warning(
@@ -103,7 +106,7 @@ class Fallback:
                 self._experiment,
                 shortened(list(names[:LISTED])),
             )
-        self._names = names
+        self._names, self._values = names, values
 
     def settle(
         self, unit: str | None, answer: LiveAssignment | SteadyArmError
@@ -120,7 +123,10 @@ class Fallback:
         self._client.count("defaulted")
         names = self._names or ()
         arm = names.index(self.arm) if self.arm in names else -1
-        return LiveAssignment("", unit or "", arm, self.arm, math.nan, datetime.now(UTC), False)
+        value = self._values[arm] if arm >= 0 else self.arm
+        now = datetime.now(UTC)
+        shown = math.nan, now, False, value
+        return LiveAssignment("", unit or "", arm, self.arm, *shown, in_test=False)
 
     def _log(self, reason: SteadyArmError) -> None:
         now, kind = self._clock(), type(reason)
@@ -136,76 +142,103 @@ class Fallback:
 
 
 def is_default(assignment: LiveAssignment) -> bool:
-    """Whether this is the default arm, which is shown where the service gives no variant."""
+    """Whether this is no part of the test, so that its reward counts nowhere.
+
+    It is the default arm, which is shown where the service gives no variant, or what the service
+    shows outside of the test.
+
+    Parameters
+    ----------
+    assignment : what `ask` gave
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> with sa.Client("http://127.0.0.1:9", retries=0, default_arm="A") as client:
+    ...     is_default(client.experiment("shop").ask("visitor 1"))
+    True
+    """
     return not assignment.id
 
 
-class RemoteExperiment:
-    """An experiment of a service; `Client.experiment` and `Client.create` make one.
+class AsyncRemoteExperiment:
+    """An experiment of a service; `AsyncClient.experiment` and `AsyncClient.create` make one.
 
-    It has the methods of `Experiment` and raises the same errors. With a default arm `ask` gives
-    that arm whenever the service gives no variant, because it is down, the budget is spent, the
-    test is paused or a token is wrong: an assignment without id, see `is_default`. The reason is
-    logged as a warning of "steadyarm.client", each kind at most once a minute.
+    It has the methods of `Experiment`, to be awaited, and raises the same errors. With a default
+    arm `ask` gives that arm whenever the service gives no variant, because it is down, the test is
+    paused and has no control, or a token is wrong: an assignment without id, see `is_default`.
+    The reason is logged as a warning of "steadyarm.client", each kind at most once a minute.
 
     Rewards of default arms are ignored, also those reported by unit, until the unit gets a variant
     of the test here; other processes cannot know what it was shown.
+
+    Parameters
+    ----------
+    client : that sends the requests
+    name : of the experiment
+    default_arm : variant that `ask` gives if the service gives none
+    outside : units that were shown a default arm
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> import steadyarm as sa
+    >>> async def page():
+    ...     async with sa.AsyncClient("http://127.0.0.1:9", retries=0, default_arm="A") as client:
+    ...         return await client.experiment("shop").ask("visitor 1")
+    >>> is_default(asyncio.run(page()))  # nothing answers there
+    True
     """
 
     def __init__(
-        self, client: Client, name: str, default_arm: str | None, outside: RecentUnits[None]
+        self, client: AsyncClient, name: str, default_arm: str | None, outside: RecentUnits[None]
     ) -> None:
         self.client, self.name, self.outside = client, name, outside
         self._fallback = Fallback(client, name, default_arm, outside)
         self._path = ("experiments", name)
         self._settings: SettingsAnswer | None = None
         self._names: Sequence[str] = ()
+        self._values: Sequence[Any] = ()
         self._tag: str | None = None  # with which ids of the experiment begin, once one was seen
 
     def __repr__(self) -> str:
-        return f"RemoteExperiment({self.name!r}, {self.client.url})"
+        return f"{type(self).__name__}({self.name!r}, {self.client.url})"
 
     @property
     def default_arm(self) -> str | None:
         """The variant that `ask` gives where the service gives none."""
         return self._fallback.arm
 
-    @property
-    def settings(self) -> Mapping[str, Any]:
+    async def settings(self) -> Mapping[str, Any]:
         """What it was created with, as `Settings.to_dict` writes it; requested once."""
-        found: Mapping[str, Any] = msgspec.to_builtins(self._known)
+        found: Mapping[str, Any] = msgspec.to_builtins(await self.known())
         return found
 
-    @property
-    def sticky(self) -> bool:
-        """Whether a unit keeps its first variant."""
-        return self._known.sticky == "unit"
+    async def values(self) -> Sequence[Any]:
+        """What each variant stands for, in their order; empty if only the service has names."""
+        await self.known()
+        return self._values
 
-    @property
-    def attributes(self) -> Declared:
-        """Attributes of units with their levels, as they were declared."""
-        return {name: tuple(levels) for name, levels in self._known.attributes.items()}
-
-    @property
-    def covariates(self) -> tuple[str, ...]:
-        """Names of the numbers that are known of units, as they were declared."""
-        return tuple(self._known.covariates)
-
-    @property
-    def _known(self) -> SettingsAnswer:
+    async def known(self) -> SettingsAnswer:
+        """The settings as the service answers."""
         if self._settings is None:
-            return self._learn(self.call(ExperimentAnswer, "GET")).settings
+            return self._learn(await self.call(ExperimentAnswer, "GET")).settings
         return self._settings
 
     def _learn(self, found: ExperimentAnswer) -> ExperimentAnswer:
         self._names = understood(lambda: found.settings.names)
+        self._values = understood(lambda: found.settings.variant_values)
         self._settings = found.settings
-        self._fallback.learn(self._names)
+        self._fallback.learn(self._names, self._values)
         return found
 
     # Assignments
 
-    def ask(
+    async def ask(
         self,
         unit: str | None = None,
         attributes: Given | None = None,
@@ -222,31 +255,54 @@ class RemoteExperiment:
         attributes, covariates, expected : what is known of the unit, as in `Experiment.ask`
         """
         known = with_expected(covariates, expected)
-        return self.one_or_default(unit, lambda: self.ask_service(unit, attributes, known))
+        return await self.one_or_default(unit, lambda: self.ask_service(unit, attributes, known))
 
-    def ask_service(
+    async def ask_service(
         self,
         unit: str | None,
         attributes: Given | None = None,
         covariates: Covariates | None = None,
     ) -> LiveAssignment:
-        """The variant that the service gives, never the default arm."""
+        """The variant that the service gives, never the default arm.
+
+        Parameters
+        ----------
+        unit : who is assigned
+        attributes, covariates : what is known of the unit
+        """
         body: dict[str, Any] = {"unit": unit}
         if attributes is not None:
             body["attributes"] = dict(attributes)
         if covariates is not None:
             body["covariates"] = dict(covariates)
-        return self.assignment_in(
-            self.call(AssignmentAnswer, "POST", "assignments", body=body, repeatable=self.sticky)
-        )
+        path = ("POST", "assignments")
+        repeatable = await self._sticky()
+        found = await self.call(AssignmentAnswer, *path, body=body, repeatable=repeatable)
+        return self.assignment_in(found)
 
-    def one_or_default(self, unit: str | None, ask: Callable[[], LiveAssignment]) -> LiveAssignment:
-        """What `ask` gives, or else the default arm, if there is one."""
-        (answer,) = self._or_default([unit], lambda: [ask()])
+    async def _sticky(self) -> bool:
+        """Whether a unit keeps its first variant, so that a request may be sent again."""
+        return (await self.known()).sticky == "unit"
+
+    async def one_or_default(
+        self, unit: str | None, ask: Callable[[], Awaitable[LiveAssignment]]
+    ) -> LiveAssignment:
+        """What `ask` gives, or else the default arm, if there is one.
+
+        Parameters
+        ----------
+        unit : who is assigned
+        ask : asks for a variant
+        """
+
+        async def one() -> list[LiveAssignment | SteadyArmError]:
+            return [await ask()]
+
+        (answer,) = await self._or_default([unit], one)
         assert isinstance(answer, LiveAssignment)
         return answer
 
-    def ask_many(
+    async def ask_many(
         self,
         units: Sequence[str | None],
         attributes: Sequence[Given | None] | None = None,
@@ -266,10 +322,10 @@ class RemoteExperiment:
         return [
             answer
             for part in parts
-            for answer in in_halves(self._ask_part, part, raising=SteadyArmError)
+            for answer in await in_halves(self._ask_part, part, raising=SteadyArmError)
         ]
 
-    def _ask_part(
+    async def _ask_part(
         self, visits: Sequence[tuple[str | None, Given | None, Covariates | None]]
     ) -> list[LiveAssignment | SteadyArmError]:
         units, attributes, covariates = map(list, zip(*visits, strict=True))
@@ -278,30 +334,30 @@ class RemoteExperiment:
             if any(one is not None for one in given):
                 body[name] = given
 
-        def many() -> list[LiveAssignment | SteadyArmError]:
-            found = self.call(
+        async def many() -> list[LiveAssignment | SteadyArmError]:
+            found = await self.call(
                 Assignments,
                 *("POST", "assignments:batch"),
                 body=body,
                 within=PATIENCE,
-                repeatable=self.sticky,
+                repeatable=await self._sticky(),
             )
             return self.assignments_in(found, len(units))
 
-        return self._or_default(units, many)
+        return await self._or_default(units, many)
 
-    def _or_default(
+    async def _or_default(
         self,
         units: Sequence[str | None],
-        ask: Callable[[], list[LiveAssignment | SteadyArmError]],
+        ask: Callable[[], Awaitable[list[LiveAssignment | SteadyArmError]]],
     ) -> list[LiveAssignment | SteadyArmError]:
         transport = self.client.transport
         found: Sequence[LiveAssignment | SteadyArmError]
         if self.default_arm is None:
-            found = ask()
+            found = await ask()
         elif transport.breaker.allows():
             try:
-                found = ask()
+                found = await ask()
             except InvalidInputError:
                 raise
             except SteadyArmError as error:
@@ -315,26 +371,32 @@ class RemoteExperiment:
         ]
 
     def assignment_in(self, found: AssignmentAnswer) -> LiveAssignment:
-        """The assignment in a response."""
-        self._tag = found.id.partition("-")[0]
+        """The assignment in a response.
+
+        Parameters
+        ----------
+        found : the response
+        """
+        if found.id:
+            self._tag = found.id.partition("-")[0]
         return found.to_assignment(self._names)
 
     def assignments_in(
         self, found: Assignments, count: int
     ) -> list[LiveAssignment | SteadyArmError]:
-        """The assignments in a response to so many units, and why some have none."""
+        """The assignments in a response to so many units, and why some have none.
+
+        Parameters
+        ----------
+        found : the response
+        count : number of units
+        """
         each = each_in(found.assignments, AssignmentAnswer, count)
         return [one if isinstance(one, SteadyArmError) else self.assignment_in(one) for one in each]
 
-    def local(self, positions: int = 1000, seconds: float = 60.0) -> LocalExperiment:
-        """Assign variants in this process, without a request for each; see `LocalExperiment`."""
-        from steadyarm.client.local import LocalExperiment
-
-        return self.client.owning(LocalExperiment(self, positions, seconds))
-
     # Rewards
 
-    def tell(
+    async def tell(
         self,
         assignment: LiveAssignment | str,
         reward: Values,
@@ -351,66 +413,49 @@ class RemoteExperiment:
         reward, event : values by the names of metrics and the key of their event are as in
             `Experiment.tell`, too
         """
-        (outcome,) = self._tell([(assignment, reward, at, event)], self._tell_one, self.outside)
+        given = [(assignment, reward, at, event)]
+        (outcome,) = await self._tell(given, self._tell_one, self.outside)
         if isinstance(outcome, SteadyArmError):
             raise outcome
 
-    def tell_many(self, rewards: Iterable[Reported]) -> list[Outcome | SteadyArmError]:
+    async def tell_many(self, rewards: Iterable[Reported]) -> list[Result]:
         """Report the rewards of many assignments, in their order; a third value is when it was.
 
-        Each is "stored", there already ("repeated"), "kept" until the service is back, or "ignored"
-        as that of a default arm; an error takes the place of one refused.
+        Each is "stored", there already ("repeated"), "kept" until the service is back, of something
+        that was shown "outside" of the test, or "ignored" as that of a default arm; an error takes
+        the place of one refused.
         """
         given = list(rewards)
         parts = (given[i : i + BATCH] for i in range(0, len(given), BATCH))
         return [
-            outcome for part in parts for outcome in self._tell(part, self._tell_part, self.outside)
+            outcome
+            for part in parts
+            for outcome in await self._tell(part, self._tell_part, self.outside)
         ]
 
-    def tell_checked(self, rewards: Sequence[Reported]) -> list[Outcome | SteadyArmError]:
+    async def tell_checked(self, rewards: Sequence[Reported]) -> list[Result]:
         """Report rewards, at most a batch, that are known to be part of the test."""
-        return self._tell(rewards, self._tell_part)
+        return await self._tell(rewards, self._tell_part)
 
-    def _tell(
+    async def _tell(
         self, rewards: Sequence[Reported], send: Send, outside: Container[str] = ()
-    ) -> list[Outcome | SteadyArmError]:
+    ) -> list[Result]:
         """What becomes of each reward: it is sent, buffered or ignored; those sent go together.
 
         outside : units whose rewards are not part of the test, because they saw a default arm
         """
-        outcomes: list[Outcome | SteadyArmError | None] = []
-        sending: list[RewardReport] = []
+        reports: list[RewardReport | Result] = []
         for target, reward, *more in rewards:
             try:
                 report = self._report(target, reward, *more)
-                outcomes.append(self._here(report, outside))
             except SteadyArmError as error:
-                outcomes.append(error)
-            if outcomes[-1] is None:
-                sending.append(report)
-        sent = iter(self._send_or_keep(sending, send) if sending else ())
-        return [next(sent) if outcome is None else outcome for outcome in outcomes]
-
-    def _here(self, report: RewardReport, outside: Container[str]) -> Outcome | None:
-        """What becomes of a reward without the service; None if it must be sent."""
-        if not report.target or (report.kind == "unit" and report.target in outside):
-            self.client.count("ignored")
-            return "ignored"
-        delivery = self.client.delivery
-        return "kept" if delivery and delivery.holds(self.name, report) else None
-
-    def _send_or_keep(
-        self, rewards: Sequence[RewardReport], send: Send
-    ) -> list[Outcome | SteadyArmError]:
-        delivery = self.client.delivery
-        if delivery is None:
-            return send(rewards)
-        if self.client.transport.breaker.allows():
-            try:
-                return send(rewards)
-            except DOWN:
-                pass
-        return delivery.keep(self.name, rewards)
+                reports.append(error)
+                continue
+            strange = not report.target or (report.kind == "unit" and report.target in outside)
+            if strange:
+                self.client.count("ignored")
+            reports.append("ignored" if strange else report)
+        return await self.client.report(self.name, reports, send)
 
     def _report(
         self,
@@ -419,12 +464,7 @@ class RemoteExperiment:
         at: At = None,
         event: str | None = None,
     ) -> RewardReport:
-        value = finite_values(reward)
-        when = time.time()
-        if isinstance(at, timedelta):
-            when -= at.total_seconds()
-        elif at is not None:
-            when = to_micros(at, LATEST) / 1e6
+        value, when = finite_values(reward), seconds_of(at)
         if isinstance(target, LiveAssignment):
             return RewardReport("assignment", target.id, value, when, event)
         if not isinstance(target, str):
@@ -442,86 +482,126 @@ class RemoteExperiment:
         known = self._tag is not None and parse_assignment_id(target, self._tag) is not None
         return RewardReport("assignment" if known else "unit", target, value, when, event)
 
-    def _tell_one(self, rewards: Sequence[RewardReport]) -> list[Outcome | SteadyArmError]:
+    async def _tell_one(self, rewards: Sequence[RewardReport]) -> list[Result]:
         (report,) = rewards
-        return [
-            self.call(RewardStatus, "POST", "rewards", body=report.to_dict(), stamped=True).status
-        ]
+        path = ("POST", "rewards")
+        found = await self.call(RewardStatus, *path, body=report.to_dict(), stamped=True)
+        return [found.status]
 
-    def _tell_part(self, rewards: Sequence[RewardReport]) -> list[Outcome | SteadyArmError]:
-        return send_rewards(self.client.transport, self.name, rewards)
+    async def _tell_part(self, rewards: Sequence[RewardReport]) -> list[Result]:
+        return await send_rewards(self.client.transport, self.name, rewards)
 
     # Results
 
     @overload
-    def recommend(
+    async def recommend(
         self, level: float = 0.95, anytime: bool | None = None, by: None = None
     ) -> Verdict: ...
 
     @overload
-    def recommend(
+    async def recommend(
         self, level: float = 0.95, anytime: bool | None = None, *, by: str
     ) -> Breakdown: ...
 
-    def recommend(
+    async def recommend(
         self, level: float = 0.95, anytime: bool | None = None, by: str | None = None
     ) -> Verdict | Breakdown:
-        """The best variant on mature visits, or a breakdown; see `Experiment.recommend`."""
+        """The best variant on mature visits, or a breakdown; see `Experiment.recommend`.
+
+        Parameters
+        ----------
+        level, anytime, by : see `Experiment.recommend`
+        """
         query: dict[str, Any] = {"level": level}
         if anytime is not None:
             query["anytime"] = str(bool(anytime)).lower()
         if by is not None:
-            check_attribute(self.attributes, by)
+            check_attribute(declared_in(await self.known()), by)
             path = ("GET", "breakdowns", by)
-            found = self.call(BreakdownAnswer, *path, query=query, within=PATIENCE)
+            found = await self.call(BreakdownAnswer, *path, query=query, within=PATIENCE)
             return understood(found.to_breakdown)
-        return understood(self._read(Recommendation, "recommendation", **query).to_verdict)
+        answer = await self._read(Recommendation, "recommendation", **query)
+        return understood(answer.to_verdict)
 
-    def health(self) -> HealthReport:
+    async def health(self) -> HealthReport:
         """Whether variants were assigned as planned, and whose rewards are missing."""
-        return self._read(Health, "health").to_report()
+        return (await self._read(Health, "health")).to_report()
 
-    def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
-        """Estimates in equal shares of the test, and whether they move by more than noise."""
-        return understood(self._read(Drift, "drift", periods=periods, level=level).to_report)
+    async def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
+        """Estimates in equal shares of the test, and whether they move by more than noise.
 
-    def status(self) -> Status:
+        Parameters
+        ----------
+        periods : how many shares
+        level : confidence level
+        """
+        found = await self._read(Drift, "drift", periods=periods, level=level)
+        return understood(found.to_report)
+
+    async def status(self) -> Status:
         """The progress of the test in numbers."""
-        return understood(self._learn(self.call(ExperimentAnswer, "GET")).to_status)
+        return understood(self._learn(await self.call(ExperimentAnswer, "GET")).to_status)
 
-    def export(self, path: str | os.PathLike[str]) -> Path:
+    async def replay(self) -> Replay:
+        """Let the service compute the whole test anew from its log, and compare to the bit.
+
+        It needs the scope admin.
+        """
+        return (await self.call(ReplayAnswer, "GET", "replay", within=LONGEST)).to_replay()
+
+    async def export(self, path: str | os.PathLike[str]) -> Path:
         """Write every assignment with its reward into a file: .csv or .parquet.
 
         This is the log, for `steadyarm analyze` and for other programs. To move an experiment
         into another storage use `steadyarm experiment export` on the storage itself: it writes
         the log and the description that `import` needs with it.
+
+        Parameters
+        ----------
+        path : of the file
+
+        Returns
+        -------
+        Path : of the file
         """
         target = Path(path)
         form = target.suffix.lstrip(".")
         check_choice(form, "the file's ending", ("csv", "parquet"))
         unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        stream = self.client.transport.stream
+        log_of = (*self._path, "export")
         try:
-            with (
-                stream(*self._path, "export", query={"format": form}) as pieces,
-                unfinished.open("wb") as file,
-            ):
-                file.writelines(pieces)
+            with unfinished.open("wb") as file:
+                await self.client.transport.download(file, *log_of, query={"format": form})
             return unfinished.replace(target)
         finally:
             unfinished.unlink(missing_ok=True)
 
     # Corrections; they need the scope admin, and the token's name is the author
 
-    def void(self, target: LiveAssignment | str, *, reason: str) -> Corrected:
-        """Take back the reward of an assignment, of its id, or of a unit."""
-        return self._correct("void", reason, **_aimed(target))
+    async def void(self, target: LiveAssignment | str, *, reason: str) -> Corrected:
+        """Take back the reward of an assignment, of its id, or of a unit.
 
-    def correct(self, target: LiveAssignment | str, reward: float, *, reason: str) -> Corrected:
-        """Replace the reward of an assignment."""
-        return self._correct("correct", reason, **_aimed(target), reward=reward)
+        Parameters
+        ----------
+        target : the assignment, its id, or a unit
+        reason : why, for those who read the audit log; name no unit in it
+        """
+        return await self._correct("void", reason, **_aimed(target))
 
-    def exclude(
+    async def correct(
+        self, target: LiveAssignment | str, reward: float, *, reason: str
+    ) -> Corrected:
+        """Replace the reward of an assignment.
+
+        Parameters
+        ----------
+        target : the assignment, its id, or a unit
+        reward : the right one
+        reason : why, for those who read the audit log; name no unit in it
+        """
+        return await self._correct("correct", reason, **_aimed(target), reward=reward)
+
+    async def exclude(
         self,
         *,
         unit: str | None = None,
@@ -529,66 +609,129 @@ class RemoteExperiment:
         until: datetime | None = None,
         reason: str,
     ) -> Corrected:
-        """Leave out all visits of a unit, or those of a period; see `Experiment.exclude`."""
+        """Leave out all visits of a unit, or those of a period; see `Experiment.exclude`.
+
+        Parameters
+        ----------
+        unit : whose visits; of a period if it is not given
+        since, until : times of assignments, the first one included and the last one not
+        reason : why, for those who read the audit log; name no unit in it
+        """
         given = {
             "unit": unit,
             "since": None if since is None else since.isoformat(),
             "until": None if until is None else until.isoformat(),
         }
-        return self._correct("exclude", reason, **given)
+        return await self._correct("exclude", reason, **given)
 
-    def include(self, entry: int, *, reason: str) -> Corrected:
-        """Undo an exclusion, by the id of its entry in the audit log."""
-        return self._correct("include", reason, entry=entry)
+    async def include(self, entry: int, *, reason: str) -> Corrected:
+        """Undo an exclusion, by the id of its entry in the audit log.
 
-    def erase(self, unit: str, *, reason: str = "") -> Corrected:
-        """Erase the identity of a unit; rewards that wait in this client's buffer keep it."""
-        return self._correct("erase", reason, unit=unit)
+        Parameters
+        ----------
+        entry : id of the exclusion
+        reason : why, for those who read the audit log; name no unit in it
+        """
+        return await self._correct("include", reason, entry=entry)
 
-    def corrections(self) -> list[AuditEntry]:
+    async def erase(self, unit: str, *, reason: str = "") -> Corrected:
+        """Erase the identity of a unit; rewards that wait in this client's buffer keep it.
+
+        Parameters
+        ----------
+        unit : who
+        reason : why, for those who read the audit log; name no unit in it
+        """
+        return await self._correct("erase", reason, unit=unit)
+
+    async def corrections(self) -> list[AuditEntry]:
         """The entries of the audit log that corrected something, oldest first."""
-        found = self._read(Corrections, "corrections").corrections
-        return understood(lambda: [entry.to_entry() for entry in found])
+        found = await self._read(Corrections, "corrections")
+        return understood(lambda: [entry.to_entry() for entry in found.corrections])
 
-    def _correct(self, kind: str, reason: str, **given: Any) -> Corrected:
+    async def _correct(self, kind: str, reason: str, **given: Any) -> Corrected:
         body = {"kind": kind, "reason": reason, **given}
         path = ("POST", "corrections")
-        done = self.call(CorrectedAnswer, *path, body=body, within=LONGEST, repeatable=False)
+        done = await self.call(CorrectedAnswer, *path, body=body, within=LONGEST, repeatable=False)
         return Corrected(done.entry, done.assignments)
 
     # States
 
-    def start(self) -> Status:
+    async def start(self) -> Status:
         """Change the state from draft to running."""
-        return self._move("start")
+        return await self._move("start")
 
-    def pause(self) -> Status:
+    async def pause(self) -> Status:
         """Assign nothing for now; rewards still count."""
-        return self._move("pause")
+        return await self._move("pause")
 
-    def resume(self) -> Status:
+    async def resume(self) -> Status:
         """Change the state from paused to running again."""
-        return self._move("resume")
+        return await self._move("resume")
 
-    def stop(self) -> Status:
+    async def stop(self) -> Status:
         """Assign nothing any more; rewards of earlier assignments still count."""
-        return self._move("stop")
+        return await self._move("stop")
 
-    def archive(self) -> Status:
+    async def archive(self) -> Status:
         """End the experiment: neither assignments nor rewards any more."""
-        return self._move("archive")
+        return await self._move("archive")
 
-    def _move(self, action: str) -> Status:
-        return understood(self.call(ExperimentAnswer, "POST", action, within=PATIENCE).to_status)
+    async def roll_out(
+        self,
+        variant: str | None = None,
+        share: float = 1.0,
+        holdback: float | None = None,
+        *,
+        stop: bool = False,
+        change: bool = False,
+        reason: str = "",
+    ) -> Status:
+        """Show a variant to new and old units, outside of the test; see `Experiment.roll_out`.
 
-    def _read(self, gives: type[R], what: str, **query: Any) -> R:
-        return self.call(gives, "GET", what, query=query, within=PATIENCE)
+        Parameters
+        ----------
+        variant, share, holdback, stop, change, reason : see `Experiment.roll_out`
+        """
+        body: dict[str, Any] = {"share": share, "stop": stop, "change": change, "reason": reason}
+        for name, given in (("variant", variant), ("holdback", holdback)):
+            if given is not None:
+                body[name] = given
+        done = await self.call(ExperimentAnswer, "POST", "roll-out", body=body, within=PATIENCE)
+        return understood(done.to_status)
 
-    def call(self, gives: type[R], method: str, *path: str, **more: Any) -> R:
-        """Send a request about this experiment; see `Transport.call`."""
-        return self.client.transport.call(gives, method, *self._path, *path, **more)
+    async def _move(self, action: str) -> Status:
+        found = await self.call(ExperimentAnswer, "POST", action, within=PATIENCE)
+        return understood(found.to_status)
+
+    async def _read(self, gives: type[R], what: str, **query: Any) -> R:
+        return await self.call(gives, "GET", what, query=query, within=PATIENCE)
+
+    async def call(self, gives: type[R], method: str, *path: str, **more: Any) -> R:
+        """Send a request about this experiment; see `Transport.call`.
+
+        Parameters
+        ----------
+        gives : type of the response
+        method : of HTTP
+        *path : after the path of the experiment
+        **more : for `Transport.call`
+        """
+        return await self.client.transport.call(gives, method, *self._path, *path, **more)
+
+
+def seconds_of(at: At) -> float:
+    """A time, by default now, in seconds since 1970 by this machine's clock."""
+    if at is None or isinstance(at, timedelta):
+        return time.time() - (0.0 if at is None else at.total_seconds())
+    return to_micros(at, LATEST) / 1e6
 
 
 def _aimed(target: LiveAssignment | str) -> dict[str, str]:
     """Whose reward; the service takes a unit in the form of the experiment's ids for an id."""
     return {"assignment": target.id} if isinstance(target, LiveAssignment) else {"unit": target}
+
+
+def declared_in(settings: SettingsAnswer) -> Declared:
+    """Attributes of units with their levels, as they were declared."""
+    return {name: tuple(levels) for name, levels in settings.attributes.items()}

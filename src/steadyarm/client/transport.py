@@ -5,25 +5,30 @@ This is the one place where responses become structs, and problems the errors of
 
 from __future__ import annotations
 
+import copy
 import json
-import os
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import IO, Any, Generic, TypeVar
 from urllib.parse import quote, urlsplit
-from weakref import WeakSet
 
 import msgspec
 
+from steadyarm.client.pools import (
+    Answer,
+    BlockingPool,
+    Pool,
+    Request,
+    SendingError,
+    forget_after_fork,
+)
 from steadyarm.errors import (
     InvalidInputError,
-    MissingExtraError,
     ServiceError,
     SteadyArmError,
     StorageError,
@@ -32,44 +37,11 @@ from steadyarm.validation import finite_number, whole_number
 from steadyarm.wire.responses import PROBLEM, PROBLEMS, Response
 from steadyarm.wording import shortened
 
-if TYPE_CHECKING:
-    import httpx
-
-
 REMEMBERED = 100_000  # units
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 R = TypeVar("R", bound=Response)
-
-# Forks: locks, sockets, threads and leased positions belong to one process.
-
-
-class Forgetful(Protocol):
-    """An object with parts that belong to one process."""
-
-    def forget(self) -> None:
-        """Start anew in the child of a fork, where nothing else runs meanwhile."""
-
-
-_known: WeakSet[Forgetful] = WeakSet()
-
-
-def forget_after_fork(one: Forgetful) -> None:
-    """Call its `forget` in every child forked from now on.
-
-    A check of os.getpid() would come too late where another thread held a lock during the fork.
-    """
-    _known.add(one)
-
-
-def _forget() -> None:
-    for one in list(_known):
-        one.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
 
 
 class RecentUnits(Generic[T]):
@@ -127,7 +99,17 @@ ADVICE = {401: "Give a token: Client(url, token=…).", 403: "Use a token of a w
 
 
 class ServiceDownError(ServiceError):
-    """The service cannot be reached or fails on its side; the same request may work later."""
+    """The service cannot be reached or fails on its side; the same request may work later.
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> try:
+    ...     sa.Client("http://127.0.0.1:9", retries=0).experiments()
+    ... except ServiceDownError as error:
+    ...     print(isinstance(error, sa.ServiceError))
+    True
+    """
 
 
 class TooLargeError(ServiceError):
@@ -180,8 +162,8 @@ def each_in(entries: list[Any], gives: type[R], count: int) -> list[R | SteadyAr
     return found
 
 
-def in_halves(
-    send: Callable[[Sequence[Item]], list[T]],
+async def in_halves(
+    send: Callable[[Sequence[Item]], Awaitable[list[T]]],
     items: Sequence[Item],
     raising: type[SteadyArmError] | tuple[type[SteadyArmError], ...] = (ServiceError, StorageError),
 ) -> list[T | SteadyArmError]:
@@ -191,21 +173,22 @@ def in_halves(
 
     Examples
     --------
-    >>> def send(items):
+    >>> from steadyarm.client.pools import run
+    >>> async def send(items):
     ...     if "bad" in items:
     ...         raise InvalidInputError("one is bad.")
     ...     return [item.upper() for item in items]
-    >>> in_halves(send, ["a", "b", "bad", "d"])
+    >>> run(in_halves(send, ["a", "b", "bad", "d"]))
     ['A', 'B', InvalidInputError('one is bad.'), 'D']
     """
     try:
-        return [*send(items)]
+        return [*await send(items)]
     except (InvalidInputError, TooLargeError) as error:
         if len(items) == 1:
             return [error]
         middle = len(items) // 2
-        first = in_halves(send, items[:middle], raising)
-        return first + in_halves(send, items[middle:], raising)
+        first = await in_halves(send, items[:middle], raising)
+        return first + await in_halves(send, items[middle:], raising)
     except raising:
         raise
     except SteadyArmError as error:
@@ -227,18 +210,18 @@ def _unreadable(error: Exception) -> ServiceError:
     )
 
 
-def _error_of(response: httpx.Response) -> SteadyArmError:
-    """The error that a response of 3xx, 4xx or 5xx means."""
+def _error_of(answer: Answer) -> SteadyArmError:
+    """The error that an answer of 3xx, 4xx or 5xx means."""
     try:
-        problem = response.json()
+        problem = json.loads(answer.content)
     except ValueError:
         problem = None
     if isinstance(problem, Mapping) and "type" in problem:
-        return error_in(problem, response.status_code)
+        return error_in(problem, answer.status)
     # Somebody else answered: a proxy, a load balancer, another program on that port.
-    return _kind_of(response.status_code)(
-        f"{response.request.url} answered {response.status_code} {response.reason_phrase}, and not "
-        "as a SteadyArm service does; is the address right, and the service behind it running?"
+    return _kind_of(answer.status)(
+        f"{answer.url} answered {answer.status} {answer.reason}, and not as a SteadyArm service "
+        "does; is the address right, and the service behind it running?"
     )
 
 
@@ -283,6 +266,7 @@ class Breaker:
         self._clock = clock
         self._until: float | None = None  # None: all is well
         self._lock = Lock()
+        forget_after_fork(self)
 
     @property
     def open(self) -> bool:
@@ -322,14 +306,16 @@ BATCH = 250  # entries of one request: well below what services accept, unless s
 PATIENCE = 30.0  # seconds for what nobody's page waits for: batches, verdicts, exports
 FIRST_PAUSE = 0.05  # seconds; doubled with every further try
 BUSY = (429, 502, 503, 504)  # answers after which the same request may succeed
-KEPT_ALIVE = 20.0  # seconds, less than servers keep idle connections: they must not close first
 
 
 class Transport:
-    """One connection pool to one service.
+    """The way to one service: what is sent when, how often, and what answers mean.
 
     A call has `timeout` seconds in all. Every try may take half of what is left, the last one all
-    of it; pauses between them double, and are jittered so that many clients do not come at once.
+    of it, and so one that cannot be repeated; pauses between them double, and are jittered so that
+    many clients do not come at once.
+
+    pool : makes the connections, from an address and headers; see `pools.py`
 
     Attributes
     ----------
@@ -344,9 +330,8 @@ class Transport:
         retries: int = 3,
         cooldown: float = 5.0,
         jitter: random.Random | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        pool: Callable[[str, Mapping[str, str]], Pool] = BlockingPool,
     ) -> None:
-        self._httpx = _httpx()
         self.url = _checked(url)
         self.timeout = finite_number(timeout, "timeout")
         if self.timeout <= 0:
@@ -359,12 +344,15 @@ class Transport:
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         self._random = jitter or random.Random()
-        self._sleep = sleep
-        self._inherited: list[httpx.Client] = []
-        self._pool = self._new_pool()
-        forget_after_fork(self)
+        self.pool = pool(self.url, self._headers)
 
-    def call(
+    def for_threads(self) -> Transport:
+        """The same way, with connections of its own that threads may use; one breaker for both."""
+        other = copy.copy(self)
+        other.pool = BlockingPool(self.url, self._headers)
+        return other
+
+    async def call(
         self,
         gives: type[R],
         method: str,
@@ -383,96 +371,76 @@ class Transport:
         repeatable : False if doing it twice differs from once; then it is only tried again if
             there was no connection, because a request that was sent may have been processed
         """
-        if self._pool.is_closed:
-            raise ServiceError("this client was closed; make another one.")
         content = None if body is None or stamped else _encoded(body)
         deadline = time.monotonic() + (within or self.timeout)
         for attempt in range(self.retries + 1):
+            self._check_open()
             left = max(deadline - time.monotonic(), 0.001)
             last = attempt == self.retries
             wanted, unsent = 0.0, False
             if stamped:
                 content = _encoded(body | {"sent": datetime.now(UTC).isoformat()})
+            timeout = left / 2 if repeatable and not last else left
             try:
-                response = self._pool.request(
-                    method,
-                    self._address(path),
-                    content=content,
-                    params=query,
-                    timeout=left if last else left / 2,
+                answer = await self.pool.send(
+                    Request(method, self._address(path), content, query, timeout)
                 )
-            except self._httpx.RequestError as error:
+            except SendingError as error:
                 problem: SteadyArmError = self._unreachable(error)
-                unsent = self._unsent(error)
+                unsent = error.unsent
                 again = repeatable or unsent
             else:
-                if response.status_code not in BUSY:
-                    return self._content(response, gives)
-                problem, again = _error_of(response), repeatable
-                wanted = _retry_after(response.headers.get("Retry-After"))
+                if answer.status not in BUSY:
+                    return self._content(answer, gives)
+                problem, again = _error_of(answer), repeatable
+                wanted = _retry_after(answer.headers.get("Retry-After"))
             pause = max(wanted, FIRST_PAUSE * 2**attempt * self._random.uniform(0.5, 1.5))
             if last or not again or time.monotonic() + pause >= deadline:
                 break
-            self._sleep(pause)
+            await self.pool.sleep(pause)
+        self._check_open()  # else closing it would be taken for an outage
         if unsent or within is None:  # a verdict that takes long does not mean that all is lost
             self.failure = type(problem)(str(problem))  # without its traceback, as this stays
             self.breaker.failed()
         raise problem
 
-    @contextmanager
-    def stream(self, *path: str, query: Mapping[str, Any]) -> Iterator[Iterator[bytes]]:
-        """The content of a long answer, piece by piece; not tried again."""
+    async def download(self, file: IO[bytes], *path: str, query: Mapping[str, Any]) -> None:
+        """Write the content of a long answer into a file, piece by piece; not tried again."""
+        self._check_open()
         try:
-            with self._pool.stream(
-                "GET", self._address(path), params=query, timeout=PATIENCE
-            ) as response:
-                if response.status_code != 200:
-                    response.read()
-                    raise _error_of(response)
-                yield response.iter_bytes()
-        except self._httpx.TransportError as error:
+            answer = await self.pool.download(
+                Request("GET", self._address(path), None, query, PATIENCE), file
+            )
+        except SendingError as error:
             raise self._unreachable(error) from None
+        if answer.status != 200:
+            raise _error_of(answer)
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._pool.close()
-
-    def forget(self) -> None:
-        """In the child of a fork connections are the parent's; keep them from being closed here."""
-        self._inherited.append(self._pool)
-        self._pool = self._new_pool()
-        self.breaker.forget()
-
-    def _new_pool(self) -> httpx.Client:
-        limits = self._httpx.Limits(keepalive_expiry=KEPT_ALIVE)
-        pool: httpx.Client = self._httpx.Client(headers=self._headers, limits=limits)
-        return pool
+    def _check_open(self) -> None:
+        if self.pool.closed:
+            raise ServiceError("this client was closed; make another one.")
 
     def _address(self, path: tuple[str, ...]) -> str:
         return "/".join([self.url, "v1", *(quote(part, safe=":") for part in path)])
 
-    def _content(self, response: httpx.Response, gives: type[R]) -> R:
-        if response.status_code < 500 and self.breaker.worked():
+    def _content(self, answer: Answer, gives: type[R]) -> R:
+        if answer.status < 500 and self.breaker.worked():
             self.recovered()
-        if not response.is_success:
-            raise _error_of(response)
+        if not 200 <= answer.status < 300:
+            raise _error_of(answer)
         try:
-            return msgspec.json.decode(response.content, type=gives)
+            return msgspec.json.decode(answer.content, type=gives)
         except msgspec.ValidationError as error:
             raise _unreadable(error) from None
         except ValueError:
+            text = answer.content.decode(errors="replace")
             raise ServiceError(
-                f"{response.request.url} answered with {shortened(response.text)}, which is no "
-                "JSON; is this the address of a SteadyArm service?"
+                f"{answer.url} answered with {shortened(text)}, which is no JSON; is this the "
+                "address of a SteadyArm service?"
             ) from None
 
-    def _unsent(self, error: Exception) -> bool:
-        x = self._httpx
-        return isinstance(error, (x.ConnectError, x.ConnectTimeout, x.PoolTimeout))
-
-    def _unreachable(self, error: Exception) -> ServiceDownError:
-        slow = isinstance(error, self._httpx.TimeoutException)
-        reason = "did not answer in time" if slow else f"cannot be reached: {error}"
+    def _unreachable(self, error: SendingError) -> ServiceDownError:
+        reason = "did not answer in time" if error.slow else f"cannot be reached: {error}"
         return ServiceDownError(
             f"the service at {self.url} {reason}; is it running, and is the address right?"
         )
@@ -508,13 +476,3 @@ def _retry_after(value: str | None) -> float:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
     except (TypeError, ValueError):
         return 0.0
-
-
-def _httpx() -> Any:
-    try:
-        import httpx
-    except ImportError:
-        raise MissingExtraError(
-            "the client needs httpx; install it with: pip install 'steadyarm[client]'"
-        ) from None
-    return httpx

@@ -37,7 +37,7 @@ from steadyarm.dashboard.responses import (
 )
 from steadyarm.live.metrics import microseconds
 from steadyarm.service.app import read_body
-from steadyarm.service.auth import RANKS, hash_of, header_of
+from steadyarm.service.auth import RANKS, hash_of
 from steadyarm.service.problems import (
     HEADERS,
     RefusedError,
@@ -45,6 +45,7 @@ from steadyarm.service.problems import (
     problem_of,
     problem_response,
 )
+from steadyarm.service.sender import header_of
 from steadyarm.service.service import Service
 from steadyarm.storages.changes import Scope, SessionRecord, TokenRecord
 from steadyarm.wire.responses import PROBLEM
@@ -82,11 +83,13 @@ class Viewer:
     name : of the token; None if nobody signed in, or nobody has to
     scope : what the viewer may do; None for nobody
     csrf : the key that forms and scripts send along with a POST
+    root : the path under which a proxy serves this service; empty for none
     """
 
     name: str | None
     scope: Scope | None
     csrf: str
+    root: str = ""
 
     @property
     def signed_in(self) -> bool:
@@ -163,7 +166,7 @@ class Access:
         """
         if self._guard.open:
             self._guard.check_direct(scope)
-            return Viewer(None, "admin", self._key(session))
+            return self._viewer(None, "admin", session)
         self._guard.check_any_left()
         storage = self.service.storage
 
@@ -174,11 +177,14 @@ class Access:
         token = None if found is None else self._guard.with_hash(found.token)
         if token is None:
             return self.nobody(session)
-        return Viewer(token.name, token.scope, self._key(session))
+        return self._viewer(token.name, token.scope, session)
 
     def nobody(self, session: BrowserSession) -> Viewer:
         """Somebody who has not signed in."""
-        return Viewer(None, None, self._key(session))
+        return self._viewer(None, None, session)
+
+    def _viewer(self, name: str | None, scope: Scope | None, session: BrowserSession) -> Viewer:
+        return Viewer(name, scope, self._key(session), self._settings.root_path)
 
     def knows(self, session: BrowserSession, key: str) -> bool:
         """Whether a key for forms is that of the session."""
@@ -220,16 +226,23 @@ class Access:
         return self._keys.get_signature(session.id).decode()
 
     def _options(self, scope: RequestScope) -> dict[str, Any]:
-        return {"path": "/", "secure": self._secure(scope), "httponly": True, "samesite": "lax"}
+        return {
+            "path": self._settings.root_path or "/",
+            "secure": self._secure(scope),
+            "httponly": True,
+            "samesite": "lax",
+        }
 
     def _secure(self, scope: RequestScope) -> bool:
-        # Anybody may send X-Forwarded-Proto, so behind a proxy a setting says it.
+        # Anybody may send X-Forwarded-Proto, so a setting says it, or a proxy that is trusted.
         return self._settings.https or scope["scheme"] == "https"
 
     def _name(self, scope: RequestScope) -> str:
         # Browsers keep cookies by host alone, so services on other ports need other names; the
-        # prefix makes them refuse cookies that came by http or from a neighbouring host.
-        return ("__Host-" if self._secure(scope) else "") + f"steadyarm-{self._settings.port}"
+        # prefix makes them refuse cookies that came by http or from a neighbouring host. Where
+        # other services have the same name, cookies are not for theirs, which that prefix forbids.
+        prefix = "__Secure-" if self._settings.root_path else "__Host-"
+        return (prefix if self._secure(scope) else "") + f"steadyarm-{self._settings.port}"
 
 
 def _new_session() -> BrowserSession:
@@ -260,7 +273,8 @@ class GuardedPage(Route):
             response = await self._service.in_time(answer, scope, long=True)
         except Exception as error:  # foreseen or not: a page that explains it, never a stack trace
             response = problem_page(error, scope, viewer)
-        if session.new and response.media_type == "text/html":  # it holds a key for forms
+        html = response.media_type == "text/html" and not self.page.anonymous
+        if session.new and html:  # it holds a key for forms
             self._access.remember(response, scope, session)
         await with_headers(response)(scope, receive, send)
 
@@ -277,7 +291,7 @@ class GuardedPage(Route):
     async def _allowed(self, request: Request, session: BrowserSession, viewer: Viewer) -> Response:
         needed = self.page.scope
         if needed is not None and viewer.scope is None:
-            return _to_sign_in(request.scope)
+            return _to_sign_in(request.scope, viewer.root)
         request.scope["known"] = viewer.scope is not None
         if self.page.method == "POST":
             await self._check_form(request, session)
@@ -333,16 +347,16 @@ async def _form(request: Request, most: int) -> dict[str, list[str]]:
         ) from None
 
 
-def _to_sign_in(scope: RequestScope) -> Response:
+def _to_sign_in(scope: RequestScope, root: str) -> Response:
     if wants_json(scope):
         raise RefusedError(
-            "unauthorized", "You are not signed in, or not any more.", "Sign in at /sign-in."
+            "unauthorized", "You are not signed in, or not any more.", f"Sign in at {root}/sign-in."
         )
     path = "/"
     if scope["method"] == "GET":
         query = scope["query_string"].decode("latin-1")
         path = local_path(quote(scope["path"]) + ("?" + query if query else ""))
-    return see_other("/sign-in" + (f"?next={quote(path)}" if path != "/" else ""))
+    return see_other(root, "/sign-in" + (f"?next={quote(path)}" if path != "/" else ""))
 
 
 def problem_page(error: Exception, scope: RequestScope, viewer: Viewer) -> Response:

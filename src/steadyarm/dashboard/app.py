@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 from starlette.applications import Starlette
@@ -9,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from steadyarm.dashboard import forms, pages
+from steadyarm.dashboard import forms, pages, webhooks
 from steadyarm.dashboard.access import Access, GuardedPage, Page, Viewer, problem_page
 from steadyarm.dashboard.pages import ACTIONS, EXPERIMENT, Action, Scorecards
 from steadyarm.dashboard.responses import (
@@ -20,17 +21,25 @@ from steadyarm.dashboard.responses import (
     static,
     with_headers,
 )
-from steadyarm.errors import InvalidInputError, StorageError
+from steadyarm.errors import InvalidInputError, StorageError, WrongStateError
+from steadyarm.live.outside import outside_texts
 from steadyarm.service import app as service_app
-from steadyarm.service.auth import header_of
-from steadyarm.service.handlers import move
+from steadyarm.service.handlers import move, rolled_out
 from steadyarm.service.problems import RefusedError, problem_response
+from steadyarm.service.sender import header_of
 from steadyarm.service.service import Service
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.base import Storage
+from steadyarm.wire.requests import NewRollOut
 
+MOST_NAMES = 500  # that a list offers
 EMPTY = "Enter a token; it begins with sa_."
-WRONG = "This token is not known, or was removed. A new one counts after a few seconds."
+SHOWN = {  # beside the form
+    "unauthorized": "This token is not known, or was removed. A new one counts after a few "
+    "seconds.",
+    "forbidden": "This is a publishable key, which stands in pages and shows nothing. Enter a "
+    "token; it begins with sa_.",
+}
 
 
 def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Starlette:
@@ -47,7 +56,10 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Sta
         Page("POST", "/sign-out", sign_out, None),
         *pages.PAGES,
         *forms.PAGES,
+        *webhooks.PAGES,
         *(page for action in ACTIONS for page in action_pages(action)),
+        Page("GET", f"{EXPERIMENT}/roll-out", roll_out_form, "admin"),
+        Page("POST", f"{EXPERIMENT}/roll-out", roll_out, "admin"),
     )
     app.router.routes.extend(GuardedPage(access, page) for page in found)
     return app
@@ -72,7 +84,7 @@ async def sign_in_form(service: Service, request: Request, viewer: Viewer) -> Re
     """Ask for a token."""
     path = local_path(request.query_params.get("next", "/"))
     if _is_needless(service, request, viewer):
-        return see_other(path)
+        return see_other(viewer.root, path)
     return render("sign_in.html", viewer, path=path, error=None)
 
 
@@ -81,24 +93,25 @@ async def sign_in(service: Service, request: Request, viewer: Viewer) -> Respons
     form, access = request.state.form, request.app.state.access
     path = local_path(form.get("next", ["/"])[-1])
     if _is_needless(service, request, viewer):
-        return see_other(path)
-    token, response = form.get("token", [""])[-1].strip(), see_other(path)
+        return see_other(viewer.root, path)
+    token, response = form.get("token", [""])[-1].strip(), see_other(viewer.root, path)
     if not token:
         return render("sign_in.html", viewer, 403, path=path, error=EMPTY)
     try:
         found = service.guard.find(token, request.scope)
         await access.sign_in(response, request.scope, found)
     except (RefusedError, InvalidInputError) as error:
-        if isinstance(error, RefusedError) and error.kind != "unauthorized":
+        kind = error.kind if isinstance(error, RefusedError) else "unauthorized"
+        if kind not in SHOWN:
             raise
-        return render("sign_in.html", viewer, 403, path=path, error=WRONG)
+        return render("sign_in.html", viewer, 403, path=path, error=SHOWN[kind])
     request.scope["token"] = found.name  # for the access log
     return response
 
 
 async def sign_out(service: Service, request: Request, viewer: Viewer) -> Response:
     """End the session."""
-    response = see_other("/sign-in")
+    response = see_other(viewer.root, "/sign-in")
     await request.app.state.access.sign_out(response, request.scope)
     return response
 
@@ -118,12 +131,74 @@ def action_pages(action: Action) -> tuple[Page, Page]:
 
     async def confirm(service: Service, request: Request, viewer: Viewer) -> Response:
         name = (await service.experiment(request)).name
-        back = experiment_path(name)
+        back = viewer.root + experiment_path(name)
         return render("confirm.html", viewer, action=action, name=name, back=back)
 
     async def act(service: Service, request: Request, viewer: Viewer) -> Response:
         name, by = request.path_params["name"], viewer.name or ""
         experiment = await move(service, name, action.name, by)
-        return see_other(experiment_path(experiment.name))
+        return see_other(viewer.root, experiment_path(experiment.name))
 
     return Page("GET", path, confirm, "admin"), Page("POST", path, act, "admin")
+
+
+async def roll_out_form(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Ask which variant is rolled out, and to whom."""
+    return await _roll_out_page(service, request, viewer, {}, "")
+
+
+async def roll_out(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Roll out a variant."""
+    typed = {key: values[-1].strip() for key, values in request.state.form.items()}
+    name = request.path_params["name"]
+    try:
+        wanted = NewRollOut(
+            typed.get("variant") or None,
+            _share(typed.get("share", "")),
+            _share(typed["holdback"], "holdback") if typed.get("holdback") else None,
+            "stop" in typed,
+            "change" in typed,
+            typed.get("reason", ""),
+        )
+        await rolled_out(service, name, wanted, viewer.name or "")
+    except (InvalidInputError, WrongStateError) as error:
+        return await _roll_out_page(service, request, viewer, typed, str(error))
+    return see_other(viewer.root, experiment_path(name))
+
+
+def _share(text: str, what: str = "share") -> float:
+    """A share from percent."""
+    try:
+        return float(text.removesuffix("%")) / 100
+    except ValueError:
+        raise InvalidInputError.of(what, text, "a number of percent, such as 10") from None
+
+
+async def _roll_out_page(
+    service: Service, request: Request, viewer: Viewer, typed: Mapping[str, str], error: str
+) -> Response:
+    scorecards: Scorecards = request.app.state.scorecards
+    card = (await scorecards.get(request.path_params["name"])).card
+    status, names = card.status, card.settings.arms.names
+    current = status.roll_out
+    recommended = card.decision.variant or card.settings.control or ""
+    variant = typed.get("variant") or (recommended if current is None else current.variant)
+    return render(
+        "roll_out.html",
+        viewer,
+        422 if error else 200,
+        name=card.name,
+        back=viewer.root + experiment_path(card.name),
+        names=list(names) if len(names) <= MOST_NAMES else None,
+        variant=variant,
+        share=typed.get("share", "100"),
+        control=card.settings.control,
+        holdback=typed.get("holdback", "" if current is None else f"{100 * current.holdback:g}"),
+        reason=typed.get("reason", ""),
+        stop="stop" in typed,
+        change="change" in typed,
+        running=status.state in ("running", "paused") and not card.ended,
+        changing=current is not None,
+        rolled=outside_texts(status.outside),
+        error=error,
+    )

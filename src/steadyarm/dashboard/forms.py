@@ -692,7 +692,7 @@ async def created(service: Service, request: Request, viewer: Viewer) -> Respons
         return _page(viewer, filled, {"name": taken}, 409)
     except InvalidInputError as error:  # of tests that are too large to be tried before
         return _page(viewer, filled, {"form": sentence_of(error)}, 422)
-    return see_other(experiment_path(experiment.name))
+    return see_other(viewer.root, experiment_path(experiment.name))
 
 
 async def previewed(service: Service, request: Request, viewer: Viewer) -> Response:

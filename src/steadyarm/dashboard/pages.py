@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ from steadyarm.dashboard.views import (
 from steadyarm.errors import SteadyArmError, StorageError
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
+from steadyarm.live.outside import outside_texts
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.tables import adjusted_text, metric_rows
@@ -43,6 +45,7 @@ from steadyarm.plot.sources import has_rates
 from steadyarm.reports.experiment import labelled
 from steadyarm.service import handlers
 from steadyarm.service.problems import RefusedError
+from steadyarm.service.reference import reference
 from steadyarm.service.service import Service
 from steadyarm.storages.records import ExperimentState, Summary
 from steadyarm.wire.requests import ExportQuery, checked
@@ -62,13 +65,7 @@ MOST_CHECKED = 300_000  # assignments up to which a report on a page has the che
 STATES = ("running", "paused", "draft", "stopped", "archived")
 
 T = TypeVar("T")
-Mark = tuple[ExperimentState, int, int, int, int, int, int, int]
-
-
-def mark_of(summary: Summary) -> Mark:
-    """State and counts, of which one changes whenever a scorecard would."""
-    counts = summary.assigned, summary.rewarded, summary.late, summary.corrected, summary.measured
-    return (summary.state, summary.key, summary.version, *counts)
+Mark = tuple[str, int, int, int, int, int, int, int]  # see `Summary.mark`
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +150,7 @@ class Scorecards:
         failed = time.monotonic() < self._failed.get(name, -AGAIN) + AGAIN
         room = kept is not None or len(self._kept) < MOST
         wanted = room and not failed and name not in self._running
-        if wanted and (kept is None or not kept.serves(mark_of(summary))):
+        if wanted and (kept is None or not kept.serves(summary.mark)):
             self._due[name] = None
             if self._turn is None or self._turn.done():
                 self._turn = asyncio.create_task(self._take_turns())
@@ -214,7 +211,7 @@ class Scorecards:
 
 def _mark(experiment: Experiment) -> Mark:
     (summary,) = experiment.storage.summaries(experiment.key)
-    return mark_of(summary)
+    return summary.mark
 
 
 def _kept(experiment: Experiment) -> Kept:
@@ -272,6 +269,13 @@ ACTIONS = (
 )
 
 
+def may_roll_out(card: Scorecard) -> bool:
+    """Whether the page offers to roll a variant out: it is decided, or the test is over."""
+    state = card.status.state
+    over = card.ended or state in ("stopped", "archived") or card.status.outside is not None
+    return state != "draft" and (over or card.decision.word in ("ship", "keep"))
+
+
 def actions_of(card: Scorecard) -> list[Action]:
     """What can be done now; where all visits are assigned there is nothing to pause or resume."""
     possible = (action for action in ACTIONS if card.status.state in action.when)
@@ -305,7 +309,7 @@ async def experiment(service: Service, request: Request, viewer: Viewer) -> Resp
     """Show one experiment."""
     kept = await _scorecard(request)
     everything = request.query_params.get("all") == "1"
-    origin = str(request.base_url).rstrip("/")
+    origin = _origin(service, request)
 
     def filled(card: Scorecard) -> Content:
         return _experiment(kept, viewer, everything, origin)
@@ -321,7 +325,7 @@ def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Co
         "experiment.html",
         viewer,
         card=card,
-        path=experiment_path(card.name),
+        path=viewer.root + experiment_path(card.name),
         rows=rows,
         guardrails=[row for row in measured if row.role == "guardrail"],
         metrics=[row for row in measured if row.role == "secondary"],
@@ -336,7 +340,26 @@ def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Co
         drift_verdict=kept.once("drift", _drift_verdict),
         sections=kept.once("sections", sections_of),
         actions=actions_of(card) if viewer.may("admin") else (),
+        rolled=outside_texts(card.status.outside),
+        may_roll_out=viewer.may("admin") and may_roll_out(card),
     )
+
+
+def _origin(service: Service, request: Request) -> str:
+    """The address at which programs reach the service, as the viewer does."""
+    scheme = "https" if service.settings.https else request.url.scheme
+    return f"{scheme}://{request.url.netloc}{service.settings.root_path}"
+
+
+async def docs(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Describe the interface for programs."""
+    return await _made(service, request, _docs, service.settings.root_path)
+
+
+@cache
+def _docs(root: str) -> Content:
+    """The same page for everybody: whoever asks for it again and again takes no time."""
+    return page("docs.html", Viewer(None, None, "", root), reference=reference())
 
 
 def _adjusted(card: Scorecard) -> str:
@@ -353,7 +376,8 @@ async def chart_page(service: Service, request: Request, viewer: Viewer) -> Resp
     kept, section, chart = await _chart(service, request)
 
     def filled() -> Content:
-        path, rows = experiment_path(kept.card.name), chart.table.rows[:MOST_LINES]
+        path = viewer.root + experiment_path(kept.card.name)
+        rows = chart.table.rows[:MOST_LINES]
         values = {"card": kept.card, "path": path, "section": section, "chart": chart}
         return page("chart.html", viewer, rows=rows, **values)
 
@@ -423,7 +447,8 @@ async def _chart(service: Service, request: Request) -> tuple[Kept, Section, Cha
         raise RefusedError(
             "not-found",
             "There is no such chart, or nothing to show in it yet.",
-            f"{experiment_path(kept.card.name)} shows the charts that there are.",
+            f"{service.settings.root_path}{experiment_path(kept.card.name)} shows the charts that "
+            "there are.",
         )
     return kept, section, chart
 
@@ -431,6 +456,7 @@ async def _chart(service: Service, request: Request) -> tuple[Kept, Section, Cha
 EXPERIMENT = "/experiments/{name}"
 PAGES: tuple[Page, ...] = (
     Page("GET", "/", overview, "read"),
+    Page("GET", "/docs", docs, None, anonymous=True),  # as anybody may read openapi.json
     Page("GET", EXPERIMENT, experiment, "read"),
     Page("GET", EXPERIMENT + "/log.csv", log_csv, "read"),
     Page("GET", EXPERIMENT + "/report.html", report, "read"),

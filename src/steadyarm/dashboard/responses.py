@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from functools import cache
+from functools import cache, partial
 from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -21,8 +21,8 @@ from starlette.types import Scope
 
 import steadyarm
 from steadyarm import wording
-from steadyarm.service.auth import header_of
 from steadyarm.service.problems import RefusedError
+from steadyarm.service.sender import header_of
 from steadyarm.service.service import Service
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.records import to_datetime
@@ -169,10 +169,10 @@ class Content:
         return Response(body, headers=headers, media_type=self.media)
 
 
-def asset(name: str) -> str:
+def asset(root: str, name: str) -> str:
     """The address of a file, which changes with its content."""
     tag = metadata.version("plotly") if name == PLOTLY else _own()[name].tag
-    return f"/static/{name}?v={tag}"
+    return f"{root}/static/{name}?v={tag}"
 
 
 async def static(service: Service, request: Request, viewer: Viewer) -> Response:
@@ -230,7 +230,7 @@ def environment() -> Environment:
         percent=percent,
         when=when,
     )
-    made.globals.update(asset=asset, version=steadyarm.__version__)
+    made.globals.update(version=steadyarm.__version__)
     return made
 
 
@@ -245,7 +245,9 @@ def page(template: str, viewer: Viewer, /, **values: Any) -> Content:
 
 
 def _filled(template: str, viewer: Viewer, values: Mapping[str, Any]) -> str:
-    return environment().get_template(template).render(viewer=viewer, **values)
+    root = viewer.root
+    given = {"viewer": viewer, "root": root, "asset": partial(asset, root)}
+    return environment().get_template(template).render(given | dict(values))
 
 
 POLICY = {
@@ -279,13 +281,16 @@ def with_headers(response: Response) -> Response:
     return response
 
 
-def see_other(path: str) -> Response:
-    """Redirect to another page after a form."""
-    return RedirectResponse(path, 303)
+def see_other(root: str, path: str) -> Response:
+    """Redirect to another page after a form.
+
+    root : the path under which a proxy serves this service
+    """
+    return RedirectResponse(root + path, 303)
 
 
 def experiment_path(name: str) -> str:
-    """The address of an experiment's page.
+    """The address of an experiment's page, below the root.
 
     Examples
     --------

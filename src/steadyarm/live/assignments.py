@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from threading import Lock
@@ -27,6 +27,7 @@ from steadyarm.errors import (
 )
 from steadyarm.live.decisions import decide, is_over
 from steadyarm.live.metrics import microseconds
+from steadyarm.live.outside import Outside, RollOut
 from steadyarm.live.settings import Settings
 from steadyarm.segments import Segment, columns_between
 from steadyarm.storages.base import Storage
@@ -34,7 +35,10 @@ from steadyarm.storages.records import (
     Assigned,
     Decision,
     ExperimentState,
+    Handed,
+    Known,
     Lease,
+    check_running,
     id_of,
     number_of,
     to_datetime,
@@ -66,6 +70,21 @@ class LiveAssignment:
     probability : with which it was drawn
     created : when it was assigned first
     new : False if the unit had it already
+    value : what the variant stands for (`Settings.values`); it is shared, do not change it
+    in_test : False for what is shown outside of the test: after its end, under a roll-out, or the
+        control of a test that is paused or a draft. It costs no budget, is not stored, its id is
+        empty and its probability nan; rewards for it count nowhere
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> test = sa.create_experiment(
+    ...     "shop", ["A", "B"], sa.Steady(), 1000, "memory", seed=1, missing="drop"
+    ... )
+    >>> shown = test.ask("visitor 1")
+    >>> shown.unit, shown.probability, shown.new, shown.in_test
+    ('visitor 1', 0.5, True, True)
+    >>> test.tell(shown, 1.0)
     """
 
     id: str
@@ -75,6 +94,8 @@ class LiveAssignment:
     probability: float
     created: datetime
     new: bool
+    value: Any = field(default=None, hash=False)
+    in_test: bool = True
 
 
 class AssignmentId(str):
@@ -111,6 +132,18 @@ class Status:
     others : assignments and rewards of further variants, where a service reports the most
         frequent ones only
     excluded : assignments that were excluded; they are among the assigned and count nowhere else
+    outside : what is shown outside of the test; None as long as nobody needed it
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> test = sa.create_experiment(
+    ...     "shop", ["A", "B"], sa.Steady(), 1000, "memory", seed=1, missing="drop"
+    ... )
+    >>> test.tell(test.ask("visitor 1"), 1.0)
+    >>> status = test.status()
+    >>> status.state, status.budget, sum(status.assigned), sum(status.rewarded)
+    ('running', 1000, 1, 1)
     """
 
     name: str
@@ -125,6 +158,12 @@ class Status:
     arms: tuple[int, ...] | None = None
     others: tuple[int, int] = (0, 0)
     excluded: int = 0
+    outside: Outside | None = None
+
+    @property
+    def roll_out(self) -> RollOut | None:
+        """What was rolled out last; None if nothing was."""
+        return None if self.outside is None else self.outside.roll_out
 
     @property
     def total_assigned(self) -> int:
@@ -152,6 +191,7 @@ class LocalLease:
     index, segment : of the positions
     until : time (microseconds since 1970) up to which they may be assigned; used positions are to
         be reported within a minute after that
+    values : of all variants of the test, in their order; empty if each is its name
     """
 
     id: int
@@ -163,28 +203,31 @@ class LocalLease:
     start: int
     stop: int
     until: int
+    values: Sequence[Any] = ()
 
     @classmethod
-    def of(
-        cls, lease: Lease, segment: Segment, tag: str, seed: int, names: Sequence[str], until: int
-    ) -> Self:
-        """A stored lease with everything needed to use it elsewhere; names are of all variants."""
+    def of(cls, lease: Lease, segment: Segment, tag: str, settings: Settings, until: int) -> Self:
+        """A stored lease with everything needed to use it elsewhere."""
+        names = settings.arms.names
         if segment.arms is not None:
             names = tuple(names[arm] for arm in segment.arms.tolist())
         place = lease.segment, segment, lease.start, lease.stop
-        return cls(lease.id, tag, seed, names, *place, until)
+        values = settings.variant_values
+        return cls(lease.id, tag, settings.seed, names, *place, until, values)
 
     def assignment(self, position: int, unit: str, now: int) -> LiveAssignment:
         """The variant of a position, for a unit."""
         column = self._columns[position - self.start]
+        arm, name = self.segment.arm_at(column), self.names[column]
         return LiveAssignment(
             id_of(self.tag, number_of(self.index, position), unit),
             unit,
-            self.segment.arm_at(column),
-            self.names[column],
+            arm,
+            name,
             self._weights[column],
             to_datetime(now),
             True,
+            self.values[arm] if self.values else name,
         )
 
     @cached_property
@@ -299,34 +342,55 @@ class Soon:
 
 def waited_for(
     answers: Sequence[T | SteadyArmError | Soon],
-    again: Callable[[list[int]], Sequence[T | SteadyArmError | Soon]],
+    again: Callable[[list[int], bool], Sequence[T | SteadyArmError | Soon]],
 ) -> list[T | SteadyArmError]:
     """The answers without any `Soon`: after a wait they are asked for again, or refused.
 
-    again : asks for those in these places once more
+    again : asks for those in these places once more; the second argument is true at the last time,
+        when no answer is `Soon`
     """
     found, began = list(answers), time.monotonic()
     while places := [i for i, answer in enumerate(found) if isinstance(answer, Soon)]:
         waited = time.monotonic() - began
-        if waited > PATIENCE:
-            break
         time.sleep(PAUSE + waited / 8)  # ever longer, for others must be able to write
-        for i, answer in zip(places, again(places), strict=True):
+        for i, answer in zip(places, again(places, waited > PATIENCE), strict=True):
             found[i] = answer
-    return [answer.error if isinstance(answer, Soon) else answer for answer in found]
+    return [answer for answer in found if not isinstance(answer, Soon)]
+
+
+@dataclass(frozen=True)
+class Served:
+    """What units got, and how the experiment stood.
+
+    Attributes
+    ----------
+    answers : a position for each unit, or why it has none
+    state : of the experiment, where it was not running; else None
+    outside : what is shown outside of the test, as stored
+    """
+
+    answers: Sequence[Assigned | SteadyArmError | Soon]
+    state: ExperimentState | None
+    outside: Mapping[str, Any] | None
 
 
 class Assigner:
-    """Assigns positions of one experiment in one process; several threads may share it."""
+    """Assigns positions of one experiment in one process; several threads may share it.
+
+    Attributes
+    ----------
+    over : the test is over for ever, so that units are only looked up
+    """
 
     def __init__(self, storage: Storage, key: int, settings: Settings) -> None:
         self._storage, self._key, self._settings = storage, key, settings
         self._lock = Lock()
         self._held: tuple[Lease, ...] = ()
+        self.over = False
 
     def serve(
         self, units: Sequence[str | SteadyArmError], ahead: int, clock: Clock
-    ) -> Steps[list[Assigned | SteadyArmError | Soon]]:
+    ) -> Steps[Served]:
         """A position for each unit, or why it has none; errors among the units stay in their place.
 
         ahead : positions to lease beyond these, for the next call
@@ -334,35 +398,39 @@ class Assigner:
         answers: list[Assigned | SteadyArmError | Soon | None] = [
             None if isinstance(unit, str) else unit for unit in units
         ]
+        state: ExperimentState | None = None
+        outside: Mapping[str, Any] | None = None
         while waiting := [i for i, answer in enumerate(answers) if answer is None]:
             names = [str(units[i]) for i in waiting]
             refused: SteadyArmError | Soon | None = None
             given: Sequence[Assigned | None] = [None] * len(names)
             try:
-                given = yield Step(partial(self._assign, names, ahead, clock), writes=True)
-                if None in given:
-                    refused = yield from self._refusal(clock)
-                if refused is not None:  # another process may have served some meanwhile
-                    later = yield Step(partial(self.known, names), writes=False)
-                    given = [one or other for one, other in zip(given, later, strict=True)]
+                if not self.over:
+                    handed = yield Step(partial(self._assign, names, ahead, clock), writes=True)
+                    given, outside = handed.assigned, handed.outside
+                    if None in given:
+                        refused = yield from self._refusal(clock)
             except WrongStateError as error:
-                given, refused = (yield Step(partial(self.known, names), writes=False)), error
+                refused = error
             except StorageError as error:
                 if len(waiting) == len(answers) and not any(given):
                     raise
                 refused = error  # others were served
+            if self.over or (refused is not None and not isinstance(refused, StorageError)):
+                # another process may have served some meanwhile
+                later: Known = yield Step(partial(self.known, names), writes=False)
+                given = [one or other for one, other in zip(given, later.assigned, strict=True)]
+                state, outside = later.state, later.outside
+                refused = refused or _not_running(later)
+            self.over = self.over or outside is not None or state in ("stopped", "archived")
             for i, found in zip(waiting, given, strict=True):
                 answers[i] = refused if found is None else found
-        return [answer for answer in answers if answer is not None]
+        served = [answer for answer in answers if answer is not None]
+        return Served(served, None if state == "running" else state, outside)
 
-    def known(self, units: Sequence[str]) -> list[Assigned | None]:
-        """The assignments that units have already; only reads."""
-        if self._settings.sticky == "none":
-            return [None] * len(units)
-        return [
-            None if row is None else row.assigned()
-            for row in self._storage.find_assignments(self._key, units)
-        ]
+    def known(self, units: Sequence[str]) -> Known:
+        """The assignments that units have already, and how the experiment stands; only reads."""
+        return self._storage.known(self._key, units)
 
     def release(self) -> None:
         """Give back positions that were leased ahead and not used."""
@@ -371,7 +439,7 @@ class Assigner:
         if held:
             self._storage.release(self._key, [lease.id for lease in held])
 
-    def _assign(self, units: list[str], ahead: int, clock: Clock) -> Sequence[Assigned | None]:
+    def _assign(self, units: list[str], ahead: int, clock: Clock) -> Handed:
         now = clock()
         with self._lock:  # another thread takes positions of its own meanwhile
             held, self._held = self._held, ()
@@ -384,7 +452,7 @@ class Assigner:
         finally:
             with self._lock:
                 self._held += leases
-        return done.assigned
+        return done
 
     def _refusal(self, clock: Clock) -> Steps[SteadyArmError | Soon | None]:
         """Why there are no positions; None if there are some."""
@@ -404,6 +472,15 @@ class Assigner:
         free = sum(part.rounds - part.assigned for part in self._storage.progress(self._key))
         leases = self._storage.leases(self._key)
         return free > sum(len(lease) for lease in leases if lease.expires > ends)
+
+
+def _not_running(known: Known) -> WrongStateError | None:
+    """Why nothing new is assigned; None if something is."""
+    try:
+        check_running(known.state, known.outside)
+    except WrongStateError as error:
+        return error
+    return None
 
 
 def checked_unit(

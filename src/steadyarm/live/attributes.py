@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.metrics import NAME, REWARD
+from steadyarm.live.metrics import REWARD, check_name
 from steadyarm.storages.series import COVARIATE
 from steadyarm.wording import did_you_mean, shortened
 
@@ -42,17 +42,10 @@ def checked_attributes(given: Any) -> dict[str, tuple[str, ...]]:
             "widens the doubt about what is found.",
             field="attributes",
         )
-    return {_checked_name(name): _checked_levels(name, given[name]) for name in given}
-
-
-def _checked_name(name: Any) -> str:
-    if isinstance(name, str) and NAME.fullmatch(name):
-        return name
-    raise InvalidInputError(
-        f"an attribute is called {shortened(name)}; expected up to 64 letters, digits, spaces, "
-        "dots, hyphens and underscores, the first a letter.",
-        field="attributes",
-    )
+    return {
+        check_name(name, "an attribute", "attributes"): _checked_levels(name, given[name])
+        for name in given
+    }
 
 
 def _checked_levels(name: str, given: Any) -> tuple[str, ...]:
@@ -89,7 +82,10 @@ def check_attribute(declared: Declared, attribute: Any) -> str:
     if isinstance(attribute, str) and attribute in declared:
         return attribute
     known = tuple(declared)
-    expected = "no attributes were declared; create the experiment with attributes"
+    expected = (
+        "no attributes were declared; create the experiment with attributes, or give numbers that "
+        "were declared as covariates by covariates={…}"
+    )
     if known:
         expected = f"the attributes are {', '.join(known)}"
     raise InvalidInputError(

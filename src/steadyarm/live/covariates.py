@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from steadyarm.covariates import EXPECTED, Moments, covariate_row
+from steadyarm.covariates import Moments, covariate_row
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.metrics import NAME, REWARD
+from steadyarm.live.metrics import REWARD, check_name
 from steadyarm.storages.records import SeriesSums, Tally
 from steadyarm.storages.series import COVARIATE, REWARDED
 
@@ -31,33 +31,13 @@ def check_names(names: Iterable[str], taken: Collection[str]) -> None:
     taken : names of metrics and attributes
     """
     for name in names:
-        if not NAME.fullmatch(name):
-            raise InvalidInputError(
-                f"a covariate is called {name!r}; expected up to 64 letters, digits, spaces, dots, "
-                "hyphens and underscores, the first a letter.",
-                field="covariates",
-            )
+        check_name(name, "a covariate", "covariates")
         if name == REWARD or name in taken:
             raise InvalidInputError(
                 f"a covariate is called {name!r}, as a metric or an attribute is; choose another "
                 "name.",
                 field="covariates",
             )
-
-
-def with_expected(covariates: Covariates | None, expected: float | None) -> Covariates | None:
-    """Covariates of a unit with the one that is called "expected", if it is given by itself."""
-    if expected is None:
-        return covariates
-    if covariates is not None and not isinstance(covariates, Mapping):
-        return covariates  # refused by `values_in`
-    if covariates and EXPECTED in covariates:
-        raise InvalidInputError(
-            "the covariate 'expected' is given twice, among covariates and as expected; give it "
-            "once.",
-            field=EXPECTED,
-        )
-    return {**(covariates or {}), EXPECTED: expected}
 
 
 def values_in(declared: Sequence[str], given: Any) -> dict[str, float]:

@@ -282,7 +282,6 @@ def ledger_of(
 
 # Decisions
 
-PIECES, LEAST_PART = 60, 10  # a live segment is cut into parts this short, to see drift
 FEWEST = 2  # rewards so far of each variant, on average, from which an allocation rests on them
 MOST_EARLY = 20_000  # numbers that are stored with a segment whose allocation rests on them
 
@@ -389,9 +388,9 @@ def next_segment(
             planned = early_segment(policy, state, scratch, planned)
         segment = settings.mixed(planned.checked(settings.arms.size))
     if scratch is not None:
-        segment = segment.lasting(block_and_part(segment, budget)[1])
+        segment = segment.lasting(segment.part_length(budget))
     elif policy.unbiased:
-        segment = part_of(segment, budget)
+        segment = next(segment.parts(budget))
     return segment.lasting(min(int(segment.rounds[0]), spare))
 
 
@@ -462,25 +461,6 @@ def early_segment(policy: Policy[Any], state: State, scratch: State, planned: Se
         X = policy.features(state.arms)
         weights = exact_allocation(X, Allocation(weights), planned.block).weights
     return replace(planned, weights=weights)
-
-
-def block_and_part(segment: Segment, budget: int) -> tuple[int, int]:
-    """Length of a block, and of the parts in whole blocks that long segments are played in."""
-    block = segment.block if segment.order == "blocks" else 1
-    return block, block * max(1, round(max(LEAST_PART, budget / PIECES) / block))
-
-
-def part_of(segment: Segment, budget: int) -> Segment:
-    """The first of equal parts of a long segment, in whole blocks: their sums show drift.
-
-    A shuffled segment stays whole, since its parts would not have its exact numbers of plays.
-    """
-    if segment.order == "shuffled":
-        return segment
-    block, part = block_and_part(segment, budget)
-    blocks = -(-int(segment.rounds[0]) // block)
-    parts = -(-blocks * block // part)
-    return segment.lasting(min(-(-blocks // parts) * block, int(segment.rounds[0])))
 
 
 def why_it_waits(policy: Policy[Any]) -> str:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, overload
 
+from steadyarm.covariates import with_expected
 from steadyarm.errors import (
     InvalidInputError,
     LeaseExpiredError,
@@ -23,6 +24,7 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.inference import HealthReport
+from steadyarm.live.after_test import OVER, AfterTest, Told
 from steadyarm.live.assignments import (
     Assigner,
     AssignmentId,
@@ -43,15 +45,17 @@ from steadyarm.live.assignments import (
     waited_for,
 )
 from steadyarm.live.attributes import Given, check_as_many, check_attribute, levels_in
-from steadyarm.live.covariates import Covariates, values_in, with_expected
+from steadyarm.live.covariates import Covariates, values_in
+from steadyarm.live.looks import ITSELF, Stopped, stopped_in
 from steadyarm.live.measured import Many, metric_results
 from steadyarm.live.metrics import MetricResult, microseconds
+from steadyarm.live.outside import RollOut
 from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import LiveResults, LiveTest, results_of, status_of
 from steadyarm.live.rewards import checked_values, refusal, when_of
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import ITSELF, LEVEL, Stopped, stopped_in
+from steadyarm.live.stopping import LEVEL, stop_now
 from steadyarm.live.transfer import export_experiment
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy
@@ -92,11 +96,30 @@ OWN_CLOCK = "given"  # in the config of experiments that were created with a clo
 class Experiment(LiveTest):
     """A live test in a storage; `create_experiment` and `load_experiment` make one.
 
+    Parameters
+    ----------
+    storage : where it is kept
+    record : what the storage has of it
+    policy : a policy of your own that the storage cannot name
+    clock : seconds since 1970, for simulations; by default the storage's clock
+
     Attributes
     ----------
     name : of the experiment
     settings : everything that it was created with
     storage : where it is kept
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> test = sa.create_experiment(
+    ...     "shop", ["A", "B"], sa.Steady(), 1000, "memory", seed=1, missing="drop"
+    ... )
+    >>> for visitor in range(100):
+    ...     shown = test.ask(f"visitor {visitor}")
+    ...     test.tell(shown, 1.0 if shown.name == "B" else 0.0)
+    >>> test.status().rewarded, test.recommend().name
+    ((50, 50), 'B')
     """
 
     def __init__(
@@ -116,9 +139,15 @@ class Experiment(LiveTest):
         self._looked = 0  # how many looks were examined whether to stop at them
         self._next_look = 0.0  # when it is examined next whether there are more
         self._next_check = 0  # when windows are checked again, once a second
+        self._after = AfterTest(self)
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {self.settings.policy.name}, {self.arms.size} variants)"
+
+    @property
+    def simulated_clock(self) -> Callable[[], float] | None:
+        """The clock of a simulation; None where the storage's counts."""
+        return self._clock if self._simulated else None
 
     @property
     def state(self) -> ExperimentState:
@@ -160,13 +189,17 @@ class Experiment(LiveTest):
     ) -> LiveAssignment:
         """The variant to show to a unit: a visitor, a session, a device.
 
+        Once the test is over a unit without a variant sees the default, outside of the test
+        (`LiveAssignment.in_test`, `Settings.after`); so it does while the test is paused or a draft
+        and has a control. Under a roll-out units see what was rolled out.
+
         attributes : what is known of the unit, such as {"device": "mobile"}, of the attributes that
             were declared; kept with a new assignment, for `recommend(by="device")`
         covariates : numbers that are known of the unit, such as {"spend": 41.0}, of the covariates
             that were declared; kept with a new assignment, to take noise away
         expected : the covariate of that name: the reward that a model of your own predicts
         """
-        known = covariates if expected is None else with_expected(covariates, expected)
+        known = with_expected(covariates, expected)
         (answer,) = self.ask_many(
             [unit],
             attributes=None if attributes is None else [attributes],
@@ -185,8 +218,8 @@ class Experiment(LiveTest):
     ) -> list[LiveAssignment | SteadyArmError]:
         """Variants for many units in one transaction, in their order.
 
-        A unit that cannot have one, because the budget is spent, rewards must come first or it is
-        no proper unit, gets the error in its place.
+        A unit that cannot have one, because rewards must come first or it is no proper unit, gets
+        the error in its place.
 
         ahead : positions to lease beyond these, so that the next call need not queue for them;
             `release` gives back what is left
@@ -197,10 +230,12 @@ class Experiment(LiveTest):
             check_as_many(units, attributes, "attributes")
             check_as_many(units, covariates, "covariates")
 
-        def asked(places: Sequence[int]) -> list[LiveAssignment | SteadyArmError | Soon]:
+        def asked(
+            places: Sequence[int], last: bool = False
+        ) -> list[LiveAssignment | SteadyArmError | Soon]:
             levels = [attributes[i] for i in places] if attributes else ()
             numbers = [covariates[i] for i in places] if covariates else ()
-            return run(self.asking([units[i] for i in places], ahead, levels, numbers))
+            return run(self.asking([units[i] for i in places], ahead, levels, numbers, last))
 
         return waited_for(asked(range(len(units))), asked)
 
@@ -210,10 +245,16 @@ class Experiment(LiveTest):
         ahead: int = 0,
         attributes: Sequence[Given | None] = (),
         covariates: Sequence[Covariates | None] = (),
+        last: bool = False,
     ) -> Steps[list[LiveAssignment | SteadyArmError | Soon]]:
         """The steps of `ask_many`, without waiting: `Soon` where it is worth trying again.
 
+        Parameters
+        ----------
+        units : who is assigned; None for a new unit without a name
+        ahead : how many more may be leased
         attributes, covariates : of each unit, or of none
+        last : whether nobody will try again, so that nothing is `Soon`
         """
         checked = [self._checked(unit) for unit in units]
         known: list[dict[str, float]] = []
@@ -225,11 +266,14 @@ class Experiment(LiveTest):
                 checked[i] = error
         if self.settings.window is not None and (yield Step(self._is_time, writes=False)):
             yield from self.refreshing()
-        found = yield from self._assigner.serve(checked, ahead, self.now)
+        served = yield from self._assigner.serve(checked, ahead, self.now)
         if any(known):
-            entries = _of_new(zip(found, known, strict=True))
+            entries = _of_new(zip(served.answers, known, strict=True))
             yield Step(partial(self._keep_known, entries), writes=True)
-        return [self._answer(one) if isinstance(one, Assigned) else one for one in found]
+        found = [one.error if last and isinstance(one, Soon) else one for one in served.answers]
+        if served.outside is not None or any(isinstance(one, OVER) for one in found):
+            return (yield from self._after.showing(checked, found, served))
+        return [self.answer(one) if isinstance(one, Assigned) else one for one in found]
 
     def _known(self, attributes: Given | None, covariates: Covariates | None) -> dict[str, float]:
         """What is known of a unit, as events of metrics that storages keep."""
@@ -254,11 +298,19 @@ class Experiment(LiveTest):
         return due
 
     def known(self, units: Sequence[str | None]) -> list[LiveAssignment | None]:
-        """The assignments that units have already, without waiting for anybody who writes."""
-        checked = [self._checked(unit) for unit in units]
-        rows = self._assigner.known([unit for unit in checked if isinstance(unit, str)])
-        found = {row.unit: self._answer(row) for row in rows if row is not None}
-        return [None if unit is None else found.get(unit) for unit in units]
+        """What units see already, without waiting for anybody who writes; nothing is assigned.
+
+        These are their assignments or, once it is chosen what is shown outside of the test, that;
+        None for units that would have to be assigned first.
+        """
+        good = [unit for unit in map(self._checked, units) if isinstance(unit, str)]
+        known = self._assigner.known(good)
+        rows = [row for row in known.assigned if row is not None]
+        found: dict[str | None, LiveAssignment | None] = {
+            row.unit: self.answer(row) for row in rows
+        }
+        found |= self._after.seen(good, known)
+        return [found.get(unit) for unit in units]
 
     def release(self) -> None:
         """Give back positions that were leased ahead and not used."""
@@ -268,11 +320,25 @@ class Experiment(LiveTest):
         """Positions to assign without a call for each, for some seconds; see `LocalLease`.
 
         Positions that are not reported within a minute after that are assigned to others.
+
+        Parameters
+        ----------
+        wanted : how many positions
+        seconds : for how long
+
+        Returns
+        -------
+        leases, one for each segment that they belong to
         """
         return run(self.leasing(wanted, seconds))
 
     def leasing(self, wanted: int, seconds: float) -> Steps[list[LocalLease]]:
-        """The steps of `lease`."""
+        """The steps of `lease`.
+
+        Parameters
+        ----------
+        wanted, seconds : see `lease`
+        """
         whole_number(wanted, "wanted", least=1)
         check_lease_time(seconds)
         now: int = yield Step(self.now, writes=False)
@@ -285,10 +351,8 @@ class Experiment(LiveTest):
                 raise refused
         reading = partial(self.storage.segments, self.key, {lease.segment for lease in leases})
         segments = yield Step(reading, writes=False)
-        fixed = self.tag, self.settings.seed, self.arms.names
-        return [
-            LocalLease.of(lease, segments[lease.segment].segment, *fixed, until) for lease in leases
-        ]
+        fixed = self.tag, self.settings, until
+        return [LocalLease.of(lease, segments[lease.segment].segment, *fixed) for lease in leases]
 
     def report(
         self,
@@ -317,7 +381,7 @@ class Experiment(LiveTest):
         )
         if any(known):
             self._keep_known(_of_new(zip(stored, known, strict=True)))
-        return [expired if found is None else self._answer(found) for found in stored]
+        return [expired if found is None else self.answer(found) for found in stored]
 
     # Rewards
 
@@ -330,7 +394,8 @@ class Experiment(LiveTest):
     ) -> None:
         """Record what an assignment, its id, or a unit brought, in any order, late or not.
 
-        The same reward reported again changes nothing; another one is refused.
+        The same reward reported again changes nothing; another one is refused. The reward of what
+        was shown outside of the test is ignored.
 
         reward : the reward, or values by the names of metrics, such as {"bought": 1, "revenue": 35}
         at : when it happened, if not just now: a datetime with its time zone, microseconds since
@@ -347,17 +412,27 @@ class Experiment(LiveTest):
         self,
         rewards: Iterable[Reported],
         refresh: bool = True,
-    ) -> list[Literal["stored", "repeated"] | SteadyArmError]:
+    ) -> list[Told | SteadyArmError]:
         """Record rewards of many assignments, or of their ids or units, in one transaction.
 
         A third value is when the reward happened and a fourth the key of its event, as in `tell`.
-        The answers say of each whether it was stored or was there already; a refused one has the
+        The answers say of each whether it was stored, was there already, or is of something shown
+        outside of the test ("outside"), which counts nowhere; a refused one has the
         error in its place, and the others are stored. Values of further metrics are stored in a
         second transaction, together with a primary metric that was reported beside them.
 
+        Rewards of units that are followed after a roll-out count there, too.
+
         refresh : False leaves it to the caller to `refresh` afterwards
         """
-        answers: list[Literal["stored", "repeated"] | SteadyArmError] = []
+        given = list(rewards)
+        answers = self._tell(given, refresh)
+        self._after.tell_follow_ups(given, answers)
+        return answers
+
+    def _tell(self, rewards: Iterable[Reported], refresh: bool) -> list[Told | SteadyArmError]:
+        """The same, of the test alone."""
+        answers: list[Told | SteadyArmError] = []
         plain: list[tuple[int, str, Event]] = []  # place among the answers, target and event
         measured: list[tuple[int, str, Measured]] = []
         now = self.now()
@@ -366,6 +441,9 @@ class Experiment(LiveTest):
             place = len(answers)
             answers.append("repeated")
             shown = given.id if isinstance(given, LiveAssignment) else given
+            if shown == "":  # the id of what is shown outside of the test
+                answers[-1] = "outside"
+                continue
             try:
                 target = self._target(shown)
                 when = None if at is None else when_of(at, now)
@@ -387,22 +465,52 @@ class Experiment(LiveTest):
         window = None if self.settings.missing == "fail" else self.settings.window
         grace = self.settings.grace
         outcomes: list[Outcome] = []
-        if plain:
-            events = [event for *_, event in plain]
-            outcomes += self.storage.reward(self.key, events, window, now, grace)
-        if measured:
-            entries = [entry for *_, entry in measured]
-            outcomes += self.storage.measure(self.key, entries, now)
+        try:
+            if plain:
+                events = [event for *_, event in plain]
+                outcomes += self.storage.reward(self.key, events, window, now, grace)
+            if measured:
+                entries = [entry for *_, entry in measured]
+                outcomes += self.storage.measure(self.key, entries, now)
+        except WrongStateError as error:
+            return self._of_archived(answers, [*plain, *measured], error)
+        outside = any(outcome.status == "unknown" for outcome in outcomes) and self._shows_outside()
         for (place, shown, told), outcome in zip([*plain, *measured], outcomes, strict=True):
-            answer: Literal["stored", "repeated"] | SteadyArmError
+            answer: Told | SteadyArmError
             if outcome.status == "stored" or outcome.status == "repeated":
                 answer = outcome.status
+            elif outside and outcome.status == "unknown" and isinstance(_target_of(told), str):
+                answer = "outside"
             else:
                 answer = refusal(self.settings, self.name, shown, told, outcome, now)
             if answer != "repeated" and not isinstance(answers[place], SteadyArmError):
                 answers[place] = answer
         if refresh and "stored" in answers:
             self._try_to_refresh()
+        return answers
+
+    def _shows_outside(self) -> bool:
+        """Whether units without an assignment may have been shown something."""
+        known = self._assigner.known([])
+        return known.outside is not None or (
+            known.state != "running" and self.settings.after == "show"
+        )
+
+    def _of_archived(
+        self,
+        answers: list[Told | SteadyArmError],
+        told: Sequence[tuple[int, str, Event | Measured]],
+        error: WrongStateError,
+    ) -> list[Told | SteadyArmError]:
+        """Refuse rewards of an archived test, except those of units that are no part of it."""
+        targets = [_target_of(event) for *_, event in told]
+        found = self.storage.find_assignments(self.key, targets)
+        outside = self._shows_outside()
+        for (place, *_), target, row in zip(told, targets, found, strict=True):
+            unknown = outside and row is None and isinstance(target, str)
+            answers[place] = "outside" if unknown else error
+        if all(answer is error for answer in answers):
+            raise error
         return answers
 
     def _try_to_refresh(self) -> None:
@@ -421,6 +529,8 @@ class Experiment(LiveTest):
         storage, key, settings = self.storage, self.key, self.settings
         closed = yield from close_finished_segments(storage, key, settings, self._closing_time)
         due = closed or time.monotonic() >= self._next_look  # others may have closed some, too
+        if self._assigner.over and not self._after.all_used:
+            yield Step(self._after.stop_if_unused, writes=True)
         if settings.stop == "when sure" and due:
             self._next_look = time.monotonic() + EXAMINED
             found = yield Step(self._stop_now, writes=False, computes=True)
@@ -435,7 +545,7 @@ class Experiment(LiveTest):
         before, self._looked = self._looked, len(results.looks)
         if len(results.looks) <= before or not results.judged():
             return None
-        return results.stop_now(self.metrics(LEVEL))
+        return stop_now(results, self.metrics(LEVEL))
 
     def _stop_itself(self, found: Stopped) -> None:
         """Stop the test; nothing happens if another process was faster."""
@@ -571,6 +681,14 @@ class Experiment(LiveTest):
         """Write the log into a .csv or .parquet file that `analyze` reads.
 
         A description is written beside it; `import_experiment` takes both into another storage.
+
+        Parameters
+        ----------
+        path : of the file
+
+        Returns
+        -------
+        Path : of the description beside it
         """
         return export_experiment(self, path)
 
@@ -582,6 +700,9 @@ class Experiment(LiveTest):
         The assignment then has none. While its segment is open and its window lasts, the right one
         may be reported; else it is missing, and counts as `Settings.missing` says.
 
+        Parameters
+        ----------
+        target : the assignment, its id, or a unit
         reason : why, for those who read the audit log; name no unit in it
         by : who does it
         """
@@ -590,7 +711,15 @@ class Experiment(LiveTest):
     def correct(
         self, target: LiveAssignment | str, reward: float, *, reason: str, by: str = ""
     ) -> Corrected:
-        """Replace the reward of an assignment by another one."""
+        """Replace the reward of an assignment by another one.
+
+        Parameters
+        ----------
+        target : the assignment, its id, or a unit
+        reward : the right one
+        reason : why, for those who read the audit log; name no unit in it
+        by : who does it, for the audit log
+        """
         right = self.settings.check_reward(reward)
         aimed = self._target(target)
         return self._correct(by, kind="correct", target=aimed, reward=right, reason=reason)
@@ -606,7 +735,12 @@ class Experiment(LiveTest):
     ) -> Corrected:
         """Leave out all visits of a unit, or those of a period: they count nowhere.
 
+        Parameters
+        ----------
+        unit : whose visits; of a period if it is not given
         since, until : times of assignments, the first one included and the last one not
+        reason : why, for those who read the audit log; name no unit in it
+        by : who does it, for the audit log
         """
         now = self.now()
         ends = {
@@ -617,7 +751,14 @@ class Experiment(LiveTest):
         return self._correct(by, now, kind="exclude", unit=who, reason=reason, **ends)
 
     def include(self, entry: int, *, reason: str, by: str = "") -> Corrected:
-        """Undo an exclusion, by the id of its entry in the audit log."""
+        """Undo an exclusion, by the id of its entry in the audit log.
+
+        Parameters
+        ----------
+        entry : id of the exclusion
+        reason : why, for those who read the audit log; name no unit in it
+        by : who does it, for the audit log
+        """
         return self._correct(by, kind="include", entry=entry, reason=reason)
 
     def erase(self, unit: str, *, reason: str = "", by: str = "") -> Corrected:
@@ -625,6 +766,12 @@ class Experiment(LiveTest):
 
         Rewards that are reported by the ids of these visits still count. If the unit comes again
         it is a new one. This is possible in every state.
+
+        Parameters
+        ----------
+        unit : who
+        reason : why, for those who read the audit log; name no unit in it
+        by : who does it, for the audit log
         """
         return self._correct(by, kind="erase", unit=self._unit(unit), reason=reason)
 
@@ -650,11 +797,21 @@ class Experiment(LiveTest):
         self._move("running", "draft", by)
 
     def pause(self, by: str = "") -> None:
-        """Assign nothing for now; rewards are still recorded."""
+        """Assign nothing for now; rewards are still recorded.
+
+        Parameters
+        ----------
+        by : who does it, for the audit log
+        """
         self._move("paused", "running", by)
 
     def resume(self, by: str = "") -> None:
-        """From paused to running again."""
+        """From paused to running again.
+
+        Parameters
+        ----------
+        by : who does it, for the audit log
+        """
         self._move("running", "paused", by)
 
     def stop(self, by: str = "") -> None:
@@ -662,12 +819,60 @@ class Experiment(LiveTest):
 
         Without a reward window this also says that no more rewards are expected: missing ones
         count as declared from now on.
+
+        Parameters
+        ----------
+        by : who does it, for the audit log
         """
         self._move("stopped", None, by)
 
     def archive(self, by: str = "") -> None:
-        """Accept neither assignments nor rewards any more."""
+        """Accept neither assignments nor rewards any more.
+
+        Parameters
+        ----------
+        by : who does it, for the audit log
+        """
         self._move("archived", None, by)
+
+    def roll_out(
+        self,
+        variant: str | None = None,
+        share: float = 1.0,
+        holdback: float | None = None,
+        *,
+        stop: bool = False,
+        change: bool = False,
+        by: str = "",
+        reason: str = "",
+    ) -> RollOut:
+        """Show a variant to new and old units, outside of the test and at no budget.
+
+        Who belongs to the share follows from the unit alone, so that a share that grows keeps its
+        units. Others go on with what they saw: their variant of the test, or the default.
+
+        Parameters
+        ----------
+        variant : its name; by default what is rolled out already, else the recommended variant, if
+            the decision is clear
+        share : of all units, from 0 to 1; it may be raised at any time
+        holdback : share of those units that keep the control, from 0 to below 1, to see the lasting
+            effect (`follow_up`); by default as before, at first 0
+        stop : True stops the test if it is still running; without it such a test is refused
+        change : True allows that units lose what was rolled out to them, because the share gets
+            smaller or another variant takes its place
+        by, reason : who does it and why, for the audit log
+        """
+        return self._after.roll_out(variant, share, holdback, stop, change, by, reason)
+
+    @property
+    def follow_up(self) -> Experiment | None:
+        """The experiment that follows what is rolled out, if some units are held back.
+
+        Its results compare the rolled-out variant with the control among units that were assigned
+        since then: the lasting effect.
+        """
+        return self._after.follow_up
 
     def _move(self, to: ExperimentState, only: ExperimentState | None, by: str) -> None:
         state = self.state
@@ -702,7 +907,13 @@ class Experiment(LiveTest):
         except InvalidInputError as error:
             return error
 
-    def _answer(self, found: Assigned) -> LiveAssignment:
+    def answer(self, found: Assigned) -> LiveAssignment:
+        """An assignment of the test, as programs work with it.
+
+        Parameters
+        ----------
+        found : what the storage has of it
+        """
         return LiveAssignment(
             id_of(self.tag, found.number, found.unit),
             found.unit,
@@ -711,6 +922,7 @@ class Experiment(LiveTest):
             found.probability,
             to_datetime(found.created),
             found.new,
+            self.settings.variant_values[found.arm],
         )
 
 
@@ -724,6 +936,11 @@ def _each(
         return ()
     none = [None] * len(units)
     return zip(attributes or none, covariates or none, strict=True)
+
+
+def _target_of(told: Event | Measured) -> Target:
+    """Whose reward or event it is."""
+    return told.target if isinstance(told, Measured) else told[0]
 
 
 def _of_new(given: Iterable[tuple[object, Mapping[str, float]]]) -> list[Measured]:

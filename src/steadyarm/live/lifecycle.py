@@ -30,6 +30,7 @@ from steadyarm.live.settings import (
     NEVER_MATURE,
     STOPPING,
     USUAL_LOOKS,
+    After,
     Looking,
     Missing,
     Settings,
@@ -38,20 +39,18 @@ from steadyarm.live.settings import (
     Stop,
 )
 from steadyarm.live.transfer import read_export
-from steadyarm.policies import POLICIES, Policy, policy_from_dict, policy_named
+from steadyarm.policies import Policy, policy_class, policy_from_dict, policy_named
 from steadyarm.segments import Direction
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
-from steadyarm.storages.records import ExperimentRecord
+from steadyarm.storages.records import ExperimentRecord, new_tag
 from steadyarm.wording import factors_of, shortened
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 DESCRIBED = (
     *("arms", "policy", "budget", "seed", "direction", "reward_range", "reward_window"),
     *("reward_grace", "missing", "sticky", "control", "min_share", "metrics", "attributes"),
-    "covariates",
-    *STOPPING,
+    *("covariates", *STOPPING, "values", "bulk", "after"),
 )
 
 
@@ -78,6 +77,9 @@ def create_experiment(
     looks: Looking | None = None,
     spending: Spending | None = None,
     futility: float | None = None,
+    values: Mapping[str, Any] | Sequence[Any] | None = None,
+    bulk: bool = False,
+    after: After = "show",
     load_if_exists: bool = False,
     start: bool = True,
     clock: Callable[[], float] | None = None,
@@ -94,13 +96,18 @@ def create_experiment(
     storage : a URL such as "sqlite:///tests.db" or "postgresql+psycopg://me@host/tests"; by default
         what the environment variable STEADYARM_STORAGE says, else "sqlite:///steadyarm.db"
     seed : makes all draws reproducible; drawn and stored if it is not given
-    direction, reward_range, reward_window, reward_grace, missing, sticky, control, min_share,
-        metrics, attributes, covariates, stop, looks, spending, futility : see `Settings`
+    direction, reward_range, reward_window, reward_grace, missing, sticky : see `Settings`
+    control, min_share, metrics, attributes, covariates : see `Settings`
+    stop, looks, spending, futility, values, bulk, after : see `Settings`
     load_if_exists : an experiment of that name with the same settings is loaded instead
     start : False leaves it a draft until `Experiment.start`
     clock : seconds since 1970, for simulations: all who load the experiment give the same one. By
         default the storage's clock counts, for all processes alike
     by : who creates it, for the audit log
+
+    Returns
+    -------
+    Experiment : running, or a draft with ``start=False``
 
     Examples
     --------
@@ -132,6 +139,9 @@ def create_experiment(
         "looks": looks,
         "spending": spending,
         "futility": futility,
+        "values": values,
+        "bulk": bulk,
+        "after": after,
     }
     check_name(name)
     settings = _settings(arms, policy, budget, **options)
@@ -172,7 +182,7 @@ def _create(
             record = opened.create(
                 ExperimentRecord(
                     name=name,
-                    tag="".join(secrets.choice(LETTERS) for _ in range(8)),
+                    tag=new_tag(),
                     state="running" if start else "draft",
                     config=settings.to_dict() | ({} if clock is None else {"clock": OWN_CLOCK}),
                     created=opened.now() if clock is None else microseconds(clock()),
@@ -196,7 +206,30 @@ def load_experiment(
     policy: Policy[Any] | None = None,
     clock: Callable[[], float] | None = None,
 ) -> Experiment:
-    """The live test of that name; a policy of your own is given again."""
+    """The live test of that name; a policy of your own is given again.
+
+    Parameters
+    ----------
+    name : of the experiment
+    storage : a URL or an open storage; by default as for `create_experiment`
+    policy : a policy of your own that the storage cannot name; else it is read from the storage
+    clock : seconds since 1970, for simulations; by default the storage's clock
+
+    Returns
+    -------
+    Experiment : in the state that the storage has
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> storage = sa.storages.open_storage("memory")
+    >>> shop = sa.create_experiment(
+    ...     "shop", ["A", "B"], sa.Steady(), 1000, storage, seed=1, missing="drop"
+    ... )
+    >>> first = shop.ask("visitor 1")
+    >>> sa.load_experiment("shop", storage).ask("visitor 1").name == first.name
+    True
+    """
     with _opened(storage) as opened:
         return Experiment(opened, opened.find(name), policy, clock)
 
@@ -215,7 +248,33 @@ def import_experiment(
     It goes on where it stood; positions of it that were out on lease are released. Its corrections
     and entries of the audit log come along, marked as imported.
 
+    Parameters
+    ----------
+    path : file that `Experiment.export` wrote: .parquet or .csv
+    storage : a URL or an open storage; by default as for `create_experiment`
+    name : under which it is imported; by default its own
+    policy : a policy of your own that the storage cannot name; else it is read from the storage
+    clock : seconds since 1970, for simulations; by default the storage's clock
     by : who imports it, for the audit log
+
+    Returns
+    -------
+    Experiment : it goes on where the exported one stood
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import steadyarm as sa
+    >>> shop = sa.create_experiment(
+    ...     "shop", ["A", "B"], sa.Steady(), 1000, "memory", seed=1, missing="drop"
+    ... )
+    >>> shop.tell(shop.ask("visitor 1"), 1.0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     exported = shop.export(Path(folder) / "shop.csv")
+    ...     copy = sa.import_experiment(Path(folder) / "shop.csv", "memory")
+    >>> copy.status().rewarded == shop.status().rewarded
+    True
     """
     snapshot, rows, trace = read_export(path)
     Settings.from_dict(snapshot.experiment.config, policy)  # refuses a policy that is not there
@@ -301,7 +360,7 @@ def description_of(settings: Settings) -> dict[str, Any]:
     plain = unnamed(settings.metrics)  # else the primary metric says all that follows
     for field in fields(Settings):
         value = getattr(settings, field.name)
-        wanted = ("direction", "missing", "sticky") if plain else ("sticky",)
+        wanted = (*(("direction", "missing") if plain else ()), "sticky", "bulk", "after")
         if field.name in wanted and value != field.default:
             found[field.name] = value
     if plain and settings.reward_range is not None:
@@ -327,6 +386,8 @@ def description_of(settings: Settings) -> dict[str, Any]:
     for name in STOPPING:
         if (value := getattr(settings, name)) != usual.get(name) and value is not None:
             found[name] = value
+    if settings.values is not None:
+        found["values"] = dict(settings.values)
     return found
 
 
@@ -383,7 +444,7 @@ def _described_policy(policy: Policy[Any]) -> str | dict[str, Any]:
     """The name, and the settings that are not the default; None is always a default."""
     settings = policy.to_dict()
     name = settings.pop("name")
-    if name in POLICIES:
+    if policy_class(name) is not None:
         usual = {field.name: field.default for field in fields(type(policy))}
         settings = {
             key: value for key, value in settings.items() if usual.get(key, MISSING) != value
@@ -434,7 +495,7 @@ def check_storage(url: str | None = None) -> StorageCheck:
             try:
                 record = storage.find(name)
                 policy = record.config["policy"]["name"]
-                if policy not in POLICIES:
+                if policy_class(policy) is None:
                     skipped.append(f"{name}: it runs with {policy!r}, a policy of your own")
                     continue
                 found_here = Experiment(storage, record).replay().differences

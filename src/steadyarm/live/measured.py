@@ -14,13 +14,15 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 import numpy as np
-import scipy.stats
+import scipy
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError, RewardsPendingError, SteadyArmError
 from steadyarm.estimators import is_one_hot
 from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
 from steadyarm.inference.lift import Lifts, lift_p_values, lift_sequence, lifts
+from steadyarm.inference.quantiles import normal_quantile, student_reaches
+from steadyarm.linalg import gram, inverse_root, matmul
 from steadyarm.live.decisions import SegmentLedger, stored_state
 from steadyarm.live.metrics import REWARD, Metric, MetricResult, Safety, Several
 from steadyarm.live.results import LiveResults, results_of
@@ -246,28 +248,36 @@ def _results(
 
 
 def _widening(metric: Metric, below: Metric, results: LiveResults) -> Floats:
-    """(K,) by how much errors of a ratio are larger than its linearization shows.
-
-    Deviations from a ratio are small where few units brought something of what it is divided by,
-    because the ratio was chosen to fit them. With the effective number m of these units (Kish)
-    their variance is multiplied by m / (m - 1), and the quantile is Student's.
-
-    below : what the ratio is divided by; results : of a test whose reward that is
-    """
+    """(K,) as `ratio_widening`, from the results of a test whose reward is what is below."""
     sums, squares = np.zeros((2, results.settings.arms.size))
     for piece in results.judged():
         assert piece.stats.squares is not None
         arms = [piece.segment.arm_at(column) for column in range(piece.segment.columns)]
         sums[arms] += piece.stats.sums[0]
         squares[arms] += piece.stats.squares[0]
+    return ratio_widening(metric.name, below.name, sums, squares)
+
+
+def ratio_widening(name: str, below: str, sums: Floats, squares: Floats) -> Floats:
+    """(K,) by how much errors of a ratio are larger than its linearization shows.
+
+    Deviations from a ratio are small where few units brought something of what it is divided by,
+    because the ratio was chosen to fit them. With the effective number m of these units (Kish)
+    their variance is multiplied by m / (m - 1), and the quantile is Student's.
+
+    Parameters
+    ----------
+    name, below : of the ratio, and of what it is divided by
+    sums, squares : (K,) sums over units of what it is divided by, and of its squares
+    """
     units = sums**2 / np.maximum(squares, np.finfo(float).tiny)
     if units.min() < LEAST_UNITS:
         raise RewardsPendingError(
-            f"{metric.name} needs {LEAST_UNITS} units of every variant that bring something of "
-            f"{below.name}, and so far one has {units.min():.1f} in effect."
+            f"{name} needs {LEAST_UNITS} units of every variant that bring something of "
+            f"{below}, and so far one has {units.min():.1f} in effect."
         )
-    quantiles = scipy.stats.t.isf(RARE, units - 1) / scipy.stats.norm.isf(RARE)
-    return np.asarray(quantiles * np.sqrt(units / (units - 1)))
+    z = normal_quantile(RARE)
+    return np.asarray(student_reaches(z, units - 1) / z * np.sqrt(units / (units - 1)))
 
 
 def _known_as(settings: Settings, name: str) -> str:
@@ -346,7 +356,8 @@ def with_references(
     takes out what all variants share.
     """
     X = arms_judged(settings).coordinates
-    unit = np.linalg.lstsq(X, np.ones(len(X)), rcond=None)[0]
+    root = inverse_root(gram(X))
+    unit = matmul(matmul(X.sum(axis=0), root), root.T)  # every arm's value is nearest to 1
     count, total, found = 0, 0.0, []
     for piece in pieces:
         level = total / count if count else 0.0

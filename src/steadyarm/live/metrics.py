@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction
 from steadyarm.validation import check_choice, checked_range, finite_number
-from steadyarm.wording import did_you_mean, number, percent
+from steadyarm.wording import did_you_mean, number, percent, shortened
 
 Role = Literal["primary", "secondary", "guardrail"]
 Kind = Literal["yes/no", "number", "count", "money"]
@@ -34,7 +34,9 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9 _.-]{0,63}")
 LARGEST = 1e100  # rewards; squares of larger ones could not be added up
 SECOND = 1_000_000
 LONGEST_GRACE = 7 * 86400.0  # seconds, unless more is asked for
-DURATION = re.compile(r"(\d+\.?\d*|\.\d+)\s*([smhdw])")
+DURATION = re.compile(
+    r"(\d+\.?\d*|\.\d+)\s*(s|m|h|d|w|seconds?|minutes?|hours?|days?|weeks?)"
+)  # the first letter says the unit
 SHARE = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -91,13 +93,7 @@ class Metric:
     ratio: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
-            raise InvalidInputError.of(
-                "metrics",
-                self.name,
-                "a name of up to 64 letters, digits, spaces, dots, hyphens and underscores, the "
-                "first a letter",
-            )
+        check_name(self.name, "a metric", "metrics")
         for name, choices in (("role", Role), ("kind", Kind), ("several", Several)):
             check_choice(getattr(self, name), self._of(name), get_args(choices))
         check_choice(self.direction, self._of("direction"), get_args(Direction))
@@ -192,7 +188,16 @@ class Metric:
         return self.several != "first"
 
     def check(self, given: Any) -> float:
-        """A reported value as a number, if it can occur."""
+        """A reported value as a number, if it can occur.
+
+        Parameters
+        ----------
+        given : what was reported
+
+        Returns
+        -------
+        float
+        """
         what = "the reward" if self.name == REWARD else f"the value of {self.name!r}"
         value = finite_number(given, what)
         low, high = self.range or (-LARGEST, LARGEST)
@@ -204,7 +209,12 @@ class Metric:
         return value
 
     def shown(self, value: float) -> str:
-        """A mean of this metric as people read it."""
+        """A mean of this metric as people read it.
+
+        Parameters
+        ----------
+        value : the mean
+        """
         if not math.isfinite(value):
             return "unknown"
         if self._clicks:
@@ -212,24 +222,44 @@ class Metric:
         text = f"{value:,.2f}" if self.kind == "money" else number(value)
         return f"{text} {self.unit}".rstrip()
 
+    def plain(self) -> dict[str, Any]:
+        """All fields, in numbers, texts and lists; `described` reads it, too."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return found | {name: found[name] and list(found[name]) for name in LISTS}
+
     def to_dict(self) -> dict[str, Any]:
-        """Numbers, texts and lists only; times in microseconds, as storages read them."""
-        stored = {field.name: getattr(self, field.name) for field in fields(self)}
-        lists = {name: None if stored[name] is None else list(stored[name]) for name in LISTS}
-        times = {
-            name: None if stored[name] is None else microseconds(stored[name]) for name in TIMES
-        }
-        return stored | lists | times
+        """The same with times in microseconds, as storages read them."""
+        found = self.plain()
+        times = {name: None if found[name] is None else microseconds(found[name]) for name in TIMES}
+        return found | times
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The metric that `to_dict` wrote."""
+        """The metric that `to_dict` wrote.
+
+        Parameters
+        ----------
+        data : what `to_dict` returned
+
+        Returns
+        -------
+        Metric
+        """
         times = {name: None if data[name] is None else data[name] / SECOND for name in TIMES}
         return cls(**dict(data) | times)
 
     @classmethod
     def described(cls, given: Any) -> Self:
-        """A metric from a table of its fields, as TOML and JSON have them."""
+        """A metric from a table of its fields, as TOML and JSON have them.
+
+        Parameters
+        ----------
+        given : a table of fields
+
+        Returns
+        -------
+        Metric
+        """
         if isinstance(given, cls):
             return given
         known = [field.name for field in fields(cls)]
@@ -329,6 +359,20 @@ class MetricResult:
 LISTS, TIMES = ("range", "ratio"), ("window", "grace")
 
 
+def check_name(name: Any, what: str, field: str) -> str:
+    """Return the name of a metric, an attribute or a covariate, if storages can keep it.
+
+    what : "a metric"; field : the setting that it is in
+    """
+    if isinstance(name, str) and NAME.fullmatch(name):
+        return name
+    raise InvalidInputError(
+        f"{what} is called {shortened(name)}; expected up to 64 letters, digits, spaces, dots, "
+        "hyphens and underscores, the first a letter.",
+        field=field,
+    )
+
+
 def checked_metrics(given: Iterable[Any]) -> tuple[Metric, ...]:
     """Metrics that belong together: names differ, one is primary at most, ratios are of others."""
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
@@ -409,7 +453,7 @@ def seconds_of(given: Any, what: str = "reward_window", least: float | None = No
     if isinstance(given, timedelta):
         value = given.total_seconds()
     elif isinstance(given, str) and (found := DURATION.fullmatch(given.strip())):
-        value = float(found[1]) * UNITS[found[2]]
+        value = float(found[1]) * UNITS[found[2][0]]
     elif isinstance(given, str):
         value = math.nan
     try:
@@ -418,6 +462,6 @@ def seconds_of(given: Any, what: str = "reward_window", least: float | None = No
         seconds = math.nan
     if not (0 < seconds < 1e10 or seconds == least):
         limit = "above 0" if least is None else "of at least 0"
-        expected = f'a time {limit}: seconds, a timedelta, or text such as "90m", "12h", "7d"'
+        expected = f'a time {limit}: seconds, a timedelta, or text such as "90m", "12h", "7 days"'
         raise InvalidInputError.of(what, given, expected)
     return seconds

@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
-import scipy.stats
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
 from steadyarm.inference.lift import lift_sequence, lifts
+from steadyarm.inference.tails import above_chi2
 from steadyarm.inference.variance import score_scatter
 from steadyarm.live.attributes import OTHER, check_attribute, levels_of, series_of
 from steadyarm.live.decisions import ledger_of
@@ -89,6 +90,21 @@ class Breakdown:
     left_out : levels with too few visits for that test, if they have any
     level, anytime : as in `Verdict`
     exploratory : always true: what is found here is a question for the next test
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> test = sa.create_experiment(
+    ...     "shop", ["A", "B"], sa.Steady(), 200, "memory", seed=1, missing="drop",
+    ...     attributes={"device": ["mobile", "desktop"]},
+    ... )
+    >>> for visitor in range(200):
+    ...     device = "mobile" if visitor % 2 else "desktop"
+    ...     shown = test.ask(f"visitor {visitor}", attributes={"device": device})
+    ...     test.tell(shown, 1.0 if shown.name == "B" else 0.0)
+    >>> found = test.recommend(by="device")
+    >>> [level.name for level in found.levels], found.of("mobile").visits
+    (['mobile', 'desktop', 'other'], 100)
     """
 
     attribute: str
@@ -107,7 +123,16 @@ class Breakdown:
         return self.interaction is not None and self.interaction < UNLIKELY
 
     def of(self, name: str) -> LevelResult:
-        """What is known of one level."""
+        """What is known of one level.
+
+        Parameters
+        ----------
+        name : of the level, such as "mobile"
+
+        Returns
+        -------
+        LevelResult : estimates, intervals and differences in this level
+        """
         for found in self.levels:
             if found.name == name:
                 return found
@@ -224,11 +249,15 @@ def breakdown_of(
             obstacle = "no reward of a judged visit" if visits else "no judged visit"
             found.append(replace(result, obstacle=obstacle))
             continue
-        if _enough(parts, evidence, settings.missing == "zero"):
+        each = [(tally.assigned, tally.rewarded, tally.sums) for _, tally in parts]
+        seen, rewards, totals = np.sum(np.array(each, dtype=object), axis=0)
+        if enough(seen, seen if settings.missing == "zero" else rewards, totals, evidence, rewards):
             tested[name] = evidence
         budget = max(settings.budget // len(names), 1) if anytime else None
         found.append(
-            _compared(result, evidence, row, share, settings.control is None, budget, reward_range)
+            compared_level(
+                result, evidence, row, share, settings.control is None, budget, reward_range
+            )
         )
     visits = sum(piece.used for piece in results.mature)
     return Breakdown(
@@ -236,7 +265,7 @@ def breakdown_of(
         against,
         tuple(found),
         unknown=visits - sum(one.visits for one in found),
-        interaction=_interaction(tested.values(), row),
+        interaction=interaction(tested.values(), row),
         left_out=tuple(one.name for one in found if one.visits and one.name not in tested),
         level=level,
         anytime=anytime,
@@ -276,20 +305,23 @@ def _alone(results: LiveResults, parts: Iterable[Part]) -> LiveResults:
     return replace(results, settings=settings, pieces=with_references(settings, pieces), ended=True)
 
 
-def _enough(parts: Iterable[Part], evidence: Evidence, zero: bool) -> bool:
+def enough(visits: Any, counted: Any, totals: Any, evidence: Evidence, rewards: Any = None) -> bool:
     """Whether every variant has rewards enough for normal approximations.
 
-    zero : whether visits without a reward count as zero
+    Parameters
+    ----------
+    visits : (K,) of each variant
+    counted : (K,) rewards that count, those that are filled in for missing ones among them
+    totals : (K,) sums of the rewards
+    rewards : (K,) rewards that were recorded, if not all that count were
     """
-    each = [(tally.assigned, tally.rewarded, tally.sums) for _, tally in parts]
-    visits, rewards, totals = np.sum(np.array(each, dtype=object), axis=0)
-    fewest = min(rewards)
+    fewest = min(counted if rewards is None else rewards)
     if evidence.binary is not None and evidence.binary[0]:
-        fewest = min(*totals, *((visits if zero else rewards) - totals))
+        fewest = min(*totals, *(counted - totals))
     return bool(min(visits) >= LEAST and fewest >= LEAST_REWARDS)
 
 
-def _compared(
+def compared_level(
     result: LevelResult,
     evidence: Evidence,
     row: int,
@@ -322,7 +354,7 @@ def _compared(
     )
 
 
-def _interaction(evidences: Collection[Evidence], row: int) -> float | None:
+def interaction(evidences: Collection[Evidence], row: int) -> float | None:
     """The p-value of Wald's test that differences from one variant are the same in all levels.
 
     Units of different levels are different units, so that estimates of levels are independent:
@@ -348,4 +380,4 @@ def _interaction(evidences: Collection[Evidence], row: int) -> float | None:
         sum(weights), sum(w @ d for w, d in zip(weights, distances, strict=True))
     )
     total = sum(float((d - mean) @ w @ (d - mean)) for w, d in zip(weights, distances, strict=True))
-    return float(scipy.stats.chi2.sf(total, (len(weights) - 1) * len(B)))
+    return float(above_chi2(total, (len(weights) - 1) * len(B)))

@@ -19,6 +19,7 @@ from steadyarm.live.assignments import Status
 from steadyarm.live.decisions import SegmentLedger, stored_state
 from steadyarm.live.effects import effects_of, has_effects
 from steadyarm.live.experiment import Experiment
+from steadyarm.live.looks import stopped_in
 from steadyarm.live.measured import metric_results
 from steadyarm.live.metrics import MetricResult
 from steadyarm.live.people import Breakdown, breakdown_of
@@ -32,7 +33,6 @@ from steadyarm.live.results import (
 )
 from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting, announcement, headline
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import stopped_in
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import DaySums, Snapshot, to_datetime
 from steadyarm.wording import counted

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
 
@@ -32,9 +32,10 @@ from steadyarm.live.decisions import (
     transition,
     why_it_waits,
 )
+from steadyarm.live.looks import Stopped
 from steadyarm.live.results import LiveResults, LiveTest
 from steadyarm.live.settings import STOPPING, Looking, Settings, Spending, Stop, stored_policy
-from steadyarm.live.stopping import Stopped
+from steadyarm.live.stopping import stop_now
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy, State
 from steadyarm.segments import Direction, SegmentStats
@@ -54,12 +55,23 @@ class Assignment:
     number : counts the assignments of the session from 0; give it back with the reward
     arm, name : the variant
     probability : with which it was drawn
+    value : what the variant stands for (`Settings.values`); it is shared, do not change it
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> session = sa.Session(sa.Steady(), sa.ArmSet.one_hot(["A", "B"]), budget=100, seed=1)
+    >>> shown = session.ask()
+    >>> shown.number, shown.name in ("A", "B"), shown.probability
+    (0, True, 0.5)
+    >>> session.tell(shown, 1.0)
     """
 
     number: int
     arm: int
     name: str
     probability: float
+    value: Any = field(default=None, hash=False)
 
 
 class Session(LiveTest):
@@ -78,6 +90,7 @@ class Session(LiveTest):
         `ask` is given their values, and they take noise away (docs/guides/covariates.md)
     stop, looks, spending, futility : whether and when the test stops itself, see `Settings`; looks
         are a number
+    values : what each variant stands for, see `Settings`
 
     Notes
     -----
@@ -119,6 +132,7 @@ class Session(LiveTest):
         looks: Looking | None = None,
         spending: Spending | None = None,
         futility: float | None = None,
+        values: Mapping[str, Any] | Sequence[Any] | None = None,
     ) -> None:
         if looks in ("daily", "weekly"):
             raise InvalidInputError(
@@ -139,6 +153,7 @@ class Session(LiveTest):
             looks=looks,
             spending=spending,
             futility=futility,
+            values=values,  # type: ignore[arg-type]  # a mapping is made there
         )
         self._stopped: Stopped | None = None
         self._looked = 0  # looks that were examined whether to stop at them
@@ -216,7 +231,9 @@ class Session(LiveTest):
             arm, probability = current.assign(self.settings.seed, z)
             self._waiting[number] = current.index, arm, z
             self._asked += 1
-        return Assignment(number, arm, self.settings.arms.names[arm], probability)
+        settings = self.settings
+        value = settings.variant_values[arm]
+        return Assignment(number, arm, settings.arms.names[arm], probability, value)
 
     def tell(self, assignment: Assignment | int, reward: float) -> None:
         """Record the reward of an assignment (or of its number); late and out of order is fine."""
@@ -371,7 +388,7 @@ class Session(LiveTest):
         results = self._results(self._open.values())
         before, self._looked = self._looked, len(results.looks)
         if len(results.looks) > before and results.judged():
-            self._stopped = results.stop_now()
+            self._stopped = stop_now(results)
 
     # JSON
 
@@ -388,6 +405,7 @@ class Session(LiveTest):
                     **self._control(),
                     **self._covariates(),
                     **self._stopping(),
+                    **({} if self.settings.values is None else {"values": self.settings.values}),
                     "state": self._state.to_dict(),
                     "books": {
                         "asked": self._asked,
@@ -431,7 +449,17 @@ class Session(LiveTest):
 
     @classmethod
     def from_json(cls, text: str, policy: Policy[Any] | None = None) -> Session:
-        """The session that `to_json` wrote; a policy of your own is given again."""
+        """The session that `to_json` wrote; a policy of your own is given again.
+
+        Parameters
+        ----------
+        text : what `to_json` returned
+        policy : of your own, which the text only names
+
+        Returns
+        -------
+        Session : it goes on where the other stood
+        """
         try:
             data = json.loads(text)
         except (json.JSONDecodeError, TypeError) as error:
@@ -456,6 +484,7 @@ class Session(LiveTest):
                 control,
                 data.get("covariates", ()),
                 **data.get("stopping", {}),
+                values=data.get("values"),
             )
             session._read(data)
         except InvalidInputError:

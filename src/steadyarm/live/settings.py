@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -27,7 +27,8 @@ from steadyarm.live.metrics import (
     unnamed,
     usual_grace,
 )
-from steadyarm.policies import POLICIES, Policy, policy_from_dict
+from steadyarm.live.values import checked_variant_values, values_of
+from steadyarm.policies import Policy, policy_class, policy_from_dict
 from steadyarm.segments import Direction, Segment
 from steadyarm.validation import (
     check_choice,
@@ -42,6 +43,7 @@ Missing = Literal["zero", "drop", "fail"]
 Sticky = Literal["unit", "none"]
 Stop = Literal["recommend", "when sure"]
 Spending = Literal["obrien-fleming", "pocock"]
+After = Literal["show", "refuse"]
 Looking = int | Literal["daily", "weekly"]
 
 USUAL_LOOKS, MOST_LOOKS = 8, 60  # at a test that may stop early
@@ -105,6 +107,25 @@ class Settings:
         nearly evenly
     futility : smallest difference that matters, in units of the reward; the test then also stops
         when no variant can be shown to differ by it any more
+    values : what each variant stands for, any JSON value: {name: value}, or a list in the order of
+        the variants. Assignments return it beside the name. By default {factor: level} where
+        variants combine factors, the list of items for bundles, else the name
+    bulk : True lets a bulk evaluation of flags (docs/guides/openfeature.md) assign variants, so
+        that a page that fetches all flags at once takes part, whether it shows this one or not;
+        by default only units that have a variant get it there
+    after : what units without a variant get once the test is over: "show" them the recommended
+        variant if it is clear, else the control, without a control the leader; or "refuse" with an
+        error. See docs/guides/after_the_test.md
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> test = sa.create_experiment(
+    ...     "shop", ["now", "new"], sa.Steady(), 1000, "memory", control="now", reward_range=(0, 1),
+    ...     reward_window="7d",
+    ... )
+    >>> test.settings.control, test.settings.missing, test.settings.reward_window
+    ('now', 'zero', 604800.0)
     """
 
     arms: ArmSet
@@ -127,6 +148,9 @@ class Settings:
     looks: Looking | None = None
     spending: Spending | None = None
     futility: float | None = None
+    values: Mapping[str, Any] | None = None
+    bulk: bool = False
+    after: After = "show"
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -135,6 +159,8 @@ class Settings:
         if not isinstance(self.arms, ArmSet):
             expected = 'an ArmSet, such as ArmSet.one_hot(["A", "B"])'
             raise InvalidInputError.of("arms", self.arms, expected)
+        values = checked_variant_values(self.values, self.arms.names, self.arms.large)
+        object.__setattr__(self, "values", values)
         object.__setattr__(self, "metrics", checked_metrics(self.metrics or ()))
         object.__setattr__(self, "attributes", checked_attributes(self.attributes or {}))
         object.__setattr__(self, "covariates", checked_covariates(self.covariates or ()))
@@ -145,6 +171,7 @@ class Settings:
         if self.missing is not None:
             check_choice(self.missing, "missing", ("zero", "drop", "fail"))
         check_choice(self.sticky, "sticky", ("unit", "none"))
+        check_choice(self.after, "after", ("show", "refuse"))
         whole_number(self.budget, "budget", least=1, most=2**53 - 1)
         whole_number(self.seed, "seed", most=2**63 - 1)
         window = None if self.reward_window is None else seconds_of(self.reward_window)
@@ -179,6 +206,7 @@ class Settings:
                 field="control",
             )
         self._check_stopping()
+        self._check_bulk()
         self._check_missing()  # at last: whoever left it out may have made a plain mistake, too
 
     def _take_primary(self) -> None:
@@ -212,8 +240,18 @@ class Settings:
             **{own: getattr(self, name) for name, own in OF_PRIMARY.items()},
         )
 
+    @cached_property
+    def variant_values(self) -> Sequence[Any]:
+        """The value of each variant, given or derived, in their order."""
+        return values_of(self.arms.names, self.values)
+
     def shown(self, value: float) -> str:
-        """A mean reward as people read it: with its unit, if the primary metric has a name."""
+        """A mean reward as people read it: with its unit, if the primary metric has a name.
+
+        Parameters
+        ----------
+        value : the mean
+        """
         return number(value) if unnamed(self.metrics) else self.primary.shown(value)
 
     @cached_property
@@ -264,6 +302,17 @@ class Settings:
         object.__setattr__(self, "spending", spending)
         if self.futility is not None:
             object.__setattr__(self, "futility", check_positive(self.futility, "futility"))
+
+    def _check_bulk(self) -> None:
+        if not isinstance(self.bulk, bool):
+            raise InvalidInputError.of("bulk", self.bulk, "True or False")
+        if self.bulk and self.sticky == "none":
+            raise InvalidInputError(
+                'bulk is True, but units do not keep their variants (sticky="none"), so that every '
+                "page that fetches its flags again would be assigned anew; leave bulk out, or use "
+                'sticky="unit".',
+                field="bulk",
+            )
 
     def _check_missing(self) -> None:
         if self.missing is None:
@@ -403,7 +452,9 @@ class Settings:
         }
         if self.attributes:
             further["attributes"] = {name: list(self.attributes[name]) for name in self.attributes}
-        left_out = {"metrics", "attributes", "covariates", *(STOPPING if self.stop is None else ())}
+        left_out = {"metrics", "attributes", "covariates", "values", "bulk"}
+        left_out |= set(STOPPING if self.stop is None else ())
+        left_out |= {"after"} if self.after == "show" else set()
         own = (field.name for field in fields(self) if field.name not in left_out)
         return {name: getattr(self, name) for name in own} | {
             "arms": self.arms.to_dict() if arms is None else dict(arms),
@@ -412,11 +463,23 @@ class Settings:
             "min_share": dict(self.min_share),
             **(further if self.metrics or self.attributes or self.covariates else {}),
             **({"covariates": list(self.covariates)} if self.covariates else {}),
+            **({} if self.values is None else {"values": dict(self.values)}),
+            **({"bulk": True} if self.bulk else {}),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], policy: Policy[Any] | None = None) -> Self:
-        """The settings that `to_dict` wrote; a policy of your own is given again."""
+        """The settings that `to_dict` wrote; a policy of your own is given again.
+
+        Parameters
+        ----------
+        data : what `to_dict` returned
+        policy : of your own, which the data only name
+
+        Returns
+        -------
+        Settings
+        """
         values = dict(data)
         for name in ("clock", "products"):  # for `lifecycle`, and for storages
             values.pop(name, None)
@@ -429,7 +492,7 @@ class Settings:
             values["policy"],
             policy,
             "load_experiment(name, storage, policy=…). The service, the command line and the "
-            "dashboard know only the policies that come with SteadyArm",
+            "dashboard know policies that come with SteadyArm, or with an installed package",
         )
         values |= {"arms": ArmSet.from_dict(values["arms"]), "policy": policy}
         return cls(**values)
@@ -441,9 +504,10 @@ def stored_policy(stored: Mapping[str, Any], given: Policy[Any] | None, how: str
     how : to give it, for the error if it is missing
     """
     if given is None:
-        if (name := stored.get("name")) not in POLICIES:
+        if policy_class(name := stored.get("name")) is None:
             raise InvalidInputError(
-                f"the test was run with {name!r}, a policy of your own; give it again: {how}."
+                f"the test was run with {name!r}, a policy of your own; give it again: {how}, "
+                "or install it as a package (docs/guides/own_policy.md)."
             )
         return policy_from_dict(stored)
     if json.loads(json.dumps(given.to_dict())) != json.loads(json.dumps(stored)):
@@ -457,6 +521,25 @@ def stored_policy(stored: Mapping[str, Any], given: Policy[Any] | None, how: str
 def variants_in(config: Mapping[str, Any]) -> int:
     """The number of variants in what `Settings.to_dict` wrote, without making them."""
     return len(names_in(config["arms"]))
+
+
+def events_in(name: str, config: Mapping[str, Any]) -> dict[str, str]:
+    """The events that an experiment measures, each with its metric, without making its settings.
+
+    An experiment whose reward has no name of its own takes "reward" and its own name.
+
+    config : what `Settings.to_dict` wrote
+
+    Examples
+    --------
+    >>> events_in("shop", {"metrics": [{"name": "revenue", "role": "secondary", "ratio": None}]})
+    {'revenue': 'revenue', 'reward': 'reward', 'shop': 'reward'}
+    """
+    metrics = without_known(config.get("metrics", ()))
+    found = {one["name"]: one["name"] for one in metrics if one["ratio"] is None}
+    if all(one["role"] != "primary" for one in metrics):
+        found |= {REWARD: REWARD} | ({} if name in found else {name: REWARD})
+    return found
 
 
 def _usual_missing(direction: Direction, reward_range: tuple[float, float] | None) -> Missing:

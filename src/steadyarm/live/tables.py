@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.errors import InvalidInputError
 from steadyarm.wording import by_how_much, listed, number, percent, reach
 
 if TYPE_CHECKING:
@@ -191,19 +190,6 @@ def columns_of(verdict: Verdict) -> dict[str, list[Any]]:
 
 def _with_ends(name: str, intervals: Any) -> dict[str, Any]:
     return {f"{name}low": intervals[:, 0], f"{name}high": intervals[:, 1]}
-
-
-def frame_of(verdict: Verdict, library: Literal["pandas", "polars"]) -> Any:
-    """The columns as a data frame of that library."""
-    try:
-        import narwhals
-
-        return narwhals.from_dict(columns_of(verdict), backend=library).to_native()
-    except ImportError as error:
-        raise InvalidInputError(
-            f"a data frame of {library} needs Narwhals and {library} itself ({error}); install "
-            f'them: pip install "steadyarm[frames]" {library}.'
-        ) from None
 
 
 def html_of(verdict: Verdict) -> str:

@@ -111,6 +111,12 @@ class Document:
     title : at its top
     blocks : in their order
     foot : who wrote it and when, small at the end
+
+    Examples
+    --------
+    >>> found = Document("A report", (Paragraph("All is well."),))
+    >>> found.title, len(found.blocks)
+    ('A report', 1)
     """
 
     title: str
@@ -346,12 +352,22 @@ FORMATS: dict[Format, tuple[str, ...]] = {
     "md": (".md", ".markdown"),
     "print": (".html", ".htm"),
 }
+"""Endings of files by format: a page, Markdown, or a page to print."""
 
 
 def format_of(path: Path, wanted: str | None = None) -> Format:
     """How to write the file: as its ending says, or as wanted if that fits the ending.
 
     Refuses what cannot be written, and says so before any work is done.
+
+    Parameters
+    ----------
+    path : of the file
+    wanted : "html", "md" or "print"; by default what the ending says
+
+    Returns
+    -------
+    the format
 
     Examples
     --------
@@ -380,7 +396,26 @@ def format_of(path: Path, wanted: str | None = None) -> Format:
 
 
 def write_report(document: Document, path: Path, form: str | None = None) -> Path:
-    """Write a document; pictures of Markdown go into a folder beside it, NAME-pictures."""
+    """Write a document; pictures of Markdown go into a folder beside it, NAME-pictures.
+
+    Parameters
+    ----------
+    document : what to write
+    path : of the file
+    form : "html", "md" or "print"; by default what the ending says
+
+    Returns
+    -------
+    Path : of the file
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> found = Document("A report", (Paragraph("All is well."),))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     print(write_report(found, Path(folder) / "report.md").read_text().splitlines()[0])
+    # A report
+    """
     chosen = format_of(path, form)
     try:
         if chosen != "md":

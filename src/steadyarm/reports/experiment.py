@@ -13,6 +13,7 @@ from steadyarm import __version__
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference import Counterfactuals
 from steadyarm.live.experiment import Experiment
+from steadyarm.live.outside import outside_texts
 from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import Course, Effects, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of
@@ -108,9 +109,26 @@ def experiment_report(
 
     Parameters
     ----------
+    experiment : a live test
     card : the scorecard, if there is one already
     replay : whether the whole test is computed anew and compared; reads the whole log
     fingerprint : whether the log's fingerprint is taken; reads the whole log, too
+
+    Returns
+    -------
+    Document : for `write_report`
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> test = sa.create_experiment(
+    ...     "shop", ["A", "B"], sa.Steady(), 100, "memory", seed=1, missing="drop"
+    ... )
+    >>> for visitor in range(100):
+    ...     shown = test.ask(f"visitor {visitor}")
+    ...     test.tell(shown, 1.0 if shown.name == "B" else 0.0)
+    >>> experiment_report(test).title
+    'Test report: shop'
     """
     seen = scorecard_of(experiment) if card is None else card
     other: Counterfactuals | str
@@ -160,6 +178,8 @@ def _top(card: Scorecard) -> Iterator[Block]:
         yield Paragraph(card.headline)
     else:
         yield Lead(card.headline)
+    if shown := outside_texts(card.status.outside):
+        yield Paragraph(" ".join(shown))
 
 
 def _facts(card: Scorecard) -> tuple[tuple[str, str], ...]:

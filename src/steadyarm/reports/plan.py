@@ -27,7 +27,30 @@ ACROSS = 5  # policies beside each other, as many as fit on paper
 
 
 def plan_report(plan: Plan, command: str = "") -> Document:
-    """The report on a plan; `command` is what was typed."""
+    """The report on a plan.
+
+    Parameters
+    ----------
+    plan : what `sa.plan` returned
+    command : what was typed, to be shown
+
+    Returns
+    -------
+    Document : for `write_report`
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> found = sa.plan({
+    ...     "traffic_per_day": 200,
+    ...     "arms": {"one_hot": ["A", "B"]},
+    ...     "effects": {"smallest_gap": 0.5},
+    ...     "rewards": {"sd": 1.0},
+    ...     "policies": ["a/b-test"],
+    ... }, trials=300)
+    >>> plan_report(found).title
+    'How long the test must be'
+    """
     answer, *reasons = plan.verdict.split("\n", 1)
     blocks: list[Block] = [
         Lead(answer),

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -24,11 +25,20 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from steadyarm.service.problems import RefusedError, json_response, problem_response
+from steadyarm.service.publishable import (
+    MAX_BODY,
+    asked_before,
+    cors_headers,
+    discreet,
+    preflight_headers,
+)
 from steadyarm.service.routes import ROUTES, Route, document
+from steadyarm.service.sender import Front
 from steadyarm.service.service import Service
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.base import Storage
 from steadyarm.wire.requests import checked, decode
+from steadyarm.wording import shortened
 
 # Turns what the router or the guard of host names refuses into a response.
 Refused = Callable[[Exception, Scope], Awaitable[Response]]
@@ -49,6 +59,9 @@ class RequestMiddleware:
     ) -> None:
         self._app, self._refused, self._guard = app, refused, service.guard
         self._metrics, self._load, self._log = service.metrics, service.load, log
+        settings = service.settings
+        front = Front(settings.root_path, settings.trusted_proxies)
+        self._front = front if front else None
         self._prefix, self._counter = secrets.token_hex(6), itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,6 +70,8 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
+        if self._front is not None:
+            self._front.adapt(scope)
         request_id = self._request_id(scope)
         scope["request_id"] = request_id.decode()
         scope["load"], scope["held"] = self._load, 0  # bytes of its body
@@ -150,17 +165,22 @@ class Endpoint(routing.Route):
         service, route = self._service, self.route
         try:
             if route.scope is not None:
-                scope["token"] = service.guard.check(scope, route.scope)
+                scope["token"] = service.guard.check(scope, route.scope, route.publishable)
             called = self._called(Request(scope, receive))
             response = await service.in_time(called, scope, route.long)
         except Exception as error:  # foreseen or not: a problem, never a stack trace
-            response = problem_response(error, scope)
+            response = problem_response(discreet(scope, error), scope, route.ofrep)
+        if "cors" in scope:
+            response.headers.update(cors_headers(scope["cors"]))
         await response(scope, receive, send)
 
     async def _called(self, request: Request) -> Response:
         service, handler = self._service, self.route.handler
         if self._body is not None:
-            body = decode(self._body, await read_body(request, service.settings.max_body))
+            if "key" in request.scope:
+                body = await self._of_key(request)
+            else:
+                body = decode(self._body, await read_body(request, service.settings.max_body))
             answer = await handler(service, request, body)
         elif self._query is not None:
             query = checked(self._query, dict(request.query_params), strict=False)
@@ -170,7 +190,59 @@ class Endpoint(routing.Route):
         if isinstance(answer, Response):
             return answer
         status, content = answer
-        return Response(msgspec.json.encode(content), status, media_type="application/json")
+        encoded = msgspec.json.encode(content)
+        if self.route.etag:
+            return _validated(encoded, status, request)
+        return Response(encoded, status, media_type="application/json")
+
+    async def _of_key(self, request: Request) -> Any:
+        """The body that came with a publishable key, which must allow what it claims."""
+        assert self._body is not None
+        assert self.route.publishable is not None
+        most = min(MAX_BODY, self._service.settings.max_body)
+        body = decode(self._body, await read_body(request, most))
+        self._service.guard.keys.check_claims(request.scope, self.route.publishable.claims(body))
+        return body
+
+
+def _validated(content: bytes, status: int, request: Request) -> Response:
+    """A response with an ETag, or 304 without content if the sender has this one already."""
+    tag = f'"{blake2b(content, digest_size=16).hexdigest()}"'
+    known = request.headers.get("if-none-match", "").split(",")
+    # Proxies that compress a response mark its tag as weak.
+    if any(one.strip().removeprefix("W/") in (tag, "*") for one in known):
+        return Response(status_code=304, headers={"ETag": tag})
+    return Response(content, status, {"ETag": tag}, media_type="application/json")
+
+
+class Preflight(routing.Route):
+    """Answers browsers that ask whether a page of another site may send a request.
+
+    Attributes
+    ----------
+    route : that the request would be for
+    """
+
+    def __init__(self, service: Service, route: Route) -> None:
+        super().__init__(route.path, self._answer, name=f"{route.handler.__name__}-preflight")
+        self.route, self._keys = route, service.guard.keys
+        self.methods = {"OPTIONS"}
+        self.app = self._answer
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route = self.route
+        assert route.publishable is not None
+        scope["route"] = self  # for metrics and the access log
+        origin = asked_before(scope, route.method)
+        if not origin or not self._keys.declare(origin, route.publishable.experiment(scope)):
+            why = (
+                f"No publishable key for this experiment declares the origin {shortened(origin)}."
+                if origin
+                else "An OPTIONS request needs an Origin and an Access-Control-Request-Method."
+            )
+            raise RefusedError("method-not-allowed", why, headers={"Allow": route.method})
+        response = Response(status_code=204, headers=preflight_headers(origin, route.method))
+        await response(scope, receive, send)
 
 
 async def read_body(request: Request, most: int) -> bytes:
@@ -211,7 +283,7 @@ def create_app(
     settings = settings or ServiceSettings()
     service = Service(storage, settings)
     log = AccessLog(settings.log_format) if settings.access_log else None
-    described = document()
+    described = document(root_path=settings.root_path)
 
     async def openapi(request: Request) -> Response:
         return json_response(described)
@@ -230,9 +302,10 @@ def create_app(
         routes=[
             *(Endpoint(service, route) for route in ROUTES),
             routing.Route("/openapi.json", openapi),
+            *(Preflight(service, route) for route in ROUTES if route.publishable is not None),
         ],
         middleware=[Middleware(RequestMiddleware, service=service, refused=refused, log=log)],
-        exception_handlers={HTTPException: unrouted},
+        exception_handlers={HTTPException: unrouted, RefusedError: unrouted},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False

@@ -52,7 +52,7 @@ class Batcher(Generic[Item, Answer]):
     work : answers a batch, item by item; an error that it raises is the answer to all requests
     done : called with the number of requests of every batch
     look_up : answers items without waiting for `work` if it can, and gives None for others; it is
-        also given for how many seconds they have waited, at least LATE
+        also given since when they wait, in the time of the event loop, which is LATE ago or more
     most : items of one batch, unless a single request has more
     """
 
@@ -150,12 +150,12 @@ class Batcher(Generic[Item, Answer]):
     async def _find(self, entries: list[_Entry[Item, Answer]]) -> None:
         """Answer the requests of which all items are found."""
         assert self._look_up is not None
-        waited = self._loop.time() - min(entry.since for entry in entries)
+        since = min(entry.since for entry in entries)
         for entry in entries:
             entry.since = inf
         with suppress(SteadyArmError):  # then they wait on
             items = [item for entry in entries for item in entry.items]
-            answers = iter(await self._look_up(items, waited))
+            answers = iter(await self._look_up(items, since))
             for entry in entries:
                 mine = [one for one in islice(answers, len(entry.items)) if one is not None]
                 if len(mine) == len(entry.items) and not entry.future.done():

@@ -18,6 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from steadyarm.covariates import with_expected
 from steadyarm.errors import (
     ExperimentExistsError,
     InvalidInputError,
@@ -25,11 +26,12 @@ from steadyarm.errors import (
     SteadyArmError,
 )
 from steadyarm.live.assignments import AssignmentId, At, LiveAssignment, Reported
-from steadyarm.live.covariates import Covariates, with_expected
+from steadyarm.live.covariates import Covariates
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.transfer import csv_lines, write_parquet
 from steadyarm.service.problems import RefusedError, check_size, problem_of
+from steadyarm.service.publishable import Claims, discreet
 from steadyarm.service.service import Service
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Corrected
@@ -110,12 +112,29 @@ async def reward_many(
     request_id = request.scope["request_id"]
     return 200, responses.RewardStatuses(
         [
-            responses.RefusedReward(problem_of(outcome, request_id))
+            responses.RefusedReward(problem_of(discreet(request.scope, outcome), request_id))
             if isinstance(outcome, SteadyArmError)
             else responses.RewardStatus(outcome)
             for outcome in outcomes
         ]
     )
+
+
+def claims_of_one(
+    body: requests.NewAssignment | requests.NewReward | requests.NewEvent,
+) -> Claims:
+    """Whom an assignment, a reward or an event is for."""
+    return Claims([body.unit])
+
+
+def claims_of_rewards(body: requests.NewRewards) -> Claims:
+    """Whom many rewards are for."""
+    return claims_of_many(body.rewards)
+
+
+def claims_of_many(items: list[Any]) -> Claims:
+    """Whom the items of a body are for, which are not decoded yet."""
+    return Claims([one.get("unit") if isinstance(one, dict) else None for one in items])
 
 
 async def lease(
@@ -194,13 +213,17 @@ def _lease(request: Request) -> int:
 
 
 def _reported(body: requests.NewReward, sent: str | None) -> Reported:
-    """A reward; how long ago it happened, if its sender says when the request was sent."""
-    at: At = None
-    if body.at is not None:
-        at = to_micros(time_in(body.at, "at"), LATEST)
-        if sent is not None:
-            at = to_datetime(to_micros(time_in(sent, "sent"), LATEST)) - to_datetime(at)
-    return _target(body), body.values, at, body.event
+    return _target(body), body.values, happened_at(body.at, sent), body.event
+
+
+def happened_at(at: str | None, sent: str | None) -> At:
+    """When something happened; how long ago, if its sender says when the request was sent."""
+    if at is None:
+        return None
+    happened = to_micros(time_in(at, "at"), LATEST)
+    if sent is None:
+        return happened
+    return to_datetime(to_micros(time_in(sent, "sent"), LATEST)) - to_datetime(happened)
 
 
 def _target(body: requests.NewReward | requests.NewCorrection) -> str:
@@ -228,7 +251,7 @@ async def create(
     service: Service, request: Request, body: requests.NewExperiment
 ) -> tuple[int, responses.CreatedExperiment | responses.ExperimentAnswer]:
     """Create an experiment; 200 if it exists and load_if_exists is true."""
-    experiment, new = await create_experiment(service, body, _author(request))
+    experiment, new = await create_experiment(service, body, author(request))
     if not new:
         return 200, await service.read(responses.ExperimentAnswer.of, experiment)
     warnings = experiment.settings.cautions()
@@ -286,11 +309,27 @@ def mover(action: str, summary: str) -> Callable[..., Any]:
     """The handler of start, pause, resume, stop or archive."""
 
     async def handler(service: Service, request: Request) -> tuple[int, responses.ExperimentAnswer]:
-        experiment = await move(service, request.path_params["name"], action, _author(request))
+        experiment = await move(service, request.path_params["name"], action, author(request))
         return 200, await service.read(responses.ExperimentAnswer.of, experiment)
 
     handler.__name__, handler.__doc__ = action, summary
     return handler
+
+
+async def roll_out(
+    service: Service, request: Request, body: requests.NewRollOut
+) -> tuple[int, responses.ExperimentAnswer]:
+    """Show a variant to new and old units, outside of the test."""
+    experiment = await rolled_out(service, request.path_params["name"], body, author(request))
+    return 200, await service.read(responses.ExperimentAnswer.of, experiment)
+
+
+async def rolled_out(service: Service, name: str, body: requests.NewRollOut, by: str) -> Experiment:
+    """Roll out a variant of an experiment."""
+    experiment = (await service.find(name)).experiment
+    # Not in turn with batches: it may have to compute the recommendation.
+    await service.read(lambda: experiment.roll_out(by=by, **msgspec.structs.asdict(body)))
+    return experiment
 
 
 async def correct(
@@ -299,7 +338,7 @@ async def correct(
     """Void or correct a reward, exclude visits or include them again, erase a unit."""
     experiment = await service.experiment(request)
     # Not in turn with batches: a long period takes its time, and others go on meanwhile.
-    done = await service.read(_correct, experiment, body, _author(request))
+    done = await service.read(_correct, experiment, body, author(request))
     return 201, results.CorrectedAnswer(done.entry, done.assignments)
 
 
@@ -349,7 +388,7 @@ async def audit(
     return 200, results.AuditLog([results.AuditEntryAnswer.of(entry) for entry in found])
 
 
-def _author(request: Request) -> str:
+def author(request: Request) -> str:
     """The name of the token that a request came with; empty where none is needed."""
     return request.scope.get("token") or ""
 

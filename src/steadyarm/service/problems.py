@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from steadyarm.errors import InvalidInputError, MissingExtraError, StorageVersionError
+from steadyarm.wire.flags import FlagProblem
 from steadyarm.wire.requests import MalformedError
 from steadyarm.wire.responses import PROBLEM, PROBLEMS, Problem
 from steadyarm.wording import shortened
@@ -39,6 +40,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "misdirected": (421, "The service does not have this name"),
     "invalid-input": (422, "A value is not accepted"),
     "too-many-failures": (429, "Too many tokens were not known"),
+    "too-many-requests": (429, "Too many requests came from this address"),
     "internal": (500, "The service failed"),
     "not-installed": (501, "The server lacks an optional part"),
     "storage-unavailable": (503, "The storage does not answer"),
@@ -53,7 +55,8 @@ HINTS = {
     "method-not-allowed": "GET /openapi.json lists what can be done.",
     "not-found": "GET /openapi.json lists what can be done.",
     "experiment-exists": "Choose another name, or send load_if_exists: true.",
-    "wrong-state": "Check its state; start, resume or create another experiment.",
+    "wrong-state": "Start a draft, resume a paused experiment; one that was stopped stays stopped: "
+    "read its results, or create another.",
     "budget-spent": "Read the recommendation, or create an experiment with a larger budget.",
     "rewards-pending": "Send the rewards of the assignments, then try again.",
     "visits-pending": "Assign more visits first, send their rewards, then try again.",
@@ -121,13 +124,24 @@ def problem_of(error: Exception, request_id: str) -> Problem:
     return Problem(PROBLEM + kind, title, status, detail, request_id, hint, **about)
 
 
-def problem_response(error: Exception, scope: Scope) -> Response:
-    """The response that reports an error."""
+def problem_response(error: Exception, scope: Scope, ofrep: bool = False) -> Response:
+    """The response that reports an error.
+
+    ofrep : whether whoever reads it knows OFREP, and nothing of problems
+    """
     if isinstance(error, HTTPException):
         error = from_router(error, f"There is no {scope['method']} of {shortened(scope['path'])}.")
     problem = problem_of(error, scope.get("request_id", ""))
     headers = error.headers if isinstance(error, RefusedError) else None
     headers = headers or HEADERS.get(problem.type.removeprefix(PROBLEM))
+    if ofrep:
+        described = FlagProblem.of(problem, scope["path_params"].get("name"))
+        return Response(
+            msgspec.json.encode(described),
+            400 if problem.status == 422 else problem.status,
+            headers,
+            media_type="application/json",
+        )
     return Response(msgspec.json.encode(problem), problem.status, headers, media_type=MEDIA)
 
 

@@ -418,7 +418,7 @@ def _greeting(settings: ServiceSettings, storage: Storage, closed: bool, tokens:
         who = "no tokens, so whoever connects directly from this machine may do everything"
     workers = f"{settings.workers} worker{'s' * (settings.workers != 1)}"
     return (
-        f"SteadyArm serves http://{host}:{settings.port} with {workers}.\n"
+        f"SteadyArm serves http://{host}:{settings.port}{settings.root_path} with {workers}.\n"
         f"  storage: {_place(storage)}\n  access: {who}"
     )
 

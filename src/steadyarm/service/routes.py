@@ -19,13 +19,19 @@ from starlette.responses import Response
 
 import steadyarm
 from steadyarm.live.lifecycle import NAME
-from steadyarm.service import handlers
+from steadyarm.service import flags, handlers
+from steadyarm.service import webhook_handlers as hooks
 from steadyarm.service.problems import KINDS, MEDIA
+from steadyarm.service.publishable import Publishable
 from steadyarm.storages.changes import Scope
-from steadyarm.wire import requests, responses, results
+from steadyarm.wire import flags as wire_flags
+from steadyarm.wire import requests, responses, results, webhooks
 
 S = TypeVar("S", bound=Struct)
 EXPERIMENT = "/v1/experiments/{name}"
+FLAGS = "/ofrep/v1/evaluate/flags"
+WEBHOOKS = "/v1/webhooks"
+WEBHOOK = WEBHOOKS + "/{webhook}"
 FILES = ("text/csv", "application/vnd.apache.parquet")
 
 
@@ -39,6 +45,9 @@ class Route:
     statuses : of good responses, and of refusals beyond those that follow from the rest
     media : of responses that are no JSON
     long : whether it computes results, or sends a whole log, and may take longer than others
+    publishable : what a publishable key may do there; None for nothing
+    ofrep : whether its errors are as OFREP has them, and no problems
+    etag : whether responses have an ETag, and 304 answers a request that knows it already
     """
 
     method: str
@@ -49,6 +58,9 @@ class Route:
     statuses: tuple[int, ...] = (200,)
     media: tuple[str, ...] = ()
     long: bool = False
+    publishable: Publishable | None = None
+    ofrep: bool = False
+    etag: bool = False
 
     @cached_property
     def body(self) -> type[requests.Request] | None:
@@ -92,11 +104,39 @@ ACTIONS = {
 
 # The busiest come first, because requests are compared with them in this order.
 ROUTES: tuple[Route, ...] = (
-    _post("/assignments", handlers.assign, "write", "traffic", (201, 200, 409)),
-    _post("/rewards", handlers.reward, "write", "traffic", (201, 200, 409)),
+    _post(
+        *("/assignments", handlers.assign, "write", "traffic", (201, 200, 409)),
+        publishable=Publishable(handlers.claims_of_one),
+    ),
+    _post(
+        *("/rewards", handlers.reward, "write", "traffic", (201, 200, 409)),
+        publishable=Publishable(handlers.claims_of_one),
+    ),
+    Route(
+        *("POST", FLAGS + "/{name}", flags.evaluate, "write", "flags"),
+        ofrep=True,
+        publishable=Publishable(flags.claims_of_context),
+    ),
+    Route(
+        *("POST", "/v1/events", flags.event, "write", "traffic"),
+        publishable=Publishable(handlers.claims_of_one, parameter=None),
+    ),
     Route("GET", "/healthz", handlers.alive, None, "service"),
     _post("/assignments:batch", handlers.assign_many, "write", "traffic", (200, 409)),
-    _post("/rewards:batch", handlers.reward_many, "write", "traffic", (200, 409)),
+    _post(
+        *("/rewards:batch", handlers.reward_many, "write", "traffic", (200, 409)),
+        publishable=Publishable(handlers.claims_of_rewards),
+    ),
+    Route(
+        *("POST", "/v1/events:batch", flags.event_many, "write", "traffic"),
+        publishable=Publishable(flags.claims_of_events, parameter=None),
+    ),
+    Route(
+        *("POST", FLAGS, flags.evaluate_all, "write", "flags"),
+        ofrep=True,
+        etag=True,
+        publishable=Publishable(flags.claims_of_context, parameter=None),
+    ),
     _post("/leases", handlers.lease, "write", "leases", (201, 409)),
     _post("/leases/{lease}/assignments", handlers.report, "write", "leases", (200, 409)),
     Route("DELETE", EXPERIMENT + "/leases/{lease}", handlers.give_back, "write", "leases"),
@@ -120,9 +160,21 @@ ROUTES: tuple[Route, ...] = (
         _post(f"/{action}", handlers.mover(action, summary), "admin", "experiments", (200, 409))
         for action, summary in ACTIONS.items()
     ),
+    _post("/roll-out", handlers.roll_out, "admin", "experiments", (200, 409), long=True),
     _post("/corrections", handlers.correct, "admin", "corrections", (201, 409), long=True),
     _get("/corrections", handlers.corrections, "admin", "corrections"),
     Route("GET", "/v1/audit", handlers.audit, "admin", "corrections"),
+    Route("POST", WEBHOOKS, hooks.add_webhook, "admin", "webhooks", (201,)),
+    Route("GET", WEBHOOKS, hooks.list_webhooks, "admin", "webhooks"),
+    Route("DELETE", WEBHOOK, hooks.remove_webhook, "admin", "webhooks"),
+    Route("POST", WEBHOOK + "/rotate", hooks.rotate_webhook, "admin", "webhooks"),
+    Route("POST", WEBHOOK + "/enable", hooks.enable_webhook, "admin", "webhooks"),
+    Route("POST", WEBHOOK + "/test", hooks.trial_webhook, "admin", "webhooks", long=True),
+    Route("GET", WEBHOOK + "/deliveries", hooks.list_deliveries, "admin", "webhooks"),
+    Route(
+        *("POST", WEBHOOK + "/deliveries/{delivery}/resend", hooks.resend_delivery),
+        *("admin", "webhooks"),
+    ),
     Route("GET", "/readyz", handlers.ready, None, "service", (200, 503)),
     Route("GET", "/metrics", handlers.metrics, "read", "service", media=("text/plain",)),
 )
@@ -130,9 +182,11 @@ ROUTES: tuple[Route, ...] = (
 TAGS = {
     "experiments": "Create experiments, read them, change their states.",
     "traffic": "Assign variants and report their rewards.",
+    "flags": "Assign variants to programs that know OpenFeature; OFREP describes it.",
     "leases": "Assign variants without a request for each.",
     "results": "What an experiment has found so far.",
     "corrections": "Correct what was stored, and read who did what.",
+    "webhooks": "Tell others when an experiment starts, is decided, turns bad or ends.",
     "service": "The service itself.",
 }
 PLACES = {
@@ -142,6 +196,13 @@ PLACES = {
         "description": "of the experiment",
     },
     "attribute": {"type": "string", "description": "an attribute of units that was declared"},
+    "webhook": {"type": "string", "description": "the id of the endpoint, such as wh_0123456789ab"},
+    "delivery": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 2**53 - 1,
+        "description": "the id of the delivery",
+    },
     "lease": {
         "type": "integer",
         "minimum": 0,
@@ -149,11 +210,31 @@ PLACES = {
         "description": "the id of the lease",
     },
 }
+UNIT = {
+    "name": "X-SteadyArm-Unit",
+    "in": "header",
+    "required": False,
+    "schema": {
+        "type": "string",
+        "description": "the unit token that a publishable key with signed units needs",
+    },
+}
 REQUEST_ID = {"X-Request-ID": {"schema": {"type": "string"}, "description": "for searching logs"}}
+ETAG = {"ETag": {"schema": {"type": "string"}, "description": "of this response"}}
+UNCHANGED = {"description": "Nothing has changed.", "headers": REQUEST_ID | ETAG}
+IF_NONE_MATCH = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "description": "the ETag of a response that is known already"},
+}
 
 
-def document(routes: tuple[Route, ...] = ROUTES) -> dict[str, Any]:
-    """All routes as OpenAPI describes them."""
+def document(routes: tuple[Route, ...] = ROUTES, root_path: str = "") -> dict[str, Any]:
+    """All routes as OpenAPI describes them.
+
+    root_path : under which a proxy serves them
+    """
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -166,13 +247,20 @@ def document(routes: tuple[Route, ...] = ROUTES) -> dict[str, Any]:
             "right when the world moves.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
+        **({"servers": [{"url": root_path}]} if root_path else {}),
         "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
         "components": {
             "schemas": _schemas(requests, requests.Request)
             | _schemas(responses)
-            | _schemas(results),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            | _schemas(results)
+            | _schemas(wire_flags)
+            | _schemas(webhooks, requests.Request)
+            | _schemas(webhooks),
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            },
         },
     }
 
@@ -190,22 +278,27 @@ def _operation(route: Route) -> dict[str, Any]:
         + [
             {"name": name, "in": "query", "required": False, "schema": schema}
             for name, schema in query.items()
-        ],
+        ]
+        + ([IF_NONE_MATCH] if route.etag else [])
+        + ([UNIT] if route.publishable is not None else []),
         "responses": {
             str(status): {
                 "description": "It is done.",
                 "content": {media: {"schema": {"type": "string"}} for media in route.media}
                 if model is None
                 else _content(model),
-                "headers": REQUEST_ID,
+                "headers": REQUEST_ID | (ETAG if route.etag else {}),
             }
             for status, model in route.responses.items()
         }
-        | {str(status): _refusal(status) for status in sorted(_errors(route))},
+        | ({"304": UNCHANGED} if route.etag else {})
+        | {str(status): _refusal(status, route.ofrep) for status in sorted(_errors(route))},
     }
     if route.scope is not None:
-        described["security"] = [{"token": []}]
-        described["description"] = f"Needs a token of the scope {route.scope}."
+        described["security"] = [{"token": []}, {"key": []}]
+        described["description"] = f"Needs a token of the scope {route.scope}" + (
+            "." if route.publishable is None else ", or a publishable key of the experiment."
+        )
     if route.body is not None:
         described["requestBody"] = {"required": True, "content": _content(route.body)}
     return described
@@ -218,15 +311,18 @@ def _errors(route: Route) -> set[int]:
     if "{" in route.path:
         statuses.add(404)
     if route.body is not None:
-        statuses |= {400, 413, 422}
+        statuses |= {400, 413} if route.ofrep else {400, 413, 422}
     if route.query is not None:
         statuses.add(422)
     return statuses
 
 
-def _refusal(status: int) -> dict[str, Any]:
-    titles = [f"{title} ({kind})" for kind, (code, title) in KINDS.items() if code == status]
+def _refusal(status: int, ofrep: bool) -> dict[str, Any]:
+    statuses = (400, 422) if ofrep and status == 400 else (status,)
+    titles = [f"{title} ({kind})" for kind, (code, title) in KINDS.items() if code in statuses]
     content = _content(responses.Problem, MEDIA)
+    if ofrep and status != 421:  # a request under another name reaches no route
+        content = _content(wire_flags.FlagProblem)
     return {"description": "; ".join(titles) + ".", "content": content, "headers": REQUEST_ID}
 
 
@@ -247,9 +343,14 @@ def _schemas(module: ModuleType, base: type[Struct] = responses.Response) -> dic
 def _described(model: type[Struct]) -> dict[str, Any]:
     _, found = msgspec.json.schema_components([model], ref_template=responses.REF)
     schema: dict[str, Any] = found[model.__name__]
-    schema["description"] = re.split(r"\n\s*\n\w[\w, ]* : ", schema.get("description", ""))[0]
-    schema["additionalProperties"] = False
+    text = cleandoc(schema.get("description", ""))  # Python before 3.13 keeps its indentation
+    schema["description"] = re.split(r"\n\s*\n\w[\w, ]* : ", text)[0]
+    # What a response has is known; a request may have more only if that is ignored.
+    schema["additionalProperties"] = (
+        issubclass(model, requests.Request) and not model.__struct_config__.forbid_unknown_fields
+    )
+    written = {field.name: field.encode_name for field in msgspec.structs.fields(model)}
     for name, text in requests.descriptions(model).items():
-        if name in schema["properties"]:
-            schema["properties"][name]["description"] = text
+        if written.get(name) in schema["properties"]:
+            schema["properties"][written[name]]["description"] = text
     return schema

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from math import inf
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import Request
 from starlette.types import Scope
@@ -22,6 +22,7 @@ from steadyarm.errors import (
     StorageError,
     UnknownExperimentError,
 )
+from steadyarm.live.after_test import Told
 from steadyarm.live.assignments import PATIENCE, LiveAssignment, Reported, Soon, Step, Steps
 from steadyarm.live.attributes import Given
 from steadyarm.live.covariates import Covariates
@@ -29,8 +30,10 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.service.auth import RELOAD, Guard
 from steadyarm.service.batching import Batcher, Deadlines, Load, Turns
+from steadyarm.service.catalog import Catalog
 from steadyarm.service.monitoring import Metrics, Readiness, Warming
 from steadyarm.service.settings import ServiceSettings
+from steadyarm.service.webhooks import Notifier
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import to_datetime
 
@@ -39,7 +42,7 @@ log = logging.getLogger("steadyarm.service")
 T = TypeVar("T")
 Visit = tuple[str | None, Given | None, Covariates | None]  # a unit, and what is known of it
 Asked = LiveAssignment | SteadyArmError | Soon
-Stored = Literal["stored", "repeated"] | SteadyArmError
+Stored = Told | SteadyArmError
 
 
 # Threads; all of them together are no more than SQLite has connections.
@@ -87,6 +90,7 @@ class Live:
             self._assign, metrics.assignment_batches.observe, self._find if sticky else None
         )
         self._tells: Batcher[Arrived, Stored] = Batcher(self._tell, metrics.reward_batches.observe)
+        self._finds: Batcher[str, LiveAssignment | None] = Batcher(self._look, lambda _: None)
 
     def is_of(self, key: int, tag: str) -> bool:
         """Whether it is that experiment, and not another one of the same name."""
@@ -107,13 +111,24 @@ class Live:
         """The answers without any `Soon`: all that wait for a position try again together."""
         until = time.monotonic() + PATIENCE
         while places := [i for i, answer in enumerate(answers) if isinstance(answer, Soon)]:
+            waiting = [visits[i] for i in places]
             if time.monotonic() > until:
-                break
-            await asyncio.sleep(RETRY - time.monotonic() % RETRY)
-            again = await self._asks.put([visits[i] for i in places])
+                again = await self._assign(waiting, last=True)
+            else:
+                await asyncio.sleep(RETRY - time.monotonic() % RETRY)
+                again = await self._asks.put(waiting)
             for i, answer in zip(places, again, strict=True):
                 answers[i] = answer
-        return [answer.error if isinstance(answer, Soon) else answer for answer in answers]
+        return [answer for answer in answers if not isinstance(answer, Soon)]
+
+    async def known(self, unit: str) -> LiveAssignment | None:
+        """What a unit sees already; reads share a transaction, and nothing is assigned."""
+        with self._service.waiting(self.experiment.name):
+            (found,) = await self._finds.put([unit])
+            return found
+
+    async def _look(self, units: Sequence[str]) -> Sequence[LiveAssignment | None]:
+        return await self._service.look_up(self.experiment.known, units)
 
     async def tell(self, rewards: Sequence[Reported]) -> list[Stored]:
         """Store the rewards of a request, in one transaction with other requests."""
@@ -145,27 +160,36 @@ class Live:
         """Return when nothing waits any more."""
         await self._asks.drained()
         await self._tells.drained()
+        await self._finds.drained()
 
-    async def _find(self, visits: Sequence[Visit], waited: float) -> list[LiveAssignment | None]:
+    async def _find(self, visits: Sequence[Visit], since: float) -> list[LiveAssignment | None]:
         """The assignments that units had before their requests; reading waits for no writer.
 
         What they got meanwhile is answered, as new, by the transaction that wrote it.
+
+        since : when the first of them arrived, in the time of the event loop
         """
-        experiment, asked = self.experiment, time.monotonic() - waited
+        experiment, clock = self.experiment, asyncio.get_running_loop().time
 
         def known() -> list[LiveAssignment | None]:
-            before = to_datetime(experiment.now()) - timedelta(seconds=time.monotonic() - asked)
+            # This thread may be halted anywhere: that makes `before` earlier, never later.
+            before = to_datetime(experiment.now()) - timedelta(seconds=clock() - since)
             found = experiment.known([unit for unit, *_ in visits])
-            return [None if one is None or one.created >= before else one for one in found]
+            return [
+                one if one and (not one.in_test or one.created < before) else None for one in found
+            ]
 
         return await self._service.look_up(known)
 
-    async def _assign(self, visits: Sequence[Visit]) -> Sequence[Asked]:
-        """Assign variants to a batch, and lease positions for the next ones."""
+    async def _assign(self, visits: Sequence[Visit], last: bool = False) -> Sequence[Asked]:
+        """Assign variants to a batch, and lease positions for the next ones.
+
+        last : whether they have waited long enough for a position
+        """
         ahead = AHEAD * len(visits) if self._leases and len(visits) >= MANY else 0
         units, attributes, covariates = zip(*visits, strict=True)
         known = attributes if any(attributes) else (), covariates if any(covariates) else ()
-        steps = self.experiment.asking(units, ahead, *known)
+        steps = self.experiment.asking(units, ahead, *known, last)
         answers = await self._service.take(steps, self.experiment.name)
         if ahead and any(isinstance(one, LiveAssignment) and one.new for one in answers):
             self._used = time.monotonic()
@@ -187,6 +211,7 @@ class Service:
         self.warming = Warming(settings.warm)
         self.readiness = Readiness(storage)
         self.live: dict[str, Live] = {}
+        self.catalog = Catalog(storage, self.look_up)
         self._closing: dict[str, asyncio.Task[None]] = {}  # by name, tasks that close segments
         self._foreign: set[str] = set()  # tags of experiments that only their own program can run
         self.load = Load(settings.max_waiting, BODIES * settings.max_body, STRANGERS)
@@ -197,6 +222,12 @@ class Service:
         self._deciders = Turns(DECIDERS, "steadyarm-decider", alone=True)
         self._readers = ThreadPoolExecutor(READERS, "steadyarm-reader")
         self._short_readers = ThreadPoolExecutor(SHORT_READERS, "steadyarm-short-reader")
+        self.notifier = Notifier(
+            *(storage, settings.public_url),
+            read=self.read,
+            run=self.run_short,
+            write=partial(self.write, ""),
+        )
 
     async def read(self, work: Callable[..., T], *given: Any) -> T:
         """Run something in a thread that may take long."""
@@ -295,6 +326,7 @@ class Service:
             self._keep_tokens(),
             self._keep_watch(),
             self._keep_few_leases(),
+            self.notifier.keep(),
             self._deadlines.watch(),
         )
         tasks = [asyncio.create_task(keeping) for keeping in kept]
@@ -310,6 +342,7 @@ class Service:
                     await task
             for live in self.live.values():
                 await live.drained()
+            await self.catalog.drained()
             await asyncio.to_thread(self._end)
 
     def _end(self) -> None:

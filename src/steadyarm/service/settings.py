@@ -16,6 +16,16 @@ LogFormat = Literal["text", "json"]
 PREFIX = "STEADYARM_"
 SECRET = 16  # characters that a secret has at least
 HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+PUBLIC = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
+ROOT = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+# With which paths of the service itself begin: if a root path did, too, nobody could tell a path
+# that a proxy has cut off from one that it has not.
+OWN_PATHS = frozenset(
+    (
+        *("v1", "ofrep", "experiments", "new", "static", "sign-in", "sign-out", "webhooks"),
+        *("docs", "openapi.json", "healthz", "readyz", "metrics"),
+    )
+)
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -45,6 +55,12 @@ class ServiceSettings:
     allowed_hosts : host names that requests may have in their Host header, without ports; others
         are refused. If none is given all are allowed, through a proxy only those of this machine
     https : whether a proxy serves the pages over https, so that cookies are sent over https only
+    root_path : path under which a proxy serves this service, such as "/ab", if it is not alone on
+        its host; links, redirects and cookies begin with it. Requests may come with or without it
+    trusted_proxies : addresses or networks of proxies; only what these say in X-Forwarded-For,
+        X-Forwarded-Proto and X-Forwarded-Host is believed
+    public_url : address under which people open the dashboard, such as https://tests.example.org,
+        for links in webhooks; None to send no links
     """
 
     host: str = "127.0.0.1"
@@ -64,6 +80,9 @@ class ServiceSettings:
     secret: str | None = field(default=None, repr=False)
     allowed_hosts: tuple[str, ...] = ()
     https: bool = False
+    root_path: str = ""
+    trusted_proxies: tuple[str, ...] = ()
+    public_url: str | None = None
 
     def __post_init__(self) -> None:
         for name in (
@@ -91,6 +110,14 @@ class ServiceSettings:
                     f"allowed_hosts has {host!r}; expected names of hosts without scheme and port, "
                     "such as experiments.example.org, or addresses such as 10.0.0.7."
                 )
+        if self.public_url is not None and not PUBLIC.fullmatch(self.public_url):
+            raise InvalidInputError(
+                f"public_url is {self.public_url!r}; expected an address such as "
+                "https://tests.example.org, without a query."
+            )
+        object.__setattr__(self, "root_path", _root_path(self.root_path))
+        for proxy in self.trusted_proxies:
+            network_in(proxy)
         if self.secret is not None and len(self.secret) < SECRET:
             raise InvalidInputError(
                 f"secret has {len(self.secret)} characters; expected at least {SECRET}, at random, "
@@ -142,6 +169,41 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def network_in(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """The network of trusted proxies that a text names; all addresses are no such network.
+
+    Examples
+    --------
+    >>> network_in("10.0.0.7"), network_in("fd00::/8")
+    (IPv4Network('10.0.0.7/32'), IPv6Network('fd00::/8'))
+    """
+    try:
+        found = ipaddress.ip_network(text.strip().strip("[]"), strict=False)
+    except ValueError:
+        found = None
+    if found is None or not found.prefixlen:
+        raise InvalidInputError(
+            f"trusted_proxies has {text!r}; expected the address or the network of a proxy, such "
+            "as 127.0.0.1 or 10.0.0.0/8, and not all addresses, which would let anybody claim any."
+        )
+    return found
+
+
+def _root_path(text: str) -> str:
+    path = text.rstrip("/")
+    parts = path.split("/")[1:]
+    if path and (not ROOT.fullmatch(path) or {".", ".."} & {*parts}):
+        raise InvalidInputError.of(
+            "root_path", text, "a path of letters, digits and - . _ ~, such as /ab or /tools/ab"
+        )
+    if path and parts[0] in OWN_PATHS:
+        raise InvalidInputError(
+            f"root_path is {text!r}, and this service has a page of that name; take another path, "
+            "such as /ab."
+        )
+    return path
 
 
 def _is_host(text: str) -> bool:

@@ -104,6 +104,11 @@ def database_url(url: str | None = None) -> URL:
     if not found:
         hint = " a file is given as sqlite:///FILE;" if url.endswith((".db", ".sqlite")) else ""
         raise InvalidInputError(f"{url!r} is no URL of a storage;{hint} expected {FORMS}.")
+    if scheme in ("http", "https"):
+        raise InvalidInputError(
+            "this needs the database itself, and the address of a service was given; do it where "
+            f"the database can be reached, with its URL: {FORMS}."
+        )
     if scheme not in DRIVERS:
         raise InvalidInputError(f"storages of kind {scheme!r} are not supported; expected {FORMS}.")
     from sqlalchemy.engine import make_url

@@ -8,7 +8,7 @@ how every assignment that it touched stood before. The rules are the same in eve
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from steadyarm.storages.series import REWARD, Metrics
 from steadyarm.validation import check_choice, finite_number, whole_number
 
 Kind = Literal["void", "correct", "exclude", "include", "erase"]
-Scope = Literal["read", "write", "admin"]
+Scope = Literal["read", "write", "admin", "assign"]
 
 ACTIONS: dict[Kind, str] = {  # the names of changes in the audit log
     "void": "reward.voided",
@@ -381,21 +381,76 @@ def as_observed(row: LogRow, corrections: Iterable[Correction]) -> LogRow:
 
 @dataclass(frozen=True)
 class TokenRecord:
-    """A token of the service; only its hash is stored."""
+    """A token of the service; only its hash is stored.
+
+    A token with the scope "assign" is a publishable key: it stands in pages that anybody may read,
+    so it says for which experiments, from which pages and how often it may be used.
+
+    Attributes
+    ----------
+    experiments : names of those that a publishable key is for
+    origins : of the pages that may use it, such as "https://shop.example"; "none" for programs that
+        are no browsers
+    rate : requests in a minute that one address may send with it
+    signing : secret with which a unit is signed, if requests have to prove theirs; kept as it is,
+        because signatures are checked with it
+
+    Examples
+    --------
+    >>> TokenRecord("web", "0a1b", "assign", 0, ("shop",), ("https://shop.example",), 120).detail
+    {'name': 'web', 'scope': 'assign', 'experiments': ['shop'], 'origins': ['https://shop.example']}
+    """
 
     name: str
     hash: str
     scope: Scope
     created: int
+    experiments: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    rate: int | None = None
+    signing: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        bounds = self.experiments, self.origins, self.rate
+        if self.publishable and not all(bounds):
+            raise InvalidInputError(
+                f"the token {self.name!r} has the scope assign, so anybody may get to know it, and "
+                "it needs the experiments that it is for, the origins of the pages that use it, "
+                "and the requests per minute that an address may send."
+            )
+        if not self.publishable and (any(bounds) or self.signing is not None):
+            raise InvalidInputError(
+                f"the token {self.name!r} has the scope {self.scope}, which cannot be bounded by "
+                "experiments, origins, a rate or signed units; only the scope assign is."
+            )
+
+    @property
+    def publishable(self) -> bool:
+        """Whether anybody may get to know it."""
+        return self.scope == "assign"
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """What the audit log says of it."""
+        found: dict[str, Any] = {"name": self.name, "scope": self.scope}
+        if self.publishable:
+            found |= {"experiments": list(self.experiments), "origins": list(self.origins)}
+        if self.signing is not None:
+            found["signed_units"] = True
+        return found
 
 
 def removable(name: str, kept: Iterable[TokenRecord], lock_out: bool) -> TokenRecord:
-    """The token of that name; without `lock_out` the last one and the last admin are refused."""
-    others = {token.name: token for token in kept}
-    token = others.pop(name, None)
+    """The token of that name; without `lock_out` the last one and the last admin are refused.
+
+    Publishable keys do not count as others that are left: they let nobody in but visitors of pages.
+    """
+    named = {token.name: token for token in kept}
+    token = named.pop(name, None)
     if token is None:
         raise InvalidInputError(f"there is no token {name!r}; list them to see which are.")
-    if lock_out or any(other.scope == "admin" for other in others.values()):
+    others = [other for other in named.values() if token.publishable or not other.publishable]
+    if lock_out or any(other.scope == "admin" for other in others):
         return token
     if not others:
         which, follows = "the last one", "nobody could use the service over HTTP"
@@ -438,9 +493,11 @@ class Pruned:
     leases : number of rows of leases that ended long ago or belong to archived experiments
     sessions : number of expired sessions
     experiments : names of deleted experiments
+    deliveries : number of deliveries of webhooks that ended long ago
     """
 
     positions: int
     leases: int
     sessions: int
     experiments: tuple[str, ...]
+    deliveries: int = 0

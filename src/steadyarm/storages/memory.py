@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -38,6 +37,7 @@ from steadyarm.storages.changes import (
     token_taken,
     unknown_experiment,
 )
+from steadyarm.storages.memory_webhooks import WebhooksInMemory
 from steadyarm.storages.records import (
     Assigned,
     DaySums,
@@ -46,6 +46,7 @@ from steadyarm.storages.records import (
     ExperimentRecord,
     ExperimentState,
     Handed,
+    Known,
     Lease,
     LogRow,
     Measured,
@@ -63,6 +64,7 @@ from steadyarm.storages.records import (
     check_running,
     columns_of,
     is_of,
+    json_copy,
     number_of,
     place_of,
     pseudonym,
@@ -70,6 +72,7 @@ from steadyarm.storages.records import (
     room_ahead,
 )
 from steadyarm.storages.series import Metrics, RunningSeries, as_measured, series_sums
+from steadyarm.storages.webhooks import KEPT
 
 S = TypeVar("S", bound=Storage)
 
@@ -372,7 +375,7 @@ def synchronized(storage: type[S]) -> type[S]:
 
 
 @synchronized
-class MemoryStorage(Storage):
+class MemoryStorage(WebhooksInMemory):
     """Experiments in dictionaries; any number of threads may use one storage.
 
     Examples
@@ -386,6 +389,7 @@ class MemoryStorage(Storage):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._lock = RLock()
         self._draws = Draws()
         self._tables: dict[int, Tables] = {}
@@ -427,6 +431,24 @@ class MemoryStorage(Storage):
             self._note(now, by, moved(name, state, to), name, detail)
             tables.record = replace(tables.record, state=to)
         return tables.record
+
+    def show_outside(
+        self,
+        key: int,
+        before: Mapping[str, Any] | None,
+        after: Mapping[str, Any],
+        action: str,
+        now: int,
+        *,
+        by: str = "",
+        detail: Mapping[str, Any] | None = None,
+    ) -> bool:
+        tables = self._of(key)
+        if tables.record.outside != before:
+            return False
+        self._note(now, by, action, tables.record.name, detail)
+        tables.record = replace(tables.record, outside=json_copy(after))
+        return True
 
     def restore(
         self, name: str, snapshot: Snapshot, rows: Pages, trace: Trace = NO_TRACE, *, by: str = ""
@@ -491,7 +513,7 @@ class MemoryStorage(Storage):
             or not decision.rests_on(tables.steering(closing))
         ):
             return False
-        state = _copy(decision.policy_state)
+        state = json_copy(decision.policy_state)
         if decision.supersede is not None:
             tables.segments[last] = decision.cut(tables.segments[last])
         for rank, index in enumerate(closing, record.observed + 1):
@@ -519,8 +541,9 @@ class MemoryStorage(Storage):
         fresh: Sequence[str] = units
         if tables.sticky:
             fresh = [unit for unit in dict.fromkeys(units) if unit not in tables.units]
+        outside = tables.record.outside
         if fresh:
-            check_running(tables.record.state)
+            check_running(tables.record.state, outside)
         # The lease of each position that the caller holds; it may name a lease twice.
         mine = {number: lease.id for lease in held for number in tables.held(lease)}
         numbers, left = list(mine)[: len(fresh)], list(mine)[len(fresh) :]
@@ -536,11 +559,17 @@ class MemoryStorage(Storage):
         if not tables.sticky:
             return Handed((*given, *[None] * (len(fresh) - len(given))), leases)
         new = {each.unit: each for each in given}
-        return Handed(tuple(new.pop(unit, None) or _known(tables, unit) for unit in units), leases)
+        found = tuple(new.pop(unit, None) or _known(tables, unit) for unit in units)
+        return Handed(found, leases, outside)
+
+    def known(self, key: int, units: Sequence[str]) -> Known:
+        tables = self._of(key)
+        found = tuple(_known(tables, unit) for unit in units)
+        return Known(found, tables.record.state, tables.record.outside)
 
     def lease(self, key: int, wanted: int, *, expires: int, now: int) -> tuple[Lease, ...]:
         tables = self._of(key)
-        check_running(tables.record.state)
+        check_running(tables.record.state, tables.record.outside)
         tables.reclaim(now)
         return tables.lease(tables.take(wanted), expires)
 
@@ -635,8 +664,7 @@ class MemoryStorage(Storage):
             raise token_taken(token.name)
         self._tokens[token.name] = token
         self._closed = True
-        detail = {"name": token.name, "scope": token.scope}
-        self._note(token.created, by, "token.created", detail=detail)
+        self._note(token.created, by, "token.created", detail=token.detail)
 
     def tokens(self) -> list[TokenRecord]:
         return list(self._tokens.values())
@@ -647,7 +675,7 @@ class MemoryStorage(Storage):
         token = removable(name, self._tokens.values(), lock_out)
         del self._tokens[name]
         self._sessions = {id_: s for id_, s in self._sessions.items() if s.token != token.hash}
-        self._note(now, by, "token.removed", detail={"name": name, "scope": token.scope})
+        self._note(now, by, "token.removed", detail=token.detail)
         return token
 
     def add_session(self, session: SessionRecord) -> None:
@@ -694,7 +722,9 @@ class MemoryStorage(Storage):
             tables.leases.clear()
         for key, name in old.items():
             del self._tables[key], self._keys[name]
-        return Pruned(positions, rows, 0, tuple(old.values()))
+            self._notices.pop(key, None)
+        told = self._forget_deliveries(now - KEPT)
+        return Pruned(positions, rows, 0, tuple(old.values()), told)
 
     def close(self) -> None:
         """Do nothing: the experiments stay in memory."""
@@ -740,7 +770,7 @@ class MemoryStorage(Storage):
     ) -> int:
         """Append an entry to the audit log; its id."""
         number = len(self._entries) + 1
-        entry = AuditEntry(number, now, author, action, experiment, _copy(detail or {}))
+        entry = AuditEntry(number, now, author, action, experiment, json_copy(detail or {}))
         self._entries.append(entry)
         return number
 
@@ -751,10 +781,10 @@ def _known(tables: Tables, unit: str) -> Assigned | None:
 
 
 def _copied(record: ExperimentRecord) -> ExperimentRecord:
-    return replace(record, config=_copy(record.config), policy_state=_copy(record.policy_state))
-
-
-def _copy(value: Mapping[str, Any]) -> dict[str, Any]:
-    # As databases store it, so that what they could not store is refused here, too.
-    copy: dict[str, Any] = json.loads(json.dumps(value))
-    return copy
+    outside = None if record.outside is None else json_copy(record.outside)
+    return replace(
+        record,
+        config=json_copy(record.config),
+        policy_state=json_copy(record.policy_state),
+        outside=outside,
+    )

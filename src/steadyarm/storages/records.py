@@ -5,13 +5,14 @@ Times are whole microseconds since 1970 (UTC).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from hashlib import blake2b
-from secrets import token_hex
+from secrets import choice, token_hex
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -74,12 +75,18 @@ class MetricEvent(NamedTuple):
         return self.at if self.received is None else self.received
 
 
+LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ID = re.compile(r"([^-]+)-(0|[1-9]\d{0,8})-(0|[1-9]\d{0,9})-([0-9a-f]{6})")
 LATEST = 2**53  # microseconds, some 285 years
 POSITIONS = 2**32  # that a segment may have, so that the number of an assignment fits into 64 bits
 ERASED = re.compile(r"erased-[0-9a-f]{32}")  # see `pseudonym`
 SKEW = 300_000_000  # microseconds by which the clocks of those who report rewards may be off
+
+
+def new_tag() -> str:
+    """A random text with which the ids of an experiment's assignments begin."""
+    return "".join(choice(LETTERS) for _ in range(8))
 
 
 def number_of(segment: int, position: int) -> int:
@@ -195,6 +202,12 @@ def happened(
     return at
 
 
+def json_copy(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy as databases store it, so that what they could not store is refused in memory, too."""
+    copy: dict[str, Any] = json.loads(json.dumps(value))
+    return copy
+
+
 def room_ahead(left: int) -> int:
     """How many of the positions left in a segment one holder may lease ahead of their use.
 
@@ -208,8 +221,13 @@ def in_words(state: ExperimentState) -> str:
     return "a draft" if state == "draft" else state
 
 
-def check_running(state: ExperimentState) -> None:
-    """Refuse new assignments of an experiment that is not running."""
+def check_running(state: ExperimentState, outside: object = None) -> None:
+    """Refuse new assignments of an experiment that is not running, or whose test is over.
+
+    outside : what is shown outside of the test (`ExperimentHead.outside`)
+    """
+    if state == "running" and outside is not None:
+        raise WrongStateError("the test is over; it assigns no variants any more.")
     if state != "running":
         raise WrongStateError(
             f"the experiment is {in_words(state)}; only a running one assigns variants."
@@ -235,6 +253,8 @@ class ExperimentHead:
     created : time of its creation
     version : number of decisions; a decision made on an older version is refused
     observed : number of segments that the policy has observed
+    outside : what is shown outside of the test, JSON-like; None as long as nobody has said so. Once
+        there is something nothing new is assigned
     """
 
     key: int = 0
@@ -245,6 +265,7 @@ class ExperimentHead:
     created: int
     version: int = 0
     observed: int = 0
+    outside: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,6 +301,16 @@ class Summary(ExperimentHead):
     last: int | None
     corrected: int = 0
     measured: int = 0
+
+    @property
+    def mark(self) -> tuple[str, int, int, int, int, int, int, int]:
+        """How it stands, key and counts, of which one changes whenever results may have changed.
+
+        The first is what operators change: the state, and what is shown outside of the test.
+        """
+        counts = self.assigned, self.rewarded, self.late, self.corrected, self.measured
+        standing = json.dumps([self.state, self.outside])
+        return (standing, self.key, self.version, *counts)
 
 
 class EarlySums(NamedTuple):
@@ -495,10 +526,27 @@ class Handed:
     ----------
     assigned : one for each unit, None where positions ran out
     leases : what the caller holds from now on, instead of what it held before
+    outside : what is shown outside of the test, as in `ExperimentHead`
     """
 
     assigned: tuple[Assigned | None, ...]
     leases: tuple[Lease, ...]
+    outside: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Known:
+    """What units have already, and how their experiment stands; see `Storage.known`.
+
+    Attributes
+    ----------
+    assigned : one for each unit, None where it has none
+    state, outside : of the experiment
+    """
+
+    assigned: tuple[Assigned | None, ...]
+    state: ExperimentState
+    outside: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,12 @@ from msgspec import Meta, Struct
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.assignments import LONGEST
 from steadyarm.live.experiment import LONGEST_LEASE
-from steadyarm.live.settings import Missing, Spending, Sticky, Stop
+from steadyarm.live.settings import After, Missing, Spending, Sticky, Stop
 from steadyarm.segments import Direction
 from steadyarm.wording import did_you_mean, shortened
 
 Id = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
+AnyId = Annotated[str, Meta(max_length=LONGEST)]
 Unit = Annotated[str, Meta(min_length=1, max_length=LONGEST, pattern=r"^[^\u0000]*$")]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Level = Annotated[float, Meta(gt=0, lt=1)]
@@ -76,6 +77,13 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
     spending : obrien-fleming or pocock: how the error probability is spent over the looks
     futility : a number above 0, the smallest difference that matters, in units of the reward; the
         test also stops when none can be shown any more
+    values : an object with the names of all variants and what each stands for, any JSON value of up
+        to 16 KiB, or a list in the order of the variants; assignments return it. By default factors
+        with their levels, the items of a bundle, or the name
+    bulk : true or false: whether a bulk evaluation of flags assigns variants, also for pages that
+        do not show this one; by default only units that have a variant get it there
+    after : show or refuse: whether units that come when the test is over see the recommended
+        variant, or else the control, or get an error
     start : true or false: whether it starts at once
     load_if_exists : true or false: whether to accept an existing experiment with the same settings
     """
@@ -105,6 +113,15 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
     looks: int | str | None = None
     spending: Spending | None = None
     futility: float | None = None
+    values: (
+        Annotated[
+            dict[str, Any] | list[Any],
+            Meta(examples=[{"A": {"price": 9}, "B": {"price": 12}, "C": {"price": 15}}]),
+        ]
+        | None
+    ) = None
+    bulk: bool = False
+    after: After = "show"
     start: bool = True
     load_if_exists: bool = False
 
@@ -156,7 +173,8 @@ class NewAssignments(Request):
 class NewReward(Request, kw_only=True):
     """The reward of an assignment, which its id or its unit identifies.
 
-    assignment : the id of the assignment
+    assignment : the id of the assignment; an empty one is that of a variant that was shown outside
+        of the test, whose reward counts nowhere
     unit : a text of 1 to 512 characters, such as a visitor's id
     reward : a number; it may be left out if there are metrics
     metrics : an object with the names of metrics and their values, all of one event
@@ -168,7 +186,7 @@ class NewReward(Request, kw_only=True):
         which then need not agree with the service's; without it, at is taken literally
     """
 
-    assignment: Id | None = None
+    assignment: AnyId | None = None
     unit: Unit | None = None
     reward: float | None = None
     metrics: Annotated[dict[str, float], Meta(min_length=1)] | None = None
@@ -207,6 +225,57 @@ class NewRewards(Request):
         Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/NewReward"})]
     ]
     sent: Time | None = None
+
+
+class NewEvent(Request, kw_only=True):
+    """Something that a unit did, for every experiment that measures it.
+
+    unit : a text of 1 to 512 characters, such as a visitor's id
+    event : the name of a metric, such as purchase; an experiment whose reward has no name of its
+        own takes reward and the experiment's name
+    value : a number, 1 by default: what the event brought, such as the sum of an order
+    id : a text of 1 to 512 characters that identifies the event, such as the number of an order;
+        metrics that a unit may have several events of need it
+    at : a time such as 2025-01-31T12:00:00Z: when the event happened, by default now; it counts by
+        this time if it arrives within the metric's grace
+    sent : a time such as 2025-01-31T12:00:00Z: when the request was sent by the sender's clock,
+        which then need not agree with the service's; without it, at is taken literally
+    """
+
+    unit: Unit
+    event: Annotated[str, Meta(min_length=1, max_length=LONGEST, examples=["purchase"])]
+    value: float = 1.0
+    id: Unit | None = None
+    at: Time | None = None
+    sent: Time | None = None
+
+
+class NewEvents(Request):
+    """Many events of units.
+
+    events : a list of events; an error takes the place of one that is refused
+    sent : a time such as 2025-01-31T12:00:00Z: when the request was sent by the sender's clock,
+        which then need not agree with the service's; without it, every at is taken literally
+    """
+
+    events: list[Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/NewEvent"})]]
+    sent: Time | None = None
+
+
+class Evaluation(Request, forbid_unknown_fields=False):
+    """Whose flags are evaluated, in the words of OFREP.
+
+    context : an object with targetingKey, the unit. The attributes and covariates that an
+        experiment has declared are taken from it by their names, unitToken is the token of a
+        signed unit; everything else is ignored
+    """
+
+    context: (
+        Annotated[
+            dict[str, Any], Meta(examples=[{"targetingKey": "visitor 1", "device": "mobile"}])
+        ]
+        | None
+    ) = None
 
 
 class NewLease(Request):
@@ -277,6 +346,29 @@ class NewCorrection(Request):
     reason: Annotated[
         str, Meta(max_length=1000, pattern=r"^[^\u0000]*$", examples=["a monitor of our own"])
     ] = ""
+
+
+class NewRollOut(Request):
+    """A variant that units get outside of the test, from now on.
+
+    variant : the name of a variant; by default what is rolled out already, else the recommended one
+        if the decision is clear
+    share : a number from 0 to 1: the share of all units that it reaches
+    holdback : a number from 0 to below 1: the share of these units that keep the control, to see
+        the lasting effect; by default as before, at first 0
+    stop : true or false: whether to stop the test if it is still running; it is refused otherwise
+    change : true or false: whether units may lose what was rolled out to them, because the share
+        gets smaller or another variant takes its place
+    reason : a text of up to 1000 characters that says why, for readers of the audit log; it must
+        name no unit
+    """
+
+    variant: Annotated[str, Meta(examples=["B"])] | None = None
+    share: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    holdback: Annotated[float, Meta(ge=0, lt=1)] | None = None
+    stop: bool = False
+    change: bool = False
+    reason: Annotated[str, Meta(max_length=1000, pattern=r"^[^\u0000]*$")] = ""
 
 
 class Query(Struct, forbid_unknown_fields=True):
@@ -441,7 +533,8 @@ def _faults(
             yield _fault(name, value, f'a text: send it as "{shortened(value)}"')
         else:
             yield _fault(name, value, expected)
-    for key in given:
+    open_to_more = not model.__struct_config__.forbid_unknown_fields
+    for key in () if open_to_more else given:
         if key not in fields:
             where = f" in {path}" if path else ""
             meant, hint = MISTAKEN.get(key, ("", ""))

@@ -7,6 +7,7 @@ older than its service. JSON has no infinite numbers: null takes their place.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
@@ -31,11 +32,20 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.inference.evidence import json_ready
+from steadyarm.live.after_test import Told
 from steadyarm.live.assignments import LiveAssignment, LocalLease, Status
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.settings import STOPPING, Missing, Settings, Sticky, variants_in
+from steadyarm.live.outside import Outside, RollOut
+from steadyarm.live.settings import STOPPING, After, Missing, Settings, Sticky, variants_in
+from steadyarm.live.values import values_of
 from steadyarm.segments import Direction, Segment
-from steadyarm.storages.records import ExperimentHead, ExperimentState, to_datetime
+from steadyarm.storages.records import (
+    LATEST,
+    ExperimentHead,
+    ExperimentState,
+    to_datetime,
+    to_micros,
+)
 
 MOST_SHOWN = 500  # variants of a large set
 REF = "#/components/schemas/{name}"
@@ -58,7 +68,7 @@ PROBLEMS: dict[str, type[SteadyArmError]] = {
 Time = Annotated[datetime, Meta(tz=True)]
 
 
-def _one_of(*names: str) -> Meta:
+def one_of(*names: str) -> Meta:
     """What msgspec cannot say: a value is one of these structs, which no tag tells apart."""
     return Meta(extra_json_schema={"anyOf": [{"$ref": REF.format(name=name)} for name in names]})
 
@@ -172,18 +182,20 @@ class SettingsAnswer(Response):
     min_share : by variant, the share beyond what the policy gives; empty if there is none
     attributes : by attribute of units, the levels that were declared; empty if there is none
     metrics : what is measured beside the reward, or what the reward is; window and grace are in
-        microseconds
+        seconds
     covariates : names of the numbers that are known of units; empty if there is none
     stop : when sure if the test stops itself, recommend if it only says so; null if it is played to
         its end
     looks : when such a test is looked at: daily, weekly, or how often; null for others
     spending : how the error probability is spent over the looks; null for others
     futility : smallest difference that matters, in units of the reward; null if none was given
+    values : by variant, what it stands for; null if that follows from the variants: factors with
+        their levels, the items of a bundle, or the name
+    bulk : whether a bulk evaluation of flags assigns variants
+    after : show if units that come when the test is over see a variant, refuse if they get an error
     """
 
-    arms: Annotated[
-        Any, _one_of("ArmsAnswer", "FactorialAnswer", "BundlesAnswer", "ManyArmsAnswer")
-    ]
+    arms: Annotated[Any, one_of("ArmsAnswer", "FactorialAnswer", "BundlesAnswer", "ManyArmsAnswer")]
     policy: dict[str, Any]
     budget: int
     seed: int
@@ -203,6 +215,9 @@ class SettingsAnswer(Response):
     looks: int | str | None
     spending: str | None
     futility: float | None
+    values: dict[str, Any] | None
+    bulk: bool
+    after: After
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -214,16 +229,30 @@ class SettingsAnswer(Response):
         found = settings.to_dict(known) | {
             "attributes": dict(settings.attributes),
             "covariates": list(settings.covariates),
-            "metrics": [metric.to_dict() for metric in settings.metrics],  # declared ones alone
-            **{name: getattr(settings, name) for name in STOPPING},
+            "metrics": [metric.plain() for metric in settings.metrics],  # declared ones alone
+            **{name: getattr(settings, name) for name in (*STOPPING, "values", "bulk", "after")},
         }
         return msgspec.convert(json_ready(found), cls)
+
+    def to_settings(self) -> Settings:
+        """The settings, as `Experiment.settings` has them."""
+        if "count" in self.arms:
+            raise InvalidInputError(
+                f"the {self.arms['count']:,} variants were given as a table, which the service "
+                "does not repeat; work on the storage itself, or read answers as JSON."
+            )
+        return Settings.from_dict(msgspec.to_builtins(self))
 
     @property
     def names(self) -> Sequence[str]:
         """The names of all variants; empty if only the service has them."""
         recipe = recipe_from_dict(self.arms)
         return tuple(self.arms.get("names", ())) if recipe is None else recipe.names
+
+    @property
+    def variant_values(self) -> Sequence[Any]:
+        """The values of all variants; empty if only the service has their names."""
+        return values_of(self.names, self.values)
 
 
 class Totals(Response):
@@ -241,6 +270,65 @@ class Totals(Response):
     assigned: int
     rewarded: int
     excluded: int
+
+
+class RollOutAnswer(Response):
+    """A variant that units get outside of the test.
+
+    variant : its name
+    share : of all units that it reaches
+    since : when that began, in UTC
+    holdback : share of these units that keep the control
+    follow_up : name of the experiment that follows them and compares the two; null without holdback
+    """
+
+    variant: str
+    share: float
+    since: Time
+    holdback: float
+    follow_up: str | None
+
+    @classmethod
+    def of(cls, roll_out: RollOut) -> Self:
+        """As an experiment keeps it."""
+        since = to_datetime(roll_out.since)
+        return cls(roll_out.variant, roll_out.share, since, roll_out.holdback, roll_out.follow_up)
+
+    def to_roll_out(self) -> RollOut:
+        """The same, as `Status.outside` has it."""
+        since = to_micros(self.since, LATEST)
+        return RollOut(self.variant, self.share, since, self.holdback, self.follow_up)
+
+
+class OutsideAnswer(Response):
+    """What an experiment shows to units that are not part of its test.
+
+    default : the variant that units without one see; null before the first such unit
+    reason : why it was chosen, in a sentence
+    since : when it was chosen, in UTC; null before
+    spent : whether the test was over because its budget was spent
+    roll_outs : variants that were rolled out, the newest first; a unit that it does not reach sees
+        what it saw before
+    """
+
+    default: str | None
+    reason: str
+    since: Time | None
+    spent: bool
+    roll_outs: list[RollOutAnswer]
+
+    @classmethod
+    def of(cls, outside: Outside) -> Self:
+        """As an experiment keeps it."""
+        since = None if outside.since is None else to_datetime(outside.since)
+        rolled = [RollOutAnswer.of(one) for one in outside.roll_outs]
+        return cls(outside.default, outside.reason, since, outside.spent, rolled)
+
+    def to_outside(self) -> Outside:
+        """The same, as `Status.outside` has it."""
+        since = None if self.since is None else to_micros(self.since, LATEST)
+        rolled = tuple(one.to_roll_out() for one in self.roll_outs)
+        return Outside(self.default, self.reason, since, self.spent, rolled)
 
 
 class ExperimentAnswer(Response):
@@ -261,6 +349,8 @@ class ExperimentAnswer(Response):
     segments : segments that were opened
     observed : segments that the policy has learned from
     leased : positions that are leased and not yet used
+    outside : what is shown outside of the test; null as long as nobody needed it
+    roll_out : the variant that was rolled out last; null if none was
     """
 
     name: str
@@ -274,6 +364,8 @@ class ExperimentAnswer(Response):
     segments: int
     observed: int
     leased: int
+    outside: OutsideAnswer | None
+    roll_out: RollOutAnswer | None
 
     @classmethod
     def of(cls, experiment: Experiment, **more: Any) -> Self:
@@ -302,6 +394,8 @@ class ExperimentAnswer(Response):
             segments=status.segments,
             observed=status.observed,
             leased=status.leased,
+            outside=None if status.outside is None else OutsideAnswer.of(status.outside),
+            roll_out=None if status.roll_out is None else RollOutAnswer.of(status.roll_out),
             **more,
         )
 
@@ -323,6 +417,7 @@ class ExperimentAnswer(Response):
             arms=None if self.indices is None else tuple(self.indices.values()),
             others=(self.totals.assigned - sum(assigned), self.totals.rewarded - sum(rewarded)),
             excluded=self.totals.excluded,
+            outside=None if self.outside is None else self.outside.to_outside(),
         )
 
 
@@ -355,7 +450,7 @@ class ListedExperiment(Response):
 
     @classmethod
     def of(cls, record: ExperimentHead) -> Self:
-        """A stored experiment."""
+        """A stored experiment, from its record."""
         config = record.config
         return cls(
             record.name,
@@ -390,29 +485,35 @@ class AssignmentAnswer(Response):
     id : identifies the assignment when its reward is reported
     unit : who gets the variant
     arm : the variant's name
-    probability : with which it was drawn
+    probability : with which it was drawn; null outside of the test
     created : when the unit got it first, in UTC
     new : false if the unit had it already
+    value : what the variant stands for, as the experiment's settings say
+    in_test : false for what is shown outside of the test: after its end, under a roll-out, or the
+        control while it is paused or a draft. Its id is empty, and rewards for it count nowhere
     """
 
     id: str
     unit: str
     arm: str
-    probability: float
+    probability: float | None
     created: Time
     new: bool
+    value: Any
+    in_test: bool
 
     @classmethod
     def of(cls, found: LiveAssignment) -> Self:
         """An assignment of an experiment."""
-        return cls(found.id, found.unit, found.name, found.probability, found.created, found.new)
+        drawn = found.probability if found.in_test else None, found.created, found.new
+        return cls(found.id, found.unit, found.name, *drawn, found.value, found.in_test)
 
     def to_assignment(self, names: Sequence[str]) -> LiveAssignment:
         """The assignment; its variant has the number -1 if it is not among the names."""
         arm = names.index(self.arm) if self.arm in names else -1
-        return LiveAssignment(
-            self.id, self.unit, arm, self.arm, self.probability, self.created, self.new
-        )
+        probability = math.nan if self.probability is None else self.probability
+        drawn = probability, self.created, self.new, self.value, self.in_test
+        return LiveAssignment(self.id, self.unit, arm, self.arm, *drawn)
 
 
 class RefusedAssignment(Response):
@@ -432,16 +533,17 @@ class Assignments(Response):
     assignments : one for every unit, in their order
     """
 
-    assignments: list[Annotated[Any, _one_of("AssignmentAnswer", "RefusedAssignment")]]
+    assignments: list[Annotated[Any, one_of("AssignmentAnswer", "RefusedAssignment")]]
 
 
 class RewardStatus(Response):
     """What became of a reward.
 
-    status : repeated if the same reward was there already, else stored
+    status : repeated if the same reward was there already, outside if it is of something that was
+        shown outside of the test and counts nowhere, else stored
     """
 
-    status: Literal["stored", "repeated"]
+    status: Told
 
 
 class RefusedReward(Response):
@@ -459,7 +561,48 @@ class RewardStatuses(Response):
     rewards : one for every reward, in their order
     """
 
-    rewards: list[Annotated[Any, _one_of("RewardStatus", "RefusedReward")]]
+    rewards: list[Annotated[Any, one_of("RewardStatus", "RefusedReward")]]
+
+
+class EventStatus(Response):
+    """What became of an event in one experiment.
+
+    name : of the experiment
+    status : repeated if the same event was there already, else stored
+    """
+
+    name: str
+    status: Literal["stored", "repeated"]
+
+
+class RefusedEvent(Response):
+    """An experiment that did not store an event.
+
+    name : of the experiment
+    error : why it was not stored there; if its status is 500 or more, send the event again
+    """
+
+    name: str
+    error: Problem
+
+
+class EventAnswer(Response):
+    """What became of an event.
+
+    experiments : one for every experiment in which the unit has an assignment and that has a metric
+        of this name; an event that is stored there is on disk
+    """
+
+    experiments: list[Annotated[Any, one_of("EventStatus", "RefusedEvent")]]
+
+
+class EventAnswers(Response):
+    """What became of many events.
+
+    events : one for every event, in their order
+    """
+
+    events: list[Annotated[Any, one_of("EventAnswer", "RefusedReward")]]
 
 
 class Lease(Response):
@@ -508,14 +651,17 @@ class Lease(Response):
             **{name: getattr(lease, name) for name in ("start", "stop", "until")},
         )
 
-    def to_lease(self) -> LocalLease:
-        """The lease, ready to assign; InvalidInputError if it makes no sense."""
+    def to_lease(self, variant_values: Sequence[Any] = ()) -> LocalLease:
+        """The lease, ready to assign; InvalidInputError if it makes no sense.
+
+        variant_values : of all variants of the experiment; empty if each is its name
+        """
         values = msgspec.structs.asdict(self) | {"arms": self.indices}
         segment = Segment.from_dict(values).checked()
         if len(self.arms) != segment.columns:
             raise InvalidInputError.of("arms", self.arms, f"{segment.columns} names")
         fixed = self.id, self.tag, self.seed, tuple(self.arms), self.segment, segment
-        return LocalLease(*fixed, self.start, self.stop, self.until)
+        return LocalLease(*fixed, self.start, self.stop, self.until, variant_values)
 
 
 class Leases(Response):

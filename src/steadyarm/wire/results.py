@@ -15,10 +15,10 @@ from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.inference.evidence import json_ready
 from steadyarm.inference.health import Finding as HealthFinding
 from steadyarm.live.conclusion import Decision, Word
+from steadyarm.live.looks import LookResult, StopReport
 from steadyarm.live.metrics import Metric, MetricResult, Safety
 from steadyarm.live.people import Breakdown, LevelResult
 from steadyarm.live.replay import Replay
-from steadyarm.live.stopping import LookResult, StopReport
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.records import LATEST, SegmentRecord, to_datetime, to_micros
@@ -168,7 +168,7 @@ class MetricEstimate(ComparedEstimate):
 class MetricAnswer(Response):
     """What is known of one metric beside the primary one.
 
-    metric : how it was declared; window and grace are in microseconds
+    metric : how it was declared; window and grace are in seconds
     visits : visits that this rests on: those whose window has ended
     level : probability with which intervals hold, those of all secondary metrics at once
     anytime : whether intervals hold at every time somebody reads them, or once, at the end
@@ -195,11 +195,11 @@ class MetricAnswer(Response):
                 for row, *each in zip(_compared(result), safety, selected, strict=True)
             ]
         same = (result.visits, result.level, result.anytime, result.obstacle)
-        return cls(result.metric.to_dict(), *same, arms)
+        return cls(result.metric.plain(), *same, arms)
 
     def to_result(self, names: Sequence[str], control: str | None) -> MetricResult:
         """The result as `Experiment.metrics` gives it; names are of all variants."""
-        metric = Metric.from_dict(self.metric)
+        metric = Metric.described(self.metric)
         result = MetricResult(
             metric,
             names,
@@ -696,6 +696,11 @@ class ReplayAnswer(Response):
             list(found.differences),
             found.corrections,
         )
+
+    def to_replay(self) -> Replay:
+        """The replay, as `Experiment.replay` gives it."""
+        counts = (self.assignments, self.rewards, self.segments)
+        return Replay(*counts, tuple(self.differences), self.corrections)
 
 
 # Corrections and the audit log

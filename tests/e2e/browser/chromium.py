@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
-__all__ = ["SIZES", "executable", "new_context", "open_browser"]
+__all__ = ["SIZES", "attended", "executable", "new_context", "open_browser"]
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 SIZES = {390: 844, 1280: 800, 1920: 1080}  # width and height of a phone, a laptop, a desk
@@ -38,7 +39,18 @@ def open_browser() -> Iterator[Browser]:
         try:
             yield browser
         finally:
+            asyncio._set_running_loop(browser._loop)  # for those who put it aside
             browser.close()
+
+
+@contextmanager
+def attended(browser: Browser) -> Iterator[None]:
+    """Let Playwright's event loop be that of this thread, and none after it."""
+    asyncio._set_running_loop(browser._loop)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(None)
 
 
 def new_context(

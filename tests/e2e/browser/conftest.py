@@ -1,4 +1,4 @@
-"""One browser and one service of a kind for all tests of a worker; every test is a new person."""
+"""One service of a kind for all tests of a worker; every test is a new person."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page
 
-from tests.e2e.browser.chromium import new_context, open_browser
+from tests.e2e.browser.chromium import attended, new_context
 from tests.e2e.browser.sites import Site, site, worlds_in
 from tests.e2e.browser.watching import Watch
 
 _numbers = count()
-expect.set_options(timeout=30_000)  # other tests keep the machine busy
 
 
 @pytest.fixture(scope="session")
@@ -46,12 +45,6 @@ def empty(tmp_path: Path) -> Iterator[Site]:
         yield found
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with open_browser() as found:
-        yield found
-
-
 Screen = tuple[str, int, bool]  # address of the service, width, whether it is dark
 Visitor = Callable[..., tuple[Page, Watch]]
 
@@ -61,8 +54,9 @@ def screens(browser: Browser) -> Iterator[dict[Screen, Watch]]:
     """Contexts of the browser that tests share, so that each loads Plotly once."""
     found: dict[Screen, Watch] = {}
     yield found
-    for watch in found.values():
-        watch.context.close()
+    with attended(browser):
+        for watch in found.values():
+            watch.context.close()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import quote
 
-import httpx
+import httpx2
 from playwright.sync_api import Locator, Page, expect
 
 __all__ = ["address", "draw_all", "hurry", "send_traffic", "sign_in", "stayed", "stays", "verdict"]
@@ -57,7 +57,7 @@ def stayed(page: Page) -> bool:
 
 
 def send_traffic(
-    api: httpx.Client, name: str, prefix: str, count: int, rewards: Mapping[str, float]
+    api: httpx2.Client, name: str, prefix: str, count: int, rewards: Mapping[str, float]
 ) -> None:
     """Send visitors, and report the reward of each by the variant that it got."""
     path = f"/v1{address(name)}"

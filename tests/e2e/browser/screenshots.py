@@ -25,6 +25,7 @@ __all__ = ["PAGES", "take", "warm"]
 PAGES: dict[str, str] = {
     "overview": "/",
     "new": "/new",
+    "docs": "/docs",
     **{
         ("hostile-experiment" if world.name == HOSTILE_EXPERIMENT else world.name[:30]): address(
             world.name

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
@@ -33,10 +33,10 @@ class Site:
     url: str
     tokens: Mapping[str, str]
 
-    def api(self) -> httpx.Client:
+    def api(self) -> httpx2.Client:
         """For requests as programs send them."""
         headers = {"authorization": f"Bearer {self.tokens['admin']}"} if self.tokens else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60)
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=60)
 
 
 def worlds_in(folder: Path) -> Path:

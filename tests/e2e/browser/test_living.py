@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-import httpx
+import httpx2
 from playwright.sync_api import Page, Route, expect
 
 from tests.e2e.browser.conftest import Visitor
@@ -26,7 +26,7 @@ def open_hurried(page: Page, path: str) -> None:
     page.goto(path)
 
 
-def make(api: httpx.Client, name: str) -> None:
+def make(api: httpx2.Client, name: str) -> None:
     made = {"name": name, "arms": ["old", "new"], "budget": 5000, "seed": 5, "missing": "drop"}
     api.post("/v1/experiments", json=made).raise_for_status()
 

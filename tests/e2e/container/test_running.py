@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
+import httpx2
 import psycopg
 import pytest
 from sqlalchemy import make_url
@@ -103,9 +103,9 @@ def admin_token(storage: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def create_shop(url: str, token: str) -> None:
-    assert httpx.post(f"{url}/v1/experiments", json=SHOP).status_code == 401
+    assert httpx2.post(f"{url}/v1/experiments", json=SHOP).status_code == 401
     headers = {"Authorization": f"Bearer {token}"}
-    answer = httpx.post(f"{url}/v1/experiments", json=SHOP, headers=headers)
+    answer = httpx2.post(f"{url}/v1/experiments", json=SHOP, headers=headers)
     assert answer.status_code == 201
 
 

@@ -17,7 +17,9 @@ from steadyarm.storages.records import (
     ArmDay,
     Assigned,
     Handed,
+    Known,
     Lease,
+    LogRow,
     Target,
     check_not_archived,
     check_running,
@@ -27,6 +29,8 @@ from steadyarm.storages.records import (
     room_ahead,
 )
 from steadyarm.storages.sql.base import (
+    BY_UNIT_AND_OUTSIDE,
+    STANDING,
     STATE,
     TALLIES,
     Call,
@@ -37,8 +41,10 @@ from steadyarm.storages.sql.base import (
     counts_at,
     finding,
     found_in,
+    loaded,
     reads,
     segments_of,
+    standing_in,
     state_in,
     writes,
 )
@@ -336,10 +342,12 @@ class Assignments(SQLBase):
         """Assign variants; known units are only read, since SQLite readers wait for no writer."""
         known: dict[str, Assigned] | None = None
         if self._database.sqlite and self._known_facts(key).sticky:
-            rows = self._database.read_one(lambda c: by_targets(c, key, True, units))
-            known = {row.unit: row.assigned() for row in rows if row is not None}
+            wanted = {"key": key, "values": sorted(set(units))}
+            rows = self._database.read_one(lambda c: list(BY_UNIT_AND_OUTSIDE(c, wanted)))
+            known = {row[1]: LogRow(*row[:-1]).assigned() for row in rows}
             if all(unit in known for unit in units):
-                return Handed(tuple(known[unit] for unit in units), tuple(held))
+                outside = loaded(rows[0][-1]) if rows else None
+                return Handed(tuple(known[unit] for unit in units), tuple(held), outside)
 
         def work(connection: Connection) -> Handed:
             nonlocal known
@@ -373,9 +381,10 @@ class Assignments(SQLBase):
         missing = [unit for unit in units if unit not in known]
         if facts.sticky:
             missing = list(dict.fromkeys(missing))
+        now_state, outside = standing_in(key, state)
         if not missing:
-            return Handed(tuple(known[unit] for unit in units), tuple(held))
-        check_running(state_in(key, state))
+            return Handed(tuple(known[unit] for unit in units), tuple(held), outside)
+        check_running(now_state, outside)
         holdings = held_by(connection, key, held, [LeaseRow(*row) for row in locked])
         spans = [span for holding in holdings for span in holding.spans]
         taken: list[Span] = []
@@ -434,11 +443,21 @@ class Assignments(SQLBase):
         at_the_end(connection, (TALLIES.count, rows_at))
         return items
 
+    @reads
+    def known(self, connection: Connection, key: int, units: Sequence[str]) -> Known:
+        sticky = self._facts(connection, key).sticky
+        standing, *found = together(
+            connection, (STANDING, {"key": key}), *finding(key, sticky, units)
+        )
+        rows = found_in(found, units, sticky)
+        given = tuple(None if row is None else row.assigned() for row in rows)
+        return Known(given, *standing_in(key, standing))
+
     @writes
     def lease(
         self, connection: Connection, key: int, wanted: int, *, expires: int, now: int
     ) -> tuple[Lease, ...]:
-        check_running(state_in(key, STATE(connection, {"key": key})))
+        check_running(*standing_in(key, STATE(connection, {"key": key})))
         return keep(connection, key, sorted(take(connection, key, wanted, now)[0]), expires)
 
     @writes

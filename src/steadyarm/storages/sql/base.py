@@ -142,9 +142,18 @@ def dump(value: Mapping[str, Any] | Sequence[Any]) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
+def loaded(text: str | None) -> Any:
+    """What `dump` wrote; None for NULL."""
+    return None if text is None else json.loads(text)
+
+
 def experiment_of(row: AnyRow) -> ExperimentRecord:
     """A whole row of `experiments`."""
-    parsed = {"config": json.loads(row.config), "policy_state": json.loads(row.policy_state)}
+    parsed = {
+        "config": json.loads(row.config),
+        "policy_state": json.loads(row.policy_state),
+        "outside": loaded(row.outside),
+    }
     return ExperimentRecord(**dict(row._mapping) | parsed)
 
 
@@ -178,9 +187,12 @@ Call = tuple[Statement, Values]  # a statement and its parameters
 
 # Held to the end of the transaction, so that `move` waits for transactions that have begun.
 STATE = Statement(
-    select(experiments.c.state)
+    select(experiments.c.state, experiments.c.outside)
     .where(experiments.c.key == bindparam("key"))
     .with_for_update(read=True, key_share=True)
+)
+STANDING = Statement(  # the same without a lock, for those who only read
+    select(experiments.c.state, experiments.c.outside).where(experiments.c.key == bindparam("key"))
 )
 CONFIG = Statement(
     select(experiments.c.config, experiments.c.tag).where(experiments.c.key == bindparam("key"))
@@ -189,7 +201,9 @@ SEGMENTS = Statement(
     select(segments).where(segments.c.key == bindparam("key"), Among(segments.c.index, "indices"))
 )
 BY_NUMBER = lookup(assignments.c.number)
-BY_UNIT = lookup(assignments.c.unit, assignments.c.repeat == literal_column("0"))
+_first = assignments.c.repeat == literal_column("0")
+BY_UNIT = lookup(assignments.c.unit, _first)
+BY_UNIT_AND_OUTSIDE = lookup(assignments.c.unit, _first, outside=True)
 
 
 def known(key: int, found: T | None) -> T:
@@ -201,8 +215,13 @@ def known(key: int, found: T | None) -> T:
 
 def state_in(key: int, rows: Rows) -> ExperimentState:
     """The state of an experiment, as `STATE` reads it; it stays so until the transaction ends."""
-    state: ExperimentState = known(key, rows.first)[0]
-    return state
+    return standing_in(key, rows)[0]
+
+
+def standing_in(key: int, rows: Rows) -> tuple[ExperimentState, Any]:
+    """The state, and what is shown outside of the test."""
+    state, outside = known(key, rows.first)
+    return state, loaded(outside)
 
 
 def segments_of(

@@ -63,6 +63,7 @@ from steadyarm.storages.sql.base import (
     event_row,
     experiment_of,
     known,
+    loaded,
     read_events,
     reads,
     segment_of,
@@ -212,7 +213,7 @@ class Experiments(SQLBase):
             Summary(
                 **dict(row._mapping)
                 | {name: int(row._mapping[name] or 0) for name in TOTALS}
-                | {"config": configs[row.key]}
+                | {"config": configs[row.key], "outside": loaded(row.outside)}
             )
             for row in found
         ]
@@ -235,6 +236,27 @@ class Experiments(SQLBase):
             connection.execute(moving.values(state=to))
             note(connection, now, by, action, row.name, detail)
         return replace(experiment_of(row), state=to)
+
+    @writes
+    def show_outside(
+        self,
+        connection: Connection,
+        key: int,
+        before: Mapping[str, Any] | None,
+        after: Mapping[str, Any],
+        action: str,
+        now: int,
+        *,
+        by: str = "",
+        detail: Mapping[str, Any] | None = None,
+    ) -> bool:
+        row = known(key, connection.execute(BY_KEY.with_for_update(), {"key": key}).one_or_none())
+        if loaded(row.outside) != before:
+            return False
+        setting = update(experiments).where(experiments.c.key == key)
+        connection.execute(setting.values(outside=dump(after)))
+        note(connection, now, by, action, row.name, detail)
+        return True
 
     def restore(
         self, name: str, snapshot: Snapshot, rows: Pages, trace: Trace = NO_TRACE, *, by: str = ""
@@ -387,7 +409,11 @@ def _tallies(
 
 def _insert(connection: Connection, record: ExperimentRecord) -> ExperimentRecord:
     """Store a record under a new key."""
-    texts = {"config": dump(record.config), "policy_state": dump(record.policy_state)}
+    texts = {
+        "config": dump(record.config),
+        "policy_state": dump(record.policy_state),
+        "outside": None if record.outside is None else dump(record.outside),
+    }
     row = {name: value for name, value in (vars(record) | texts).items() if name != "key"}
     key = connection.execute(CREATE, row).scalar()
     if key is None:

@@ -18,6 +18,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Double,
+    Row,
     Select,
     and_,
     bindparam,
@@ -73,6 +74,7 @@ from steadyarm.storages.sql.base import (
     reads,
     writes,
 )
+from steadyarm.storages.sql.engine import Statement
 from steadyarm.storages.sql.rewards import add, locked_rows, reward_row
 from steadyarm.storages.sql.schema import (
     CLOSED,
@@ -96,6 +98,14 @@ from steadyarm.storages.sql.schema import (
 
 TURN = 0x57EAD7A4  # PostgreSQL's advisory lock for writing to the audit log
 NOTE = insert(audit).returning(audit.c.id)
+_entries = (
+    select(audit)
+    .where(audit.c.id > bindparam("after"))
+    .order_by(audit.c.id)
+    .limit(bindparam("most"))
+)
+ENTRIES = Statement(_entries)
+ENTRIES_OF = Statement(_entries.where(audit.c.experiment == bindparam("experiment")))
 NEXT = {
     "sqlite": text(f"SELECT 1 + max(seq) FROM sqlite_sequence WHERE name = '{audit.name}'"),
     "postgresql": text(f"SELECT nextval(pg_get_serial_sequence('{audit.name}', 'id'))"),
@@ -423,6 +433,16 @@ IS_CLOSED = select(marks.c.value).where(marks.c.name == CLOSED)
 
 ADD_TOKEN = if_free(tokens, tokens.c.name)
 TOKENS = select(tokens).order_by(tokens.c.created, tokens.c.name)
+LISTS = ("experiments", "origins")  # of a token, stored as JSON
+
+
+def _token_row(token: TokenRecord) -> dict[str, Any]:
+    return asdict(token) | {name: json.dumps(getattr(token, name)) for name in LISTS}
+
+
+def _token_of(row: Row[Any]) -> TokenRecord:
+    found = dict(row._mapping)
+    return TokenRecord(**found | {name: tuple(json.loads(found[name] or "[]")) for name in LISTS})
 
 
 class Operators(SQLBase):
@@ -481,26 +501,25 @@ class Operators(SQLBase):
 
     @writes
     def add_token(self, connection: Connection, token: TokenRecord, *, by: str = "") -> None:
-        if connection.execute(ADD_TOKEN, asdict(token)).scalar() is None:
+        if connection.execute(ADD_TOKEN, _token_row(token)).scalar() is None:
             raise token_taken(token.name)
         connection.execute(CLOSE, {"name": CLOSED, "value": token.created})
-        detail = {"name": token.name, "scope": token.scope}
-        note(connection, token.created, by, "token.created", detail=detail)
+        note(connection, token.created, by, "token.created", detail=token.detail)
 
     @reads
     def tokens(self, connection: Connection) -> list[TokenRecord]:
-        return [TokenRecord(*row) for row in connection.execute(TOKENS)]
+        return [_token_of(row) for row in connection.execute(TOKENS)]
 
     @writes
     def remove_token(
         self, connection: Connection, name: str, *, now: int, by: str = "", lock_out: bool = False
     ) -> TokenRecord:
         # All are locked: if two callers remove the last two, the second sees one left.
-        kept = [TokenRecord(*row) for row in connection.execute(TOKENS.with_for_update())]
+        kept = [_token_of(row) for row in connection.execute(TOKENS.with_for_update())]
         token = removable(name, kept, lock_out)
         connection.execute(delete(tokens).where(tokens.c.name == name))
         connection.execute(delete(sessions).where(sessions.c.token == token.hash))
-        note(connection, now, by, "token.removed", detail={"name": name, "scope": token.scope})
+        note(connection, now, by, "token.removed", detail=token.detail)
         return token
 
     @writes
@@ -521,16 +540,11 @@ class Operators(SQLBase):
     def remove_session(self, connection: Connection, id: str) -> None:
         connection.execute(delete(sessions).where(sessions.c.id == id))
 
-    @reads
     def audit(
-        self,
-        connection: Connection,
-        after: int = 0,
-        most: int = 10_000,
-        experiment: str | None = None,
+        self, after: int = 0, most: int = 10_000, experiment: str | None = None
     ) -> list[AuditEntry]:
-        entries = select(audit).where(audit.c.id > after).order_by(audit.c.id).limit(most)
-        if experiment is not None:
-            entries = entries.where(audit.c.experiment == experiment)
-        found = connection.execute(entries)
-        return [replace(AuditEntry(*row), detail=json.loads(row.detail)) for row in found]
+        """Read rows without a transaction: services often ask whether there are any."""
+        reading = ENTRIES if experiment is None else ENTRIES_OF
+        values = {"after": after, "most": most, "experiment": experiment}
+        found = self._database.read_one(lambda c: reading(c, values))
+        return [replace(AuditEntry(*row), detail=json.loads(row[-1])) for row in found]

@@ -47,7 +47,7 @@ AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 PREFIX = "steadyarm_"
 VERSION_TABLE = f"{PREFIX}version"
 # Oldest first; listed here so that opening a storage needs no Alembic.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
 
 metadata = MetaData()
 serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER columns
@@ -77,6 +77,7 @@ experiments = Table(
     _column("created", BigInteger),
     _column("version", Integer),
     _column("observed", Integer),
+    _column("outside", Text, null=True),  # what is shown outside of the test; NULL for nothing
     UniqueConstraint("name", name=f"{PREFIX}experiments_name"),
     sqlite_autoincrement=True,
 )
@@ -215,6 +216,10 @@ tokens = Table(
     _column("hash", Text),
     _column("scope", Text),
     _column("created", BigInteger),
+    _column("experiments", Text, null=True),
+    _column("origins", Text, null=True),
+    _column("rate", Integer, null=True),
+    _column("signing", Text, null=True),
     UniqueConstraint("hash", name=f"{PREFIX}tokens_hash"),
 )
 
@@ -269,9 +274,64 @@ corrections = Table(
 )
 
 
+# Endpoints of webhooks; lists are JSON. A secret is stored as it is, since it has to sign.
+webhooks = Table(
+    f"{PREFIX}webhooks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _column("url", Text),
+    _column("secrets", Text),
+    _column("events", Text),
+    _column("experiments", Text),
+    _column("format", Text),
+    _column("private", Boolean),
+    _column("created", BigInteger),
+    _column("disabled", BigInteger, null=True),
+    _column("note", Text),
+)
+
+# What was noticed of an experiment so far; see `Notice`.
+notices = Table(
+    f"{PREFIX}notices",
+    metadata,
+    _key("key"),
+    _column("version", Integer),
+    _column("state", Text),
+)
+
+# Messages on their way to endpoints; see `Delivery`. Only a few of many wait.
+deliveries = Table(
+    f"{PREFIX}deliveries",
+    metadata,
+    Column("id", serial, primary_key=True),
+    _column("webhook", Text),
+    _column("message", Text),
+    _column("type", Text),
+    _column("experiment", Text, null=True),
+    _column("body", Text),
+    _column("created", BigInteger),
+    _column("state", Text),
+    _column("attempts", Integer),
+    _column("due", BigInteger),
+    _column("leased", BigInteger),
+    _column("status", Integer, null=True),
+    _column("note", Text),
+    _column("ended", BigInteger, null=True),
+    _column("began", BigInteger),
+    Index(
+        f"{PREFIX}deliveries_waiting",
+        "due",
+        sqlite_where=column("state") == "waiting",
+        postgresql_where=column("state") == "waiting",
+    ),
+    Index(f"{PREFIX}deliveries_webhook", "webhook", "id"),
+    sqlite_autoincrement=True,
+)
+
+
 # The tables of an experiment, in the order in which its rows are deleted: what an interrupted
 # deletion has left is found by the segments.
-OWNED = (events, rewards, assignments, corrections, leases, series, tallies, segments)
+OWNED = (events, rewards, assignments, corrections, leases, series, tallies, notices, segments)
 
 
 # Parts of statements. PostgreSQL's `insert`, which can say what happens if a row exists, serves
@@ -328,13 +388,17 @@ def logged(assigned: FromClause, rewarded: FromClause) -> tuple[ColumnElement[An
     )
 
 
-def lookup(by: Column[Any], *conditions: ColumnElement[bool]) -> Statement:
+def lookup(by: Column[Any], *conditions: ColumnElement[bool], outside: bool = False) -> Statement:
     """Assignments with their rewards, by "values", which are numbers or units.
 
     Each value is to be found in its index, however many rows the server believes there to be. In
     SQLite a cross join keeps its order, and in PostgreSQL limits do the same.
+
+    outside : whether a last column has what the experiment shows outside of the test; in SQLite
     """
     columns = ", ".join(map(str, logged(assignments, rewards)))
+    if outside:
+        columns += f", (SELECT outside FROM {experiments.name} WHERE key = :key)"
     more = "".join(f" AND {condition}" for condition in conditions)
     lite = text(
         f"SELECT {columns} FROM json_each(:values) AS wanted CROSS JOIN {assignments.name} "

@@ -1,7 +1,7 @@
 """SQLStorage: the contract of `Storage` on SQLite and PostgreSQL.
 
-Each part of the contract has its file: `experiments`, `assignments`, `rewards` and `operators`.
-Here are the storage as a whole, its heartbeat, and what removes old rows.
+Each part of the contract has its file: `experiments`, `assignments`, `rewards`, `operators` and
+`webhooks`. Here are the storage as a whole, its heartbeat, and what removes old rows.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ from steadyarm.storages.sql.schema import (
     tallies,
 )
 from steadyarm.storages.sql.upkeep import damage_of, prepare
+from steadyarm.storages.sql.webhooks import Webhooks, forget_deliveries
+from steadyarm.storages.webhooks import KEPT
 
 
-class SQLStorage(Experiments, Assignments, Rewards, Operators):
+class SQLStorage(Experiments, Assignments, Rewards, Operators, Webhooks):
     """Experiments in a database; made by `open_storage`.
 
     SQLite has one writer at a time, who needs no further locks. On PostgreSQL rows are locked in
@@ -218,6 +220,7 @@ def prune(database: Database, now: int, archived_before: int | None, dry: bool) 
     signed_in = database.write(
         lambda c: c.execute(delete(sessions).where(sessions.c.expires <= now)).rowcount
     )
+    told = database.write(partial(forget_deliveries, before=now - KEPT))
     if old:
         one = and_(experiments.c.key.in_(list(old)), experiments.c.state == "archived")
         database.write(lambda c: c.execute(delete(experiments).where(one)))
@@ -227,7 +230,7 @@ def prune(database: Database, now: int, archived_before: int | None, dry: bool) 
         for table in OWNED:
             _delete(database, table, key)
         database.write(partial(forget_corrected, key=key))
-    return Pruned(released, rows, signed_in, tuple(old.values()))
+    return Pruned(released, rows, signed_in, tuple(old.values()), told)
 
 
 def _archived(connection: Connection, before: int) -> dict[int, str]:

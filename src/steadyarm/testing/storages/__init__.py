@@ -18,7 +18,9 @@ from steadyarm.testing.storages import (
     corrections,
     experiments,
     metrics,
+    outside,
     rewards,
+    webhooks,
 )
 from steadyarm.testing.storages.bench import Bench, Check, Open
 
@@ -26,19 +28,48 @@ __all__ = ["CHECKS", "Open", "run_check", "run_checks"]
 
 CHECKS: tuple[Check, ...] = tuple(
     check
-    for topic in (experiments, assignments, rewards, corrections, metrics, concurrency)
+    for topic in (
+        *(experiments, assignments, rewards, corrections, metrics, outside, webhooks),
+        concurrency,
+    )
     for name, check in vars(topic).items()
     if name.startswith("check_") and check.__module__ == topic.__name__
 )
+"""Every check, to be run with `run_check`."""
 
 
 def run_check(check: Check, open_storage: Open) -> None:
-    """Run one of `CHECKS` on fresh data."""
+    """Run one of `CHECKS` on fresh data.
+
+    Parameters
+    ----------
+    check : one of `CHECKS`
+    open_storage : opens a storage on fresh, empty data, each time that it is called
+
+    Examples
+    --------
+    >>> from steadyarm.storages.memory import MemoryStorage
+    >>> storage = MemoryStorage()
+    >>> run_check(CHECKS[0], lambda: storage)
+    """
     check(Bench(open_storage))
 
 
 def run_checks(make: Callable[[], Open]) -> None:
-    """Run all checks, each on fresh data from `make`, and close the storages that they open."""
+    """Run all checks, each on fresh data from `make`, and close the storages that they open.
+
+    Parameters
+    ----------
+    make : prepares fresh, empty data and returns what opens a storage on them
+
+    Examples
+    --------
+    >>> from steadyarm.storages.memory import MemoryStorage
+    >>> def make():
+    ...     storage = MemoryStorage()
+    ...     return lambda: storage
+    >>> run_checks(make)
+    """
     for check in CHECKS:
         open_storage, opened = make(), dict[int, Storage]()
 

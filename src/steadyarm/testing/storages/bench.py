@@ -54,7 +54,8 @@ NAMES = (  # that are hard to store
 FLOATS = (0.1, 1 / 3, -0.0, 5e-324, 1.7976931348623157e308, 1.0, 1e22, 0.1 + 0.2, -2.5e-17)
 
 
-Open = Callable[[], Storage]  # opens a storage on the same data, as often as it is called
+Open = Callable[[], Storage]
+"""Opens a storage on the same data, as often as it is called."""
 
 
 class Bench:

@@ -55,6 +55,31 @@ def check_tokens(storage: Bench) -> None:
     assert [t.name for t in storage.tokens()][-1] == gone, "a removed name is not free again"
 
 
+def check_publishable_keys(storage: Bench) -> None:
+    """Publishable keys keep what they are for, close a storage, and keep no other token company."""
+    other = storage.again()
+    bounds = (tuple(NAMES[:3]), ("https://shop.example", "none"), 7)
+    key = TokenRecord("web", "a" * 64, "assign", NOW, *bounds)
+    signed = TokenRecord("signed", "b" * 64, "assign", NOW + 1, *bounds, "a secret, as it is")
+    for one in (key, signed):
+        storage.add_token(one, by="me")
+    assert storage.again().tokens() == [key, signed], "keys are not kept as given"
+    assert other.closed(), "a storage with a publishable key is open"
+    said = str([entry.detail for entry in storage.audit()])
+    assert "https://shop.example" in said, "the audit log says not what a key is for"
+    assert "a secret" not in said, "the audit log has a secret"
+    storage.add_token(_token("admin"))
+    refused(InvalidInputError, "the last but keys", storage.remove_token, "admin", now=NOW)
+    storage.add_token(_token("reader", "read"))
+    assert storage.remove_token("web", now=NOW) == key, "not the key that was removed"
+    storage.remove_token("admin", now=NOW, lock_out=True)
+    refused(InvalidInputError, "the last but keys", storage.remove_token, "reader", now=NOW)
+    storage.remove_token("reader", now=NOW, lock_out=True)
+    refused(InvalidInputError, "the last of all", storage.remove_token, "signed", now=NOW)
+    assert storage.remove_token("signed", now=NOW, lock_out=True) == signed, "not as it was added"
+    assert storage.closed(), "removing the last key opened the storage"
+
+
 def _token(name: str, scope: Scope = "admin") -> TokenRecord:
     return TokenRecord(name, f"hash of {name}", scope, NOW)
 

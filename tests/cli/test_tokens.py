@@ -1,0 +1,110 @@
+"""`steadyarm token`: what it creates, what it says, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from steadyarm.cli.main import main
+from steadyarm.service.auth import hash_of
+from steadyarm.storages import open_storage
+
+KEY = ("token", "create", "--name", "web", "--scope", "assign")
+BOUNDS = ("--experiment", "shop", "--origin", "https://shop.example")
+
+
+@pytest.fixture(autouse=True)
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    url = f"sqlite:///{tmp_path}/tokens.db"
+    monkeypatch.setenv("STEADYARM_STORAGE", url)
+    return url
+
+
+def test_a_publishable_key_is_printed_once_with_what_it_is_for(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ("--experiment", "news", "--origin", "HTTP://localhost:80/", "--rate", "30")
+    assert main([*KEY, *BOUNDS, *more]) == 0
+    printed, said = capsys.readouterr()
+    key = printed.strip()
+    assert key.startswith("pk_")
+    assert "Visitors may read it" in said
+    assert "There is no experiment news yet" in said
+    assert "There is no experiment shop yet" in said
+    assert "Create one with the scope admin, too." in said
+    with closing(open_storage(url)) as storage:
+        (record,) = storage.tokens()
+        assert storage.closed()
+    assert record.hash == hash_of(key)
+    assert record.experiments == ("shop", "news")
+    assert record.origins == ("https://shop.example", "http://localhost")
+    assert record.rate == 30
+    main(["token", "list"])
+    listed = capsys.readouterr().out
+    assert "shop, news from https://shop.example, http://localhost, 30 a minute" in listed
+    main(["token", "list", "--format", "json"])
+    (fact,) = json.loads(capsys.readouterr().out)["tokens"]
+    assert fact.pop("created")
+    assert fact == {
+        "name": "web",
+        "scope": "assign",
+        "experiments": ["shop", "news"],
+        "origins": ["https://shop.example", "http://localhost"],
+        "rate": 30,
+        "signed_units": False,
+    }
+
+
+def test_the_secret_of_signed_units_is_printed_once(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*KEY, *BOUNDS, "--signed-units"]) == 0
+    printed, said = capsys.readouterr()
+    key, secret = printed.split()
+    assert (key[:3], secret[:3], len(secret)) == ("pk_", "us_", 46)
+    assert "Visitors must not see it" in said
+    with closing(open_storage(url)) as storage:
+        (record,) = storage.tokens()
+        assert record.signing == secret
+        assert secret not in repr(record)
+        assert secret not in str(storage.audit())
+    for words in (["token", "list"], ["token", "list", "--format", "json"], ["audit"]):
+        assert main(words) == 0
+        shown = capsys.readouterr().out
+        assert "signed" in shown
+        assert secret not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (KEY, "--experiment is missing"),
+        ((*KEY, "--experiment", "shop"), "--origin is missing"),
+        ((*KEY, *BOUNDS, "--origin", "*"), "--origin is '*'; expected https://HOST"),
+        ((*KEY, *BOUNDS, "--experiment", "a/b"), "--experiment is 'a/b'"),
+        ((*KEY, *BOUNDS, "--rate", "0"), "--rate is 0; expected a whole number from 1"),
+        ((*KEY[:-1], "write", *BOUNDS), "--experiment is for publishable keys"),
+        ((*KEY[:-1], "read", "--rate", "3"), "--rate is for publishable keys"),
+        ((*KEY[:-1], "write", "--signed-units"), "--signed-units is for publishable keys"),
+    ],
+)
+def test_what_is_no_key_is_refused_and_changes_nothing(
+    url: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    assert main(list(words)) == 1
+    assert said in capsys.readouterr().err
+    with closing(open_storage(url)) as storage:
+        assert storage.tokens() == []
+        assert not storage.closed()
+
+
+def test_tokens_are_listed_as_before_where_none_is_publishable(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["token", "create", "--name", "me", "--scope", "admin"])
+    capsys.readouterr()
+    main(["token", "list"])
+    assert capsys.readouterr().out.splitlines()[0].split() == ["name", "scope", "created"]

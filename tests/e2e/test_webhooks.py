@@ -1,0 +1,122 @@
+"""Webhooks of real servers that are killed, with receivers that fail or are not there."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+import steadyarm as sa
+from steadyarm.service.webhooks import new_webhook
+from steadyarm.storages import open_storage
+from steadyarm.storages.base import Storage
+from tests.service.clients import command
+from tests.service.receivers import Receiver, receiving
+from tests.storages.databases import fresh_database
+
+# Every process of the server reads this when it starts: leases of a second, pauses below one.
+HURRY = """
+from steadyarm.service import webhooks
+webhooks.TICK = webhooks.RENEWED = webhooks.WATCHED = 0.2
+webhooks.TURN = webhooks.LEASED = 1_500_000
+webhooks.FIRST, webhooks.FACTOR, webhooks.LONGEST = 0.2, 1.5, 2.0
+"""
+
+
+@contextmanager
+def server(folder: Path, url: str, workers: str) -> Iterator[subprocess.Popen[str]]:
+    """`steadyarm serve` in a session of its own, so that all of its processes can be killed."""
+    (folder / "sitecustomize.py").write_text(HURRY)
+    words = ("--port", "0", "--storage", url, "--workers", workers, "--no-access-log")
+    process = command("serve", *words, new_session=True, PYTHONPATH=str(folder))
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert re.search(r"serves http://", line), line + process.communicate(timeout=30)[0]
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+
+
+def run_tests(storage: Storage, *names: str) -> None:
+    """Tests in Python on the same storage, without the service, from their start to their end."""
+    for name in names:
+        test = sa.create_experiment(name, ["A", "B"], sa.Uniform(), 4, storage, missing="drop")
+        for i in range(4):
+            test.tell(test.ask(f"visitor {i}"), 1.0)
+        test.stop()
+
+
+def settled(storage: Storage, names: set[str], seconds: float = 240) -> None:
+    """Until all that was noticed of these tests was delivered."""
+    until = time.monotonic() + seconds
+    while True:
+        sent = storage.deliveries(most=1000)
+        over = {one.experiment for one in sent if one.type == "experiment.window_closed"}
+        if names <= over and all(one.state == "delivered" for one in sent):
+            return
+        assert time.monotonic() < until, [(one.experiment, one.type, one.state) for one in sent]
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("backend", "workers"), [("sqlite", "1"), ("sqlite", "2"), ("postgresql", "2")]
+)
+def test_killed_servers_and_failing_receivers_lose_nothing(
+    backend: str, workers: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = f"sqlite:///{tmp_path}/tests.db"
+    if backend == "postgresql":
+        url = fresh_database(request.getfixturevalue("postgres"))
+    heard: list[Receiver] = []
+    names = {"one", "two", "three", "four", "alone"}
+
+    with closing(open_storage(url)) as storage:
+        # It accepts what it gets only after a while, so that the server is killed in between.
+        with receiving(statuses=[500, 204, 503, 204], delay=0.3) as receiver:
+            port = receiver.port
+            heard.append(receiver)
+            storage.add_webhook(new_webhook(receiver.url, storage.now(), private=True))
+            run_tests(storage, "one", "two")
+            with server(tmp_path, url, workers) as process:
+                receiver.wait(3)
+                kill(process)
+        with server(tmp_path, url, workers) as process:  # nobody listens
+            run_tests(storage, "three", "alone")
+            until = time.monotonic() + 120
+            while not any(one.note and one.experiment == "alone" for one in storage.deliveries()):
+                assert time.monotonic() < until, "no attempt has failed"
+                time.sleep(0.1)
+            kill(process)
+        run_tests(storage, "four")  # while no server runs
+        with receiving(port) as receiver, server(tmp_path, url, workers):
+            heard.append(receiver)
+            settled(storage, names)
+        sent = storage.deliveries(most=1000)
+        told = Counter((one.experiment, one.type) for one in sent)
+
+    events = ("started", "budget_spent", "decided", "window_closed")
+    assert told == Counter((name, f"experiment.{event}") for name in names for event in events)
+    ids: dict[tuple[str, str], set[str]] = {}
+    for receiver in heard:
+        for got in receiver.got:
+            body = got.content
+            ids.setdefault((body["data"]["experiment"], body["type"]), set()).add(got.id)
+    assert set(ids) == set(told), "an event was lost"
+    assert {len(one) for one in ids.values()} == {1}, "an event came under two ids"
+    assert len({id for one in ids.values() for id in one}) == len(told)

@@ -1,0 +1,219 @@
+"""After the test: what units see that are not part of it, and that only operators change it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steadyarm as sa
+from steadyarm.live.assignments import AssignmentId
+from steadyarm.live.looks import ITSELF
+from steadyarm.live.outside import Outside
+from steadyarm.storages.memory import MemoryStorage
+from tests.live.worlds import Clock
+
+RATES = {"A": 0.1, "B": 0.9, "C": 0.5}
+
+
+def create(budget: int = 200, storage: Any = "memory", **more: Any) -> sa.Experiment:
+    given: dict[str, Any] = {"seed": 1, "missing": "drop"} | more
+    arms = given.pop("arms", ["A", "B", "C"])
+    return sa.create_experiment("shop", arms, sa.Steady(), budget, storage, **given)
+
+
+def play(
+    shop: sa.Experiment, visits: int, reward: Callable[[str], float] | None = None
+) -> dict[str, str]:
+    """Visits with their rewards, clicks by default; what each unit saw."""
+    seen, luck = {}, random.Random(1)
+    reward = reward or (lambda name: float(luck.random() < RATES[name]))
+    for i in range(visits):
+        shown = shop.ask(f"u{i}")
+        shop.tell(shown, reward(shown.name))
+        seen[f"u{i}"] = shown.name
+    return seen
+
+
+def check_outside(shown: sa.LiveAssignment, name: str) -> None:
+    assert not shown.in_test
+    assert (shown.id, shown.new, shown.name) == ("", False, name)
+    assert isnan(shown.probability)
+
+
+def test_who_comes_after_a_spent_budget_sees_the_recommended_variant() -> None:
+    shop = create(control="A")
+    seen = play(shop, 200)
+    assert shop.status().outside is None
+    check_outside(shop.ask("late"), "B")
+    assert shop.status().total_assigned == 200
+    for unit in ("u0", "u77"):
+        kept = shop.ask(unit)
+        assert (kept.in_test, kept.name, kept.new) == (True, seen[unit], False)
+    outside = shop.status().outside
+    assert outside is not None
+    assert (outside.default, outside.spent) == ("B", True)
+    assert outside.reason.startswith("Ship B")
+    (entry,) = [each for each in shop.history() if each.action == "experiment.default"]
+    assert (entry.author, entry.detail["variant"]) == (ITSELF, "B")
+    assert shop.replay().agrees
+
+
+def test_the_control_is_shown_where_nothing_is_clear_and_else_the_leader() -> None:
+    assert create(control="C", budget=30).settings.after == "show"
+    shop = create(control="C", budget=30)
+    play(shop, 30, reward=lambda _: 1.0)
+    check_outside(shop.ask("late"), "C")
+    shop = create(budget=30)
+    play(shop, 30, reward=lambda _: 1.0)
+    check_outside(shop.ask("late"), shop.recommend().name)
+    empty = create(budget=30)
+    empty.stop()
+    check_outside(empty.ask("late"), "A")
+    outside = empty.status().outside
+    assert outside is not None
+    assert "no verdict" in outside.reason
+
+
+def test_a_late_reward_changes_the_leader_and_not_what_is_shown() -> None:
+    shop = create(budget=40, arms=["A", "B"])
+    units = [shop.ask(f"u{i}") for i in range(40)]
+    for shown in units[:-6]:
+        shop.tell(shown, 0.5 + 0.01 * (shown.name == "A"))
+    shop.stop()
+    first = shop.ask("late").name
+    for shown in units[-6:]:
+        shop.tell(shown, 0.0 if shown.name == first else 1.0)
+    other = sa.load_experiment("shop", shop.storage)
+    assert other.recommend().name != first, "the leader should have changed"
+    for process in (shop, other):
+        check_outside(process.ask("late"), first)
+        check_outside(process.ask("later"), first)
+
+
+def test_processes_that_decide_at_once_agree(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/shop.db"
+    shop = create(budget=60, storage=url)
+    play(shop, 60, reward=lambda name: 0.5 + 0.001 * RATES[name])
+    processes = [sa.load_experiment("shop", url) for _ in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        shown = list(pool.map(lambda i: processes[i].ask(f"late {i}").name, range(6)))
+    assert len(set(shown)) == 1
+    entries = [each for each in shop.history() if each.action == "experiment.default"]
+    assert len(entries) == 1
+    for process in (*processes, shop):
+        process.close()
+
+
+@pytest.mark.parametrize("state", ["draft", "paused"])
+def test_a_paused_test_and_a_draft_show_their_control(state: str) -> None:
+    shop = create(control="A", start=False)
+    if state == "paused":
+        shop.start()
+        shop.ask("known")
+        shop.pause()
+        assert shop.ask("known").in_test
+    check_outside(shop.ask("new"), "A")
+    assert shop.tell_many([("new", 1.0), (shop.ask("new"), 1.0)]) == ["outside", "outside"]
+    assert shop.status().outside is None  # nothing was decided by that
+    (shop.start if state == "draft" else shop.resume)()
+    assert shop.ask("new").in_test
+    with pytest.raises(sa.WrongStateError, match="draft"):
+        create(start=False).ask("new")
+
+
+def test_rewards_outside_of_the_test_count_nowhere_and_are_no_errors() -> None:
+    clock = Clock()
+    shop = create(budget=20, reward_window=60, reward_grace=0, clock=clock)
+    shown = [shop.ask(f"u{i}") for i in range(20)]
+    late = shop.ask("late")
+    before = shop.status()
+    assert not late.in_test
+    shop.tell(late, 1.0)
+    shop.tell(late.id, 1.0)
+    shop.tell("late", 1.0)
+    answers = shop.tell_many([("late", {"reward": 1.0}), ("u1", 1.0), (shown[2], 0.0)])
+    assert answers == ["outside", "stored", "stored"]
+    assert shop.status().total_rewarded == before.total_rewarded + 2
+    clock.pass_(100)
+    with pytest.raises(sa.RewardTooLateError):
+        shop.tell("u3", 1.0)
+    with pytest.raises(sa.UnknownAssignmentError):  # an id is no unit
+        shop.tell(AssignmentId(f"{shop.tag}-0-999-41242f"), 1.0)
+    shop.stop()
+    shop.archive()
+    assert shop.tell_many([("late", 1.0), ("u4", 1.0)])[0] == "outside"
+    with pytest.raises(sa.WrongStateError):
+        shop.tell("u4", 1.0)
+    check_outside(shop.ask("later"), late.name)
+
+
+def test_rewards_of_unknown_units_are_errors_while_the_test_runs() -> None:
+    shop = create()
+    with pytest.raises(sa.UnknownAssignmentError):
+        shop.tell("nobody", 1.0)
+
+
+def test_refuse_keeps_errors_and_says_why() -> None:
+    shop = create(budget=20, after="refuse", control="A")
+    play(shop, 20)
+    with pytest.raises(sa.BudgetSpentError):
+        shop.ask("late")
+    shop.stop(by="Ann")
+    with pytest.raises(sa.WrongStateError, match=r"was stopped on \d{4}-\d\d-\d\d by Ann"):
+        shop.ask("late")
+    assert shop.status().outside is None
+    itself = create(budget=2000, after="refuse", control="A", stop="when sure", looks=8)
+    with pytest.raises(sa.WrongStateError, match=r"stopped itself on .* because of this: Ship B"):
+        play(itself, 2000)
+    with pytest.raises(sa.InvalidInputError, match="after"):
+        create(after="hide")
+
+
+def test_requests_without_units_see_the_default_too() -> None:
+    shop = create(budget=20, sticky="none")
+    for _ in range(20):
+        shown = shop.ask()
+        shop.tell(shown, RATES[shown.name])
+    check_outside(shop.ask(), "B")
+    check_outside(shop.ask("named"), "B")
+
+
+def test_positions_that_were_leased_and_never_used_end_a_spent_test() -> None:
+    clock = Clock()
+    shop = create(budget=200, clock=clock, control="A")
+    (lease, *_) = shop.lease(5, seconds=30)
+    play(shop, 195)
+    check_outside(shop.ask("late"), "A")  # the first segment is not complete
+    (used,) = shop.report(lease.id, [(lease.start, "leased", shop.now())])
+    assert isinstance(used, sa.LiveAssignment)
+    shop.refresh()
+    assert shop.status().state == "running"  # the holder may still use some
+    clock.pass_(200)
+    assert not shop.ask("later").in_test
+    shop.refresh()
+    assert shop.state == "stopped"
+    (entry,) = [each for each in shop.history() if each.action == "experiment.stopped"]
+    assert (entry.author, entry.detail["unused"]) == (ITSELF, lease.stop - lease.start - 1)
+    assert shop.results().spent
+    assert shop.replay().agrees
+
+
+def test_what_is_shown_comes_along_with_an_export(tmp_path: Path) -> None:
+    shop = create(budget=30, control="A")
+    play(shop, 30)
+    shown = shop.ask("late").name
+    again = sa.import_experiment(shop.export(tmp_path / "shop.csv"), MemoryStorage())
+    assert again.status().outside == shop.status().outside
+    check_outside(again.ask("new here"), shown)
+
+
+def test_what_is_stored_is_read_again() -> None:
+    assert Outside.read(None) is None
+    outside = Outside("A", "It is the control.", 5, True)
+    assert Outside.read(outside.to_dict()) == outside

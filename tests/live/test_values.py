@@ -1,0 +1,154 @@
+"""Values: variants as data, from settings to assignments."""
+
+import json
+from typing import Any
+
+import pytest
+
+import steadyarm as sa
+from steadyarm.arms.recipes import BundleNames, FactorialNames
+from steadyarm.live.lifecycle import create_from_description, description_of
+from steadyarm.live.settings import Settings
+from steadyarm.live.values import DEEPEST, LARGEST_VALUE, values_of
+from steadyarm.storages.memory import MemoryStorage
+
+FACTORS = {"headline": ["short", "long"], "image": ["dog", "cat, or none"]}
+PRICES = {"A": {"price": 9, "tags": ["new"]}, "B": {"price": 12.5, "tags": []}}
+
+
+def settings(arms: sa.ArmSet, **more: Any) -> Settings:
+    return Settings(arms, sa.Steady(), 100, seed=1, missing="drop", **more)
+
+
+def test_derived_values_say_what_names_say() -> None:
+    factorial = settings(sa.ArmSet.factorial(FACTORS)).variant_values
+    assert factorial[1] == {"headline": "short", "image": "cat, or none"}
+    bundles = settings(sa.ArmSet.bundles(["a", "b", "c", "d"], 2)).variant_values
+    assert list(bundles) == [[x, y] for x, y in ("ab", "ac", "ad", "bc", "bd", "cd")]
+    assert list(settings(sa.ArmSet.one_hot(["A", "B"])).variant_values) == ["A", "B"]
+    # neither all bundles of three items nor the combinations of factors
+    for names in (["a + b", "a + c"], ["a=1, b=2", "a=1, b=3", "a=2, b=2"]):
+        assert list(values_of(names)) == names
+
+
+def test_values_of_large_sets_follow_from_the_index() -> None:
+    factors = {f"f{i}": ("no", "yes") for i in range(16)}
+    names = FactorialNames(factors)
+    values = values_of(names)
+    assert len(values) == len(names) == 2**16
+    for k in (0, 1, 77, 2**16 - 1):
+        assert ", ".join(f"{f}={level}" for f, level in values[k].items()) == names[k]
+    assert values[3:5] == (values[3], values[4])
+    assert values_of(BundleNames(("a", "b", "c"), 2))[2] == ["b", "c"]
+    arms = sa.ArmSet.factorial(factors, interactions=1)
+    assert arms.large
+    with pytest.raises(sa.InvalidInputError, match="too many for a value of each"):
+        settings(arms, values=dict.fromkeys(["x"], 1))
+
+
+@pytest.mark.parametrize("given", [PRICES, list(PRICES.values()), tuple(PRICES.values())])
+def test_values_are_given_by_name_or_in_order(given: Any) -> None:
+    found = settings(sa.ArmSet.one_hot(["A", "B"]), values=given)
+    assert found.values == PRICES
+    assert Settings.from_dict(json.loads(json.dumps(found.to_dict()))).values == PRICES
+    assert "values" not in settings(sa.ArmSet.one_hot(["A", "B"])).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"A": 1}, "no value for B"),
+        ({"A": 1, "B": 2, "C": 3}, "'C', which is no variant"),
+        ([1], "1 for 2 variants"),
+        ("AB", "values is 'AB'"),
+        ({"A": 1, "B": float("nan")}, "no such number"),
+        ({"A": 1, "B": {"x": float("inf")}}, "no such number"),
+        ({"A": 1, "B": {1: 2}}, "objects with texts as keys"),
+        ({"A": 1, "B": {"x": {1, 2}}}, "'B' has {1, 2} in it"),
+        ({"A": 1, "B": 2**60}, "up to 2"),
+        ({"A": 1, "B": "\ud800"}, "halves of characters"),
+        ({"A": 1, "B": "x" * LARGEST_VALUE}, "16,386 bytes as JSON"),
+    ],
+)
+def test_bad_values_are_refused(given: Any, why: str) -> None:
+    with pytest.raises(sa.InvalidInputError, match=why) as caught:
+        settings(sa.ArmSet.one_hot(["A", "B"]), values=given)
+    assert caught.value.field == "values"
+
+
+def test_values_must_not_be_nested_too_deeply() -> None:
+    deep: Any = 1
+    for _ in range(DEEPEST):
+        deep = [deep]
+    assert settings(sa.ArmSet.one_hot(["A", "B"]), values=[deep, 1]).values == {"A": deep, "B": 1}
+    with pytest.raises(sa.InvalidInputError, match="in each other"):
+        settings(sa.ArmSet.one_hot(["A", "B"]), values=[[deep], 1])
+
+
+def test_an_experiment_returns_values_and_draws_as_without() -> None:
+    made = [
+        sa.create_experiment(
+            "shop", ["A", "B"], sa.Steady(), 50, "memory", seed=3, missing="drop", values=values
+        )
+        for values in (PRICES, None)
+    ]
+    shown = [[one.ask(f"u{i}") for i in range(50)] for one in made]
+    assert [a.name for a in shown[0]] == [a.name for a in shown[1]]
+    assert all(a.value == PRICES[a.name] for a in shown[0])
+    assert all(a.value == a.name for a in shown[1])
+    assert made[0].ask("u0").value == shown[0][0].value
+    assert {hash(a) for a in shown[0]}  # an object among the fields does not forbid that
+
+
+def test_leases_draw_values() -> None:
+    arms = sa.ArmSet.factorial(FACTORS)
+    shop = sa.create_experiment("shop", arms, sa.Steady(), 40, "memory", seed=3, missing="drop")
+    (lease,) = shop.lease(8)
+    for position in range(lease.start, lease.stop):
+        drawn = lease.assignment(position, f"u{position}", lease.until)
+        assert drawn.value == shop.settings.variant_values[drawn.arm]
+        assert isinstance(drawn.value, dict)
+
+
+def test_descriptions_have_values() -> None:
+    made = settings(sa.ArmSet.one_hot(["A", "B"]), values=PRICES)
+    described = description_of(made)
+    assert described["values"] == PRICES
+    again = create_from_description("again", described, "memory")
+    assert again.settings.values == PRICES
+    assert "values" not in description_of(settings(sa.ArmSet.one_hot(["A", "B"])))
+
+
+def test_loading_if_exists_compares_values() -> None:
+    storage = MemoryStorage()
+
+    def shop(values: Any) -> sa.Experiment:
+        return sa.create_experiment(
+            *("shop", ["A", "B"], sa.Steady(), 50, storage),
+            missing="drop",
+            values=values,
+            load_if_exists=True,
+        )
+
+    assert shop(PRICES).settings.values == shop(list(PRICES.values())).settings.values
+    with pytest.raises(sa.ExperimentExistsError, match="another values"):
+        shop(["x", "y"])
+
+
+def test_exports_bring_values_along(tmp_path: Any) -> None:
+    shop = sa.create_experiment(
+        "shop", ["A", "B"], sa.Steady(), 50, "memory", missing="drop", values=PRICES
+    )
+    shop.tell(shop.ask("u"), 1.0)
+    again = sa.import_experiment(shop.export(tmp_path / "shop.csv"), "memory")
+    assert again.ask("u").value == shop.ask("u").value
+    assert again.replay().agrees
+
+
+def test_sessions_have_values() -> None:
+    arms = sa.ArmSet.one_hot(["A", "B"])
+    session = sa.Session(sa.Steady(), arms, 20, values=PRICES)
+    assert all(a.value == PRICES[a.name] for a in (session.ask() for _ in range(5)))
+    again = sa.Session.from_json(session.to_json())
+    assert (a := again.ask()).value == PRICES[a.name]
+    assert (b := sa.Session(sa.Steady(), arms, 20).ask()).value == b.name

@@ -1,0 +1,408 @@
+"""Events: one report reaches every experiment that measures it, once, or says where it did not."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+import steadyarm as sa
+from steadyarm.errors import StorageError
+from steadyarm.live.settings import events_in
+from steadyarm.storages import open_storage
+from steadyarm.storages.base import Storage
+from steadyarm.storages.changes import AuditEntry
+from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages.records import Event, Measured, Outcome, Summary
+from tests.service.clients import SHOP, InProcess, in_process, served
+from tests.storages.databases import fresh_database
+
+CART: dict[str, Any] = SHOP | {
+    "name": "cart",
+    "metrics": [
+        {"name": "purchase", "role": "primary", "kind": "yes/no", "window": "1d"},
+        {"name": "revenue", "kind": "money", "several": "sum", "window": "7d"},
+        {"name": "value", "ratio": ["revenue", "purchase"]},
+    ],
+}
+del CART["missing"]
+
+
+def ask(client: InProcess, unit: str, *names: str) -> None:
+    for name in names:
+        answer = client.post(f"/v1/experiments/{name}/assignments", {"unit": unit})
+        assert answer.status_code == 201
+
+
+def report(client: InProcess, unit: str, event: str, **more: Any) -> dict[str, Any]:
+    """What became of an event: a status, or the kind of problem, by experiment."""
+    answer = client.post("/v1/events", {"unit": unit, "event": event} | more)
+    assert answer.status_code == 200, answer.text
+    return outcomes(answer.json())
+
+
+def outcomes(answer: dict[str, Any]) -> dict[str, Any]:
+    return {
+        one["name"]: one.get("status") or one["error"]["type"].rpartition(":")[2]
+        for one in answer["experiments"]
+    }
+
+
+@pytest.fixture
+def two(shop: InProcess) -> InProcess:
+    """Two experiments; u1 is in both, u2 in shop alone."""
+    assert shop.post("/v1/experiments", CART).status_code == 201
+    ask(shop, "u1", "shop", "cart")
+    ask(shop, "u2", "shop")
+    return shop
+
+
+def test_an_event_reaches_every_experiment_that_measures_it(two: InProcess) -> None:
+    assert report(two, "u1", "purchase") == {"cart": "stored"}
+    assert report(two, "u1", "purchase") == {"cart": "repeated"}
+    assert report(two, "u1", "reward") == {"shop": "stored"}
+    assert report(two, "u1", "shop", value=1) == {"shop": "repeated"}
+    assert report(two, "u2", "shop", value=0.5) == {"shop": "stored"}
+    for unit, event in (("u2", "purchase"), ("u1", "cart"), ("u1", "value"), ("nobody", "shop")):
+        assert report(two, unit, event) == {}
+    two.post("/v1/experiments", SHOP | {"name": "third"})
+    ask(two, "u1", "third")
+    assert report(two, "u1", "reward") == {"shop": "repeated", "third": "stored"}
+    assert two.get("/v1/experiments/cart").json()["totals"]["rewarded"] == 1
+    assert two.get("/v1/experiments/shop").json()["totals"]["rewarded"] == 2
+    assert "steadyarm_rewards_total 4.0" in two.get("/metrics").text
+
+
+def test_events_that_are_reported_twice_count_once(two: InProcess) -> None:
+    assert report(two, "u1", "revenue", value=35.0, id="order 1") == {"cart": "stored"}
+    assert report(two, "u1", "revenue", value=35.0, id="order 1") == {"cart": "repeated"}
+    assert report(two, "u1", "revenue", value=20.0, id="order 2") == {"cart": "stored"}
+    assert report(two, "u1", "revenue", value=99.0, id="order 2") == {"cart": "reward-conflict"}
+    assert report(two, "u1", "revenue", value=20.0) == {"cart": "invalid-input"}  # it has no id
+    assert report(two, "u2", "revenue", value=20.0) == {}  # nothing of it is wrong for u2
+    assert report(two, "u1", "purchase", value=1) == {"cart": "stored"}
+    assert report(two, "u1", "purchase", value=7) == {"cart": "invalid-input"}
+    assert report(two, "u1", "purchase", value=0) == {"cart": "reward-conflict"}
+    storage = two.app.state.service.storage
+    (row,) = storage.log(storage.find("cart").key)
+    kept = {(event.metric, event.event, event.value) for event in row.events}
+    assert {("revenue", "order 1", 35.0), ("revenue", "order 2", 20.0)} <= kept
+    assert len([event for event in row.events if event.metric == "revenue"]) == 2
+
+
+def test_an_event_counts_by_the_time_when_it_happened(two: InProcess) -> None:
+    now = datetime.now(UTC)
+    early, late = ((now + timedelta(days=days)).isoformat() for days in (-2, 2))
+    assert report(two, "u1", "purchase", at=early) == {"cart": "invalid-input"}
+    assert report(two, "u1", "purchase", at=late) == {"cart": "invalid-input"}
+    # The sender's clock is two days ahead: it happened just before the request was sent.
+    assert report(two, "u1", "purchase", at=late, sent=late) == {"cart": "stored"}
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ({"event": "shop"}, "there is no unit"),
+        ({"unit": "u1"}, "there is no event"),
+        ({"unit": 3, "event": "shop"}, 'send it as "3"'),
+        ({"unit": "", "event": "shop"}, "unit is ''"),
+        ({"unit": "u1", "event": "shop", "value": "1"}, "value is '1'; expected a number"),
+        ({"unit": "u1", "event": "shop", "at": "yesterday"}, "at is 'yesterday'; expected a time"),
+        ({"unit": "u1", "event": "shop", "reward": 1}, "there is no key 'reward'"),
+        ([], "expected an object with the keys unit, event"),
+    ],
+)
+def test_wrong_events_are_refused(two: InProcess, body: Any, detail: str) -> None:
+    answer = two.post("/v1/events", body)
+    assert answer.status_code == 422
+    assert detail in answer.json()["detail"]
+    (entry,) = two.post("/v1/events:batch", {"events": [body]}).json()["events"]
+    assert detail in entry["error"]["detail"]
+
+
+def test_batches_answer_in_order_with_errors_in_place(two: InProcess) -> None:
+    events: list[Any] = [
+        {"unit": "u1", "event": "shop"},
+        {"unit": "u1", "event": "purchase"},
+        "u1",
+        {"unit": "u1", "event": "shop"},
+        {"unit": "u1", "event": "nothing"},
+        {"unit": "u2", "event": "shop", "value": 2},
+        {"unit": "u1", "event": "shop", "value": 0},
+    ]
+    answer = two.post("/v1/events:batch", {"events": events})
+    assert answer.status_code == 200
+    found = answer.json()["events"]
+    assert found[2]["error"]["status"] == 422
+    assert [outcomes(one) for i, one in enumerate(found) if i != 2] == [
+        {"shop": "stored"},
+        {"cart": "stored"},
+        {"shop": "repeated"},
+        {},
+        {"shop": "stored"},
+        {"shop": "reward-conflict"},
+    ]
+    assert two.post("/v1/events:batch", {"events": []}).json() == {"events": []}
+
+
+def test_a_batch_may_say_when_it_was_sent(two: InProcess) -> None:
+    late = (datetime.now(UTC) + timedelta(days=2)).isoformat()
+    event = {"unit": "u1", "event": "purchase", "at": late}
+    (refused,) = two.post("/v1/events:batch", {"events": [event]}).json()["events"]
+    (stored,) = two.post("/v1/events:batch", {"events": [event], "sent": late}).json()["events"]
+    assert (outcomes(refused), outcomes(stored)) == ({"cart": "invalid-input"}, {"cart": "stored"})
+
+
+def test_archived_experiments_take_no_events_and_stopped_ones_do(two: InProcess) -> None:
+    two.post("/v1/experiments/shop/stop")
+    assert report(two, "u1", "shop") == {"shop": "stored"}
+    two.post("/v1/experiments/shop/archive")
+    assert report(two, "u2", "shop") == {}
+
+
+def test_events_of_units_outside_of_the_test_count_nowhere(client: InProcess) -> None:
+    client.post("/v1/experiments", SHOP | {"budget": 3})
+    for i in range(3):
+        ask(client, f"u{i}", "shop")
+    late = client.post("/v1/experiments/shop/assignments", {"unit": "late"})
+    assert late.json()["in_test"] is False
+    assert report(client, "late", "shop") == {}
+    assert report(client, "u1", "shop") == {"shop": "stored"}
+    client.post("/v1/experiments/shop/roll-out", {"variant": "A"})
+    assert report(client, "u2", "shop") == {"shop": "stored"}  # it was part of the test
+    assert report(client, "late", "shop") == {}
+    assert client.get("/v1/experiments/shop").json()["totals"]["rewarded"] == 2
+
+
+def test_too_many_events_at_once_are_refused() -> None:
+    with in_process(max_batch=2) as client:
+        events = [{"unit": "u1", "event": "shop"}] * 3
+        assert client.post("/v1/events:batch", {"events": events}).status_code == 413
+
+
+def test_names_of_events_follow_from_the_settings() -> None:
+    metric = {"role": "secondary", "ratio": None}
+    named = {"name": "bought", "role": "primary", "ratio": None}
+    level = {"name": "device=mobile", "role": "attribute"}
+    assert events_in("shop", {}) == {"reward": "reward", "shop": "reward"}
+    assert events_in("shop", {"metrics": [named, level]}) == {"bought": "bought"}
+    assert events_in("shop", {"metrics": [{"name": "shop"} | metric]}) == {
+        "shop": "shop",  # a metric of that name is meant
+        "reward": "reward",
+    }
+
+
+@pytest.mark.parametrize("backend", ["memory", "sqlite", "postgresql"])
+def test_what_another_process_has_just_created_gets_its_events(
+    backend: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = f"sqlite:///{tmp_path}/t.db"
+    if backend == "postgresql":
+        url = fresh_database(request.getfixturevalue("postgres"))
+    first = open_storage("memory" if backend == "memory" else url)
+    elsewhere = first if backend == "memory" else open_storage(url)
+    with in_process(first) as client:
+        for i in range(5):
+            name = f"test {i}".replace(" ", "-")
+            made = sa.create_experiment(
+                name, ["A", "B"], sa.Steady(), 100, elsewhere, missing="drop"
+            )
+            made.ask("u1")
+            found = report(client, "u1", "reward")
+            assert found[name] == "stored"
+            assert len(found) == i + 1
+            made.stop()
+            made.archive()
+            assert report(client, "u1", name) == {}
+            made = sa.create_experiment(
+                f"kept-{i}", ["A", "B"], sa.Steady(), 100, elsewhere, missing="drop"
+            )
+            made.ask("u1")
+            assert report(client, "u1", "reward")[f"kept-{i}"] == "stored"
+    if elsewhere is not first:
+        elsewhere.close()
+
+
+def test_events_reach_the_experiment_that_has_the_name_now() -> None:
+    storage = open_storage("memory")
+    with in_process(storage) as client:
+        for _ in range(3):
+            made = sa.create_experiment(
+                "shop", ["A", "B"], sa.Steady(), 100, storage, missing="drop"
+            )
+            made.ask("u1")
+            assert report(client, "u1", "shop") == {"shop": "stored"}
+            made.stop()
+            made.archive()
+            later = storage.now() + 10**6
+            assert storage.prune(later, later).experiments == ("shop",)
+        assert report(client, "u1", "shop") == {}
+
+
+def test_policies_of_somebodys_own_take_no_events_here() -> None:
+    class Mine(sa.Steady):
+        name = "Mine"
+
+    storage = open_storage("memory")
+    with in_process(storage) as client:
+        mine = sa.create_experiment("mine", ["A", "B"], Mine(), 100, storage, missing="drop")
+        mine.ask("u1")
+        client.post("/v1/experiments", SHOP)
+        ask(client, "u1", "shop")
+        assert report(client, "u1", "reward") == {"shop": "stored"}
+
+
+class Counted(MemoryStorage):
+    """Counts how often it is asked what experiments there are, and whether they have changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = {"audit": 0, "summaries": 0, "find": 0}
+
+    def audit(
+        self, after: int = 0, most: int = 10_000, experiment: str | None = None
+    ) -> list[AuditEntry]:
+        self.asked["audit"] += 1
+        return super().audit(after, most, experiment)
+
+    def summaries(self, only: int | None = None) -> list[Summary]:
+        self.asked["summaries"] += 1
+        return super().summaries(only)
+
+    def find(self, name: str) -> Any:
+        self.asked["find"] += 1
+        return super().find(name)
+
+
+def test_requests_share_the_question_whether_anything_has_changed() -> None:
+    storage = Counted()
+    with in_process(storage) as client:
+        client.post("/v1/experiments", SHOP)
+        units = [f"u{i}" for i in range(400)]
+        client.post("/v1/experiments/shop/assignments:batch", {"units": units})
+        report(client, "nobody", "shop")
+        before = dict(storage.asked)
+        with ThreadPoolExecutor(64) as pool:
+            found = list(pool.map(lambda unit: report(client, unit, "shop"), units))
+        assert found == [{"shop": "stored"}] * 400
+        assert storage.asked["find"] == before["find"]
+        # Once in ten seconds the service looks for experiments of others by itself.
+        assert storage.asked["summaries"] <= before["summaries"] + 3
+        assert storage.asked["audit"] < before["audit"] + 300
+
+
+class PartlyAway(MemoryStorage):
+    """A storage in which one experiment cannot be written for a while."""
+
+    away: frozenset[int] = frozenset()
+
+    def reward(
+        self, key: int, rewards: Sequence[Event], window: int | None, now: int, grace: int = 0
+    ) -> tuple[Outcome, ...]:
+        self._check_there(key)
+        return super().reward(key, rewards, window, now, grace)
+
+    def measure(self, key: int, events: Sequence[Measured], now: int) -> tuple[Outcome, ...]:
+        self._check_there(key)
+        return super().measure(key, events, now)
+
+    def _check_there(self, key: int) -> None:
+        if key in self.away:
+            raise StorageError("away")
+
+
+def rewarded(storage: Storage, name: str) -> int:
+    return sa.load_experiment(name, storage).status().total_rewarded
+
+
+def test_an_event_that_is_stored_in_part_is_to_be_sent_again() -> None:
+    storage = PartlyAway()
+    with in_process(storage) as client:
+        for name in ("shop", "cart"):
+            client.post("/v1/experiments", SHOP | {"name": name})
+            ask(client, "u1", name)
+            ask(client, "u2", name)
+        storage.away = frozenset([storage.find("cart").key])
+        event = {"unit": "u1", "event": "reward"}
+        failed = client.post("/v1/events", event)
+        assert failed.status_code == 503
+        assert failed.headers["Retry-After"] == "1"
+        assert failed.json()["type"].endswith("storage-unavailable")
+        assert "stored in shop" in failed.json()["detail"]
+        assert "not stored in cart" in failed.json()["detail"]
+        batch = {"events": [event, {"unit": "u2", "event": "reward"}]}
+        found = client.post("/v1/events:batch", batch).json()["events"]
+        assert [outcomes(one) for one in found] == [
+            {"shop": "repeated", "cart": "storage-unavailable"},
+            {"shop": "stored", "cart": "storage-unavailable"},
+        ]
+        assert found[0]["experiments"][1]["error"]["status"] == 503
+        assert (rewarded(storage, "shop"), rewarded(storage, "cart")) == (2, 0)
+        storage.away = frozenset()
+        assert outcomes(client.post("/v1/events", event).json()) == {
+            "shop": "repeated",
+            "cart": "stored",
+        }
+        again = client.post("/v1/events:batch", batch).json()["events"]
+        assert [outcomes(one) for one in again] == [
+            {"shop": "repeated", "cart": "repeated"},
+            {"shop": "repeated", "cart": "stored"},
+        ]
+        assert (rewarded(storage, "shop"), rewarded(storage, "cart")) == (2, 2)
+
+
+def test_a_storage_that_is_away_refuses_events_as_a_whole() -> None:
+    class Away(MemoryStorage):
+        away = False
+
+        def audit(self, *given: Any, **more: Any) -> list[AuditEntry]:
+            if self.away:
+                raise StorageError("away")
+            return super().audit(*given, **more)
+
+    storage = Away()
+    with in_process(storage) as client:
+        client.post("/v1/experiments", SHOP)
+        ask(client, "u1", "shop")
+        storage.away = True
+        failed = client.post("/v1/events", {"unit": "u1", "event": "shop"})
+        assert failed.status_code == 503
+        storage.away = False
+        assert report(client, "u1", "shop") == {"shop": "stored"}
+
+
+def test_events_that_were_answered_survive_a_kill(tmp_path: Path) -> None:
+    names = ["shop", "cart"]
+    with served(tmp_path) as server, httpx2.Client(base_url=server.url, timeout=30) as client:
+        for name in names:
+            made = client.post("/v1/experiments", json=SHOP | {"name": name})
+            assert made.status_code == 201
+            units = {"units": [f"u{i}" for i in range(300)]}
+            client.post(f"/v1/experiments/{name}/assignments:batch", json=units)
+
+        def sent(i: int) -> str | None:
+            body = {"unit": f"u{i}", "event": "reward"}
+            try:
+                answer = client.post("/v1/events", json=body)
+            except httpx2.TransportError:
+                return None
+            if i == 150:
+                server.process.send_signal(signal.SIGKILL)
+            stored = {"experiments": [{"name": name, "status": "stored"} for name in names]}
+            return f"u{i}" if answer.json() == stored else None
+
+        with ThreadPoolExecutor(16) as pool:
+            answered = {unit for unit in pool.map(sent, range(300)) if unit}
+    assert 100 < len(answered) < 300
+    storage = open_storage(f"sqlite:///{tmp_path}/tests.db")
+    for name in names:
+        rows = storage.log(storage.find(name).key)
+        kept = {row.unit for row in rows if row.reward is not None}
+        assert answered <= kept
+    storage.close()

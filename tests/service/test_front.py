@@ -1,0 +1,244 @@
+"""Behind a proxy: a path of its own, and whose word on the sender is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from steadyarm.dashboard.app import create_app as create_dashboard
+from steadyarm.errors import InvalidInputError
+from steadyarm.service import auth
+from steadyarm.service.sender import Front
+from steadyarm.service.settings import OWN_PATHS, ServiceSettings
+from steadyarm.storages import open_storage
+from tests.service.clients import SHOP, InProcess, in_process
+
+ORIGIN = "https://shop.example"
+PROXY, INNER, ELSEWHERE = "10.0.0.1", "10.0.0.2", "203.0.113.9"
+
+
+def seen(client: str, headers: dict[str, str], *trusted: str) -> tuple[str, str, str]:
+    """Address, scheme and host that the service sees."""
+    scope: dict[str, Any] = {
+        "client": (client, 5),
+        "path": "/",
+        "scheme": "http",
+        "headers": [
+            (b"host", b"inside"),
+            *((name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()),
+        ],
+    }
+    Front("", trusted).adapt(scope)
+    (host,) = [value.decode() for name, value in scope["headers"] if name == b"host"]
+    return scope["client"][0], scope["scheme"], host
+
+
+FORWARDED = {
+    "X-Forwarded-For": "198.51.100.7",
+    "X-Forwarded-Proto": "https",
+    "X-Forwarded-Host": "tests.example.org",
+}
+
+
+def test_only_trusted_proxies_are_believed() -> None:
+    believed = ("198.51.100.7", "https", "tests.example.org")
+    assert seen(PROXY, FORWARDED, PROXY) == believed
+    assert seen(PROXY, FORWARDED, "10.0.0.0/24", "fd00::/8") == believed
+    assert seen("::ffff:10.0.0.1", FORWARDED, PROXY) == believed
+    assert seen("fd00::1", FORWARDED, "fd00::/8") == believed
+    for client, *trusted in ((ELSEWHERE, PROXY), (PROXY,), ("unix", PROXY), (PROXY, INNER)):
+        assert seen(client, FORWARDED, *trusted) == (client, "http", "inside")
+
+
+@pytest.mark.parametrize(
+    ("header", "address"),
+    [
+        ("198.51.100.7", "198.51.100.7"),
+        ("1.1.1.1, 198.51.100.7", "198.51.100.7"),  # the first is what the client wrote
+        (f"1.1.1.1, 198.51.100.7, {INNER}", "198.51.100.7"),
+        (f"127.0.0.1,198.51.100.7 ,{INNER},{PROXY}", "198.51.100.7"),
+        (f"{INNER}, {PROXY}", INNER),  # all are trusted: the first
+        ("198.51.100.7:4711", "198.51.100.7"),
+        ("[2001:DB8::7]:4711", "2001:db8::7"),
+        ("2001:db8::7", "2001:db8::7"),
+        ("", PROXY),
+        ("unknown", PROXY),
+        ("1.1.1.1, unknown", PROXY),
+        (f"1.1.1.1, _hidden, {INNER}", INNER),  # what came before may be made up
+        ("1.1.1.1, 198.51.100.7,", PROXY),
+        ("999.1.1.1", PROXY),
+        ("x" * 10_000, PROXY),
+        ("é", PROXY),
+    ],
+)
+def test_the_sender_is_the_last_address_that_no_proxy_has(header: str, address: str) -> None:
+    found, _, _ = seen(PROXY, {"X-Forwarded-For": header}, PROXY, INNER)
+    assert found == address
+
+
+def test_several_headers_are_read_in_their_order() -> None:
+    scope: dict[str, Any] = {
+        "client": (PROXY, 5),
+        "path": "/",
+        "scheme": "http",
+        "headers": [
+            (b"x-forwarded-for", b"1.1.1.1"),
+            (b"x-forwarded-proto", b"https, http"),
+            (b"x-forwarded-for", b"198.51.100.7"),
+            (b"x-forwarded-proto", b"https"),
+            (b"x-forwarded-host", b"evil.example, tests.example.org"),
+        ],
+    }
+    Front("", [PROXY]).adapt(scope)
+    assert scope["client"] == ("198.51.100.7", 0)
+    assert scope["scheme"] == "https"
+    assert scope["headers"][-1] == (b"host", b"tests.example.org")
+    for wrong in ("ftp", "https://", "https http", ""):
+        assert seen(PROXY, {"X-Forwarded-Proto": wrong}, PROXY)[1] == "http"
+
+
+@contextmanager
+def guarded(**given: Any) -> Iterator[tuple[InProcess, str, dict[str, str]]]:
+    """A service, a publishable key with a rate of 5, and headers of an admin."""
+    storage = open_storage("memory")
+    token, record = auth.new_token("me", "admin")
+    storage.add_token(record)
+    key, record = auth.new_key("web", ["shop"], [ORIGIN], rate=5)
+    storage.add_token(record)
+    with in_process(storage, **given) as client:
+        me = {"Authorization": f"Bearer {token}"}
+        assert client.post("/v1/experiments", SHOP, headers=me).status_code == 201
+        yield client, key, me
+
+
+def come_from(client: InProcess, address: str) -> None:
+    transport: Any = client._client._transport
+    transport.client = (address, 5)
+
+
+def test_the_rate_counts_the_visitor_behind_a_trusted_proxy_and_nobody_elses_word() -> None:
+    hosts = ("127.0.0.1", "tests.example.org")
+    with guarded(trusted_proxies=(PROXY,), allowed_hosts=hosts) as (client, key, _):
+        page = {"Authorization": f"Bearer {key}", "Origin": ORIGIN}
+
+        def asked(forwarded: str) -> int:
+            headers = page | {"X-Forwarded-For": forwarded}
+            place = "/v1/experiments/shop/assignments"
+            return client.post(place, {"unit": "u"}, headers=headers).status_code
+
+        come_from(client, PROXY)
+        assert [asked("198.51.100.7") for _ in range(6)][-2:] == [200, 429]
+        assert asked("198.51.100.8") == 200
+        # Whatever a visitor writes stands before what the proxy adds.
+        assert asked("1.2.3.4, 198.51.100.7") == 429
+        come_from(client, ELSEWHERE)
+        assert [asked(f"198.51.100.{i}") for i in range(20, 26)][-2:] == [200, 429]
+
+
+def test_unknown_tokens_are_counted_by_visitor_behind_a_trusted_proxy() -> None:
+    with guarded(trusted_proxies=(PROXY,)) as (client, _, _):
+        come_from(client, PROXY)
+
+        def guess(forwarded: str) -> int:
+            headers = {"Authorization": "Bearer sa_x", "X-Forwarded-For": forwarded}
+            return client.get("/v1/experiments", headers=headers).status_code
+
+        found = [guess("198.51.100.7") for _ in range(auth.FAILURES + 1)]
+        assert found[-2:] == [401, 429]
+        assert guess("198.51.100.8") == 401
+
+
+def test_before_the_first_token_a_trusted_proxy_lets_nobody_in() -> None:
+    with in_process(trusted_proxies=("127.0.0.1",)) as client:
+        assert client.get("/v1/experiments").status_code == 200
+        for forwarded in ("127.0.0.1", "::1", "198.51.100.7"):
+            for more in ({}, {"X-Forwarded-Host": "localhost"}):
+                headers = {"X-Forwarded-For": forwarded} | more
+                assert client.get("/v1/experiments", headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("client_", "headers", "status"),
+    [
+        (PROXY, {"X-Forwarded-Host": "tests.example.org"}, 200),
+        (PROXY, {"X-Forwarded-Host": "tests.example.org:8443"}, 200),
+        (PROXY, {"X-Forwarded-Host": "evil.example"}, 421),
+        (PROXY, {"X-Forwarded-Host": "tests.example.org, evil.example"}, 421),
+        (ELSEWHERE, {"X-Forwarded-Host": "tests.example.org"}, 421),
+        (ELSEWHERE, {"Host": "tests.example.org", "X-Forwarded-Host": "evil.example"}, 200),
+    ],
+)
+def test_names_that_a_proxy_reports_must_be_declared_too(
+    client_: str, headers: dict[str, str], status: int
+) -> None:
+    storage = open_storage("memory")
+    token, record = auth.new_token("me", "admin")
+    storage.add_token(record)
+    given: dict[str, Any] = {"trusted_proxies": (PROXY,), "allowed_hosts": ("tests.example.org",)}
+    with in_process(storage, **given) as client:
+        come_from(client, client_)
+        sent = {"Authorization": f"Bearer {token}"} | headers
+        assert client.get("/v1/experiments", headers=sent).status_code == status
+
+
+# A path of its own
+
+
+@pytest.mark.parametrize("prefix", ["/ab", ""])
+def test_requests_come_with_the_root_path_or_without(prefix: str) -> None:
+    with in_process(root_path="/ab/") as client:
+        assert client.post(f"{prefix}/v1/experiments", SHOP).status_code == 201
+        assert client.get(f"{prefix}/healthz").status_code == 200
+        assert client.get(f"{prefix}/v1/experiments/shop").status_code == 200
+        assert client.get(f"{prefix}/openapi.json").json()["servers"] == [{"url": "/ab"}]
+        for wrong in ("/abc", "/a", "/ab/ab", "/AB", "/ab/"):
+            assert client.get(f"{wrong}/healthz").status_code == 404, wrong
+
+
+def test_publishable_keys_work_under_a_root_path() -> None:
+    with guarded(root_path="/tools/ab") as (client, key, _):
+        page = {"Authorization": f"Bearer {key}", "Origin": ORIGIN}
+        place = "/tools/ab/v1/experiments/shop/assignments"
+        assert client.post(place, {"unit": "u"}, headers=page).status_code == 201
+        other = place.replace("shop", "other")
+        assert client.post(other, {"unit": "u"}, headers=page).status_code == 403
+        asked = {"Origin": ORIGIN, "Access-Control-Request-Method": "POST"}
+        assert client.request("OPTIONS", place, headers=asked).status_code == 204
+        assert client.request("OPTIONS", other, headers=asked).status_code == 405
+
+
+@pytest.mark.parametrize(
+    "wrong", ["ab", "/a b", "/ab?", "/ab#", "//ab", "/ab/../c", "/.", "/é", "/%61"]
+)
+def test_what_is_no_root_path_is_refused(wrong: str) -> None:
+    with pytest.raises(InvalidInputError, match="such as /ab"):
+        ServiceSettings(root_path=wrong)
+
+
+def test_root_paths_of_our_own_pages_are_refused() -> None:
+    storage = open_storage("memory")
+    app = create_dashboard(storage)
+    paths = {str(getattr(route, "path", "")).split("/")[1] for route in app.routes}
+    assert paths - {""} <= OWN_PATHS
+    for path in OWN_PATHS:
+        with pytest.raises(InvalidInputError, match="a page of that name"):
+            ServiceSettings(root_path=f"/{path}/ab")
+    storage.close()
+
+
+@pytest.mark.parametrize(
+    "wrong", ["proxy", "*", "0.0.0.0/0", "::/0", "", "10.0.0.1:80", "10.0.0.0/99"]
+)
+def test_what_is_no_proxy_is_refused(wrong: str) -> None:
+    with pytest.raises(InvalidInputError, match="trusted_proxies has"):
+        ServiceSettings(trusted_proxies=(wrong,))
+
+
+def test_settings_of_the_front_pass_through_the_environment() -> None:
+    given = ServiceSettings(root_path="/ab/", trusted_proxies=("127.0.0.1", "fd00::/8"))
+    assert given.root_path == "/ab"
+    assert ServiceSettings.from_environment(given.to_environment()) == given
+    assert ServiceSettings(root_path="/").root_path == ""
