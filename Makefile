@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test docs browser lint format audit bench compare clean help
+.PHONY: demo test docs browser sdk lint format audit bench compare clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -22,8 +22,11 @@ docs: $(VENV)/dev.stamp ## build the documentation site, strictly, into build/si
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "The site is in build/site; $(BIN)/mkdocs serve shows it."
 
-browser: | $(VENV)/bin/python ## chromium and axe-core, for tests in a real browser
+browser: | $(VENV)/bin/python ## chromium, Node and packages from npm, for tests in a real browser and of sdk/js
 	@tests/e2e/browser/install.sh $(VENV)/browser
+
+sdk: browser ## build the JavaScript package, test it in Node and pack it into build/
+	cd sdk/js && npm test && mkdir -p ../../build && npm pack --pack-destination ../../build
 
 lint: $(VENV)/dev.stamp ## ruff, mypy --strict and the import order
 	$(BIN)/ruff check .
@@ -73,7 +76,7 @@ $(COMPARE)/ax.stamp: benchmarks/peers-ax.txt | $(COMPARE)/peers.stamp
 	@touch $@
 
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) $(COMPARE) $(AUDIT) build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo steadyarm-examples steadyarm-results steadyarm-screenshots
+	rm -rf $(VENV) $(COMPARE) $(AUDIT) build sdk/js/node_modules sdk/js/dist sdk/js/build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo steadyarm-examples steadyarm-results steadyarm-screenshots
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

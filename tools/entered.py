@@ -26,7 +26,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 
 import steadyarm as sa
@@ -125,10 +125,10 @@ def http_assignment(counter: Counter, folder: Path) -> set[str]:
 
     async def run() -> None:
         app = create_app(open_storage(url), ServiceSettings(storage=url, warm=False))
-        transport = httpx.ASGITransport(app)
+        transport = httpx2.ASGITransport(app)
         async with (
             _lifespan(app),
-            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
+            httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
         ):
             path = "/v1/experiments/http/assignments"
             for k in range(3):  # twice to warm up: the first one also loads the experiment

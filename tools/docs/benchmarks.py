@@ -37,12 +37,15 @@ PLACES = {
     "how_honest_are_the_lifts": Place(RIGHT, ("inference.md",)),
     "how_honest_are_the_metrics": Place(RIGHT, ("inference.md",)),
     "how_honest_is_stopping": Place(RIGHT, ("inference.md",)),
+    "how_honest_are_live_stops": Place(RIGHT, ("inference.md",)),
     "how_much_do_covariates_bring": Place(RIGHT, ("inference.md",)),
     "how_true_at_the_desk": Place(RIGHT, ("inference.md", "live.md")),
     "how_alert_is_srm": Place(RIGHT, ("health.md",)),
     "how_alert_is_drift": Place(RIGHT, ("health.md",)),
     "how_alert_is_fit": Place(RIGHT, ("health.md",)),
+    "how_much_does_a_sweep_cost": Place(FAST, ("guides/compare_policies.md",)),
     "how_right_is_analyze": Place(RIGHT, ("analyze.md",)),
+    "how_right_are_splits": Place(RIGHT, ("analyze.md",)),
     "how_right_is_the_planner": Place(RIGHT, ("plan.md",)),
     "how_many_visits": Place(RIGHT, ("plan.md",)),
     "how_well_does_it_survive": Place(RIGHT, ("reliability.md",)),
@@ -57,10 +60,12 @@ PLACES = {
     "how_does_it_grow": Place(FAST, ("service.md",)),
     "how_fast_is_a_page": Place(FAST, ("dashboard.md",)),
     "how_fast_is_analyze": Place(FAST, ("analyze.md",)),
+    "how_fast_are_two_tables": Place(FAST, ("analyze.md",)),
 }
 TITLES = {
     "analyze.md": "Analysing a log",
     "dashboard.md": "Dashboard",
+    "guides/compare_policies.md": "Compare policies",
     "designs.md": "Designs",
     "guides/delayed_rewards.md": "Late rewards",
     "health.md": "Health and drift",
@@ -113,8 +118,8 @@ make bench                                                   # record all of the
 - Run them in the repository's folder, with the Python of `.venv`.
 - `python -m benchmarks.how_alert_is_drift` runs one without keeping what it prints; all take
   `--help`. A benchmark that fails leaves its old record.
-- `how_fast_is_a_design` needs cvxpy, `how_fast_is_analyze` DuckDB; `make test` installs both with
-  everything else that tests need.
+- `how_fast_is_a_design` needs cvxpy, `how_fast_is_analyze` and `how_fast_are_two_tables` DuckDB;
+  `make test` installs both with everything else that tests need.
 - Those with PostgreSQL start a server of their own, which comes with what tests need;
   `--backend sqlite` leaves it out.
 - Error rates have fixed seeds, so the same version gives the same counts. Times do not repeat to

@@ -48,7 +48,7 @@ def spelled(action: argparse.Action) -> str:
     ['--version']
     """
     if not action.option_strings:
-        return _shown(action)
+        return f"{action.dest} {_shown(action)}" if action.choices else _shown(action)
     value = "" if action.nargs == 0 else f" {_shown(action)}"
     return ", ".join(action.option_strings) + value
 

@@ -13,9 +13,19 @@ from mkdocs.structure.pages import Page
 if (root := str(Path(__file__).parents[2])) not in sys.path:
     sys.path.insert(0, root)  # mkdocs loads this file by its path
 
+from tools.docs.api import INDEX, navigation
+from tools.docs.formulas import with_formulas
 from tools.docs.pages import MADE, ROOT, published_files, turned
 
-__all__ = ["on_files", "on_page_markdown"]
+__all__ = ["on_config", "on_files", "on_page_content", "on_page_markdown"]
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the pages of all objects into the navigation, where their index stands."""
+    reference = next(part["Reference"] for part in config.nav or [] if "Reference" in part)
+    place = reference.index({"Python": INDEX})
+    reference[place] = {"Python": navigation()}
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -31,3 +41,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Turn links, but of pages that were written for the site."""
     place = page.file.src_uri
     return markdown if place in MADE else turned(markdown, place)
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Draw the formulas."""
+    return with_formulas(content)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.docs.api import api_page, modules_page
+from tools.docs.api import INDEX, index_page, object_pages
 from tools.docs.command_line import command_line_page
 from tools.docs.rest import rest_page
 from tools.docs.settings import settings_page
@@ -19,8 +19,8 @@ __all__ = ["MADE", "PUBLISHED", "ROOT", "published_files", "turned"]
 
 ROOT = Path(__file__).parents[2]
 MADE: dict[str, Callable[[], str]] = {
-    "reference/api.md": api_page,
-    "reference/modules.md": modules_page,
+    INDEX: index_page,
+    **object_pages(),
     "reference/cli.md": command_line_page,
     "reference/rest.md": rest_page,
     "reference/settings.md": settings_page,

@@ -11,6 +11,7 @@ import io
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -19,7 +20,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from steadyarm.files import write_atomically
-from steadyarm.plot.layout import LIGHT
+from steadyarm.paper.specification import VARIANTS
+from steadyarm.plot.layout import DASHES, LIGHT
 from steadyarm.policies import POLICIES
 
 __all__ = ["FOLDER", "RATES", "RECORD", "Rate", "picture_of", "read_rates"]
@@ -28,12 +30,19 @@ FOLDER = Path(__file__).parents[2] / "docs" / "algorithms"
 RATES = FOLDER / "rates.csv"
 RECORD = (
     "steadyarm reproduce soare_stationary multivariate_scale soare_scale"
-    f" --policies {','.join(POLICIES)} --trials 1000 --out rates"
+    f" --policies {','.join([*POLICIES, *(v.replace(' ', '-') for v in VARIANTS)])} --trials 1000"
+    " --out rates"
 )
 PANELS = {
     "soare_stationary": ("Nothing moves, Soare's arms", "budget"),
     "multivariate_scale": ("16 layouts that swing", "size of the swing"),
     "soare_scale": ("Soare's arms that swing", "size of the swing"),
+}
+WORDS = {
+    "G-BAI blocks": "G-BAI in blocks",
+    "P1-RAGE blocks": "P1-RAGE in blocks",
+    "Steady fixed": "Steady without adaptation",
+    "Steady iid": "Steady without blocks",
 }
 _FLOOR = 4e-4  # where cells without any error are drawn
 
@@ -69,7 +78,10 @@ def read_rates(path: Path = RATES) -> list[Rate]:
 
 
 def picture_of(policy: str, rates: list[Rate]) -> bytes:
-    """A PNG: three worlds, this policy in colour, Steady in black and all others in grey."""
+    """A PNG: three worlds, this policy in colour, Steady in black and all others in grey.
+
+    That of Steady also has what separates the gain of blocks from that of adaptation.
+    """
     with matplotlib.rc_context({"font.size": 9, "axes.titlesize": 9, "legend.frameon": False}):
         picture = Figure(figsize=(9.0, 3.0), layout="constrained")
         FigureCanvasAgg(picture)
@@ -81,7 +93,7 @@ def picture_of(policy: str, rates: list[Rate]) -> bytes:
         picture.legend(handles, labels, loc="outside upper center", ncols=3)
         file = io.BytesIO()
         picture.savefig(file, format="png", dpi=110, metadata={"Software": None})
-    few = Image.open(file).convert("RGB").quantize(48, dither=Image.Dither.NONE)
+    few = Image.open(file).convert("RGB").quantize(128, dither=Image.Dither.NONE)
     small = io.BytesIO()
     few.save(small, format="png", optimize=True)
     return small.getvalue()
@@ -96,6 +108,15 @@ def _draw(axes: Axes, policy: str, rates: list[Rate]) -> None:
             low, high = ([max(end, _FLOOR) for end in ends] for ends in _ends(line))
             axes.fill_between(x, low, high, color=LIGHT.lines[0], alpha=0.2, lw=0)
             axes.plot(x, y, "o-", color=LIGHT.lines[0], lw=2.2, ms=4, zorder=4, label=name)
+        elif name in VARIANTS:
+            if policy == "Steady":
+                at = 1 + list(VARIANTS).index(name)
+                style: dict[str, Any] = {
+                    "color": LIGHT.lines[at],
+                    "marker": "sD^v"[at - 1],
+                    "dashes": DASHES[at],
+                }
+                axes.plot(x, y, **style, lw=1.1, ms=3, zorder=3, label=WORDS[name])
         elif name == "Steady":
             axes.plot(x, y, "--", color=LIGHT.text, lw=1.3, zorder=3, label=name)
         else:

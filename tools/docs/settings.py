@@ -25,6 +25,7 @@ from tools.docs.docstrings import cell, entries_of, escaped, summary_of, table
 
 __all__ = ["ARMS", "described", "policy_settings", "settings_page", "variables"]
 
+TOKEN = "STEADYARM_TOKEN"
 HEAD = """\
 # Settings
 
@@ -34,16 +35,17 @@ than defaults.
 VARIABLES = f"""\
 ## Environment variables
 
-For the service ([how to run it](../service.md)), but for two: `{VARIABLE}` counts wherever
-experiments are opened, by every command and by [`create_experiment`](api.md#create_experiment), and
-`{YAHOO_FILE}` is for [the paper's Yahoo! experiment](../data.md).
+For the service ([how to run it](../service.md)), but for three: `{VARIABLE}` counts wherever
+experiments are opened, by every command and by [`create_experiment`](python/create_experiment.md),
+`{TOKEN}` is for commands [against a service](../service.md), and `{YAHOO_FILE}` is for
+[the paper's Yahoo! experiment](../data.md).
 """
 DESCRIPTION = """\
 ## An experiment
 
 The keys of the file for `steadyarm experiment create` ([live experiments](../live.md)), of the body
 of `POST /v1/experiments` ([REST](rest.md#NewExperiment)), and of
-[`create_experiment`](api.md#create_experiment) in Python.
+[`create_experiment`](python/create_experiment.md) in Python.
 """
 ARMS_HEAD = """\
 ## Variants: arms
@@ -96,7 +98,8 @@ def variables() -> dict[str, tuple[str, str, str]]:
         for one in fields(ServiceSettings)
     }
     text = "the file that `steadyarm data yahoo` wrote, for `steadyarm reproduce yahoo`"
-    return found | {YAHOO_FILE: ("", "", text)}
+    token = "of a service, for commands against it; `--token` in its place"
+    return found | {TOKEN: ("", "", token), YAHOO_FILE: ("", "", text)}
 
 
 def described() -> dict[str, tuple[str, str]]:
@@ -148,7 +151,7 @@ def settings_page() -> str:
 def _arms() -> Iterator[str]:
     for key, build in ARMS.items():
         yield f"### arms: {key} {{ #arms-{key} }}"
-        see = f"[`ArmSet.{build.__name__}`](api.md#ArmSet.{build.__name__})"
+        see = f"[`ArmSet.{build.__name__}`](python/ArmSet.md#ArmSet.{build.__name__})"
         yield f"{escaped(summary_of(build.__doc__))} See {see}."
         told = entries_of(build.__doc__)
         others = list(inspect.signature(build).parameters.values())[1:]
@@ -165,7 +168,7 @@ def _policies() -> Iterator[str]:
         name = policy.name.lower()
         yield f"### {name} {{ #policy-{name} }}"
         called = policy.__name__
-        yield f"{escaped(summary_of(policy.__doc__))} See [`{called}`](api.md#{called})."
+        yield f"{escaped(summary_of(policy.__doc__))} See [`{called}`](python/{called}.md)."
         rows = [
             f"| `{key}` | {usual} | {cell(text)} |"
             for key, (usual, text) in policy_settings(policy).items()
