@@ -132,9 +132,10 @@ class Postgres:
     def kill(self) -> None:
         """Kill -9 for the server and all of its processes."""
         master = psutil.Process(self._server.get_pid())
-        processes = [*master.children(recursive=True), master]
+        master.suspend()  # or it would start others in the place of those that are killed
+        processes = [master, *master.children(recursive=True)]
         for process in processes:
-            with suppress(psutil.NoSuchProcess):  # its master may have gone first
+            with suppress(psutil.NoSuchProcess):  # some end as soon as their master has gone
                 process.kill()
         psutil.wait_procs(processes, timeout=10)
 
