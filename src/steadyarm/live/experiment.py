@@ -428,6 +428,9 @@ class Experiment(LiveTest):
         given = list(rewards)
         answers = self._tell(given, refresh)
         self._after.tell_follow_ups(given, answers)
+        refused = [one for one in answers if isinstance(one, WrongStateError)]
+        if refused and len(refused) == len(answers):  # it is archived, and all are of its units
+            raise refused[0]
         return answers
 
     def _tell(self, rewards: Iterable[Reported], refresh: bool) -> list[Told | SteadyArmError]:
@@ -509,8 +512,6 @@ class Experiment(LiveTest):
         for (place, *_), target, row in zip(told, targets, found, strict=True):
             unknown = outside and row is None and isinstance(target, str)
             answers[place] = "outside" if unknown else error
-        if all(answer is error for answer in answers):
-            raise error
         return answers
 
     def _try_to_refresh(self) -> None:
