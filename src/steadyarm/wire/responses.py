@@ -35,6 +35,7 @@ from steadyarm.inference.evidence import json_ready
 from steadyarm.live.after_test import Told
 from steadyarm.live.assignments import LiveAssignment, LocalLease, Status
 from steadyarm.live.experiment import Experiment
+from steadyarm.live.metrics import Metric
 from steadyarm.live.outside import Outside, RollOut
 from steadyarm.live.settings import STOPPING, After, Missing, Settings, Sticky, variants_in
 from steadyarm.live.values import values_of
@@ -241,7 +242,9 @@ class SettingsAnswer(Response):
                 f"the {self.arms['count']:,} variants were given as a table, which the service "
                 "does not repeat; work on the storage itself, or read answers as JSON."
             )
-        return Settings.from_dict(msgspec.to_builtins(self))
+        # Windows of metrics are in seconds here, and in microseconds where they are stored.
+        metrics = [Metric.described(one).to_dict() for one in self.metrics]
+        return Settings.from_dict(msgspec.to_builtins(self) | {"metrics": metrics})
 
     @property
     def names(self) -> Sequence[str]:
