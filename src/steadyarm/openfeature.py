@@ -42,14 +42,11 @@ from steadyarm.client.client import event_report
 from steadyarm.client.pools import forget_after_fork, run
 from steadyarm.client.transport import BATCH, PATIENCE
 from steadyarm.errors import (
-    BudgetSpentError,
     InvalidInputError,
-    RewardsPendingError,
     SteadyArmError,
     UnknownExperimentError,
-    WrongStateError,
 )
-from steadyarm.wire.flags import FlagAnswer, FlagMetadata, known_in
+from steadyarm.wire.flags import NOTHING, FlagAnswer, FlagMetadata, known_in
 from steadyarm.wire.responses import PROBLEMS
 
 __all__ = ["SteadyArmProvider"]
@@ -61,8 +58,6 @@ Context = EvaluationContext | None
 Details = FlagResolutionDetails
 Object = Sequence[FlagValueType] | Mapping[str, FlagValueType]
 
-# Nothing can be shown for now, or any more: the program uses the default in its own code.
-NOTHING = (WrongStateError, BudgetSpentError, RewardsPendingError)
 WAITING = 10_000  # events that the thread has not sent yet
 NAMED = 100  # names of events of which it is logged that nobody measures them
 

@@ -28,10 +28,13 @@ control = "A"
 name = "bought"
 role = "primary"
 kind = "yes/no"
+window = "2d"
 
 [[metrics]]
 name = "revenue"
 kind = "money"
+window = "7d"
+grace = "1h"
 
 [attributes]
 device = ["mobile", "desktop"]
@@ -139,9 +142,12 @@ def test_corrections_have_the_token_as_author(there: Run) -> None:
     assert (status["assigned"], status["rewarded"], status["excluded"]) == (4, 3, 0)
 
 
-def test_metrics_and_levels(there: Run) -> None:
+def test_metrics_and_levels(there: Run, folder: Path) -> None:
     Path("metrics.toml").write_text(METRICS)
     there("create", "metrics.toml")
+    here = run_verb("show", "metrics", "--storage", f"sqlite:///{folder}/service.db")
+    assert "2 days" in here
+    assert there("show", "metrics") == here
     for i in range(60):
         device = ("mobile", "desktop")[i % 2]
         there("ask", "metrics", f"u{i}", "--attribute", f"device={device}")

@@ -131,3 +131,124 @@ def test_what_cannot_be_held_back_is_refused() -> None:
     other = sa.load_experiment("shop", shop.storage)
     assert other.follow_up is not None
     assert other.follow_up.settings.control_share == 0.1
+
+
+def followed(shop: sa.Experiment) -> sa.Experiment:
+    follow = shop.follow_up
+    assert follow is not None
+    return follow
+
+
+def test_a_refused_roll_out_stops_no_test() -> None:
+    shop = create(control="A")
+    play(shop, 20)
+    shop.ask("last")
+    before = shop.history()
+    for wrong in ({"variant": "A", "holdback": 0.1}, {"variant": "B", "holdback": 1.0}):
+        with pytest.raises(sa.InvalidInputError, match="holdback"):
+            shop.roll_out(stop=True, **wrong)  # type: ignore[arg-type]
+    assert shop.state == "running"
+    assert shop.history() == before
+    assert shop.ask("new").in_test
+
+
+@pytest.mark.parametrize("end", [{"holdback": 0.0}, {"variant": "C"}])
+def test_rewards_of_units_that_were_followed_count_after_the_holdback(
+    end: dict[str, Any], tmp_path: Path
+) -> None:
+    shop = held_back(storage=f"sqlite:///{tmp_path}/shop.db")
+    follow, units = followed(shop), [f"v{i}" for i in range(20)]
+    shown = {unit: shop.ask(unit) for unit in units}
+    shop.roll_out(change=True, **end)
+    assert shop.follow_up is None
+    for process in (shop, sa.load_experiment("shop", shop.storage)):
+        mine, units = units[:10], units[10:]
+        targets = [shown[unit] if unit in mine[:5] else unit for unit in mine]
+        assert process.tell_many([(one, 1.0) for one in targets]) == ["stored"] * 10
+    assert follow.status().total_rewarded == 20
+    follow.stop()
+    follow.archive()  # then they count nowhere, and are no errors
+    assert shop.tell_many([("v1", 1.0), ("u1", 1.0)])[0] == "outside"
+    shop.close()
+
+
+def test_rewards_reach_the_follow_up_of_an_archived_test() -> None:
+    shop = held_back()
+    assert shop.ask("u1").id
+    shop.stop()
+    shop.archive()
+    shop.roll_out("B")
+    assert shop.tell_many([("u1", 1.0)]) == ["stored"]
+    assert followed(shop).status().total_rewarded == 1
+    with pytest.raises(sa.WrongStateError, match="archived"):
+        shop.tell_many([("u2", 1.0)])
+
+
+def test_a_further_holdback_follows_units_anew() -> None:
+    shop = held_back()
+    for i in range(40):
+        shop.ask(f"v{i}")
+    shop.roll_out(holdback=0.0, change=True)
+    shop.roll_out(holdback=0.2, change=True)
+    assert followed(shop).name == "shop.holdback-2"
+    assert followed(shop).status().total_assigned == 0
+    followed(shop).stop()  # without any unit
+    shop.roll_out(holdback=0.0, change=True)
+    shop.roll_out(holdback=0.2, change=True)
+    assert followed(shop).name == "shop.holdback-3"
+    names = {shop.ask(f"v{i}").name for i in range(40)}
+    assert names == {"A", "B"}
+
+
+def test_a_follow_up_that_has_ended_is_not_taken_for_a_holdback() -> None:
+    shop = held_back()
+    seen = {f"v{i}": shop.ask(f"v{i}").name for i in range(40)}
+    followed(shop).stop()
+    shop.roll_out(share=0.9, change=True)  # nobody asks for a holdback: it goes on as it is
+    shop.roll_out()
+    assert {unit: shop.ask(unit).name for unit in seen} == seen
+    with pytest.raises(sa.InvalidInputError, match="has ended") as caught:
+        shop.roll_out(holdback=0.2)
+    assert caught.value.field == "holdback"
+    shop.roll_out(holdback=0.2, change=True)
+    assert followed(shop).name == "shop.holdback-2"
+    assert {shop.ask(f"w{i}").name for i in range(40)} == {"A", "B"}
+
+
+def test_requests_without_units_are_held_back_too() -> None:
+    shop = create(control="A", budget=60, sticky="none")
+    shop.roll_out("B", holdback=0.5, stop=True)
+    shown = [shop.ask() for _ in range(100)]
+    assert {one.name for one in shown} == {"A", "B"}
+    assert all(one.id and not one.in_test for one in shown)
+    assert shop.tell_many([(one, 1.0) for one in shown]) == ["stored"] * 100
+    assert followed(shop).status().total_rewarded == 100
+
+
+def test_a_follow_up_that_was_pruned_changes_nothing_for_the_test() -> None:
+    shop = held_back()
+    shop.ask("v1")
+    follow = followed(shop)
+    follow.stop()
+    follow.archive()
+    shop.storage.prune(shop.now() + 10**12, archived_before=shop.now() + 10**12)
+    other = sa.load_experiment("shop", shop.storage)
+    assert other.follow_up is None
+    assert other.ask("v1").name == "B"
+    assert other.known(["v1"])[0] is not None
+    assert other.tell_many([("v1", 1.0)]) == ["outside"]
+
+
+def test_what_was_stored_without_names_of_follow_ups_is_read_and_replaced() -> None:
+    shop = held_back()
+    shop.ask("v1")
+    stored = dict(shop.storage.known(shop.key, []).outside or {})
+    older = {name: value for name, value in stored.items() if name != "follow_ups"}
+    assert stored["follow_ups"] == ["shop.holdback-1"]
+    assert shop.storage.show_outside(shop.key, stored, older, "experiment.rolled_out", shop.now())
+    other = sa.load_experiment("shop", shop.storage)
+    assert other.tell_many([("v1", 1.0)]) == ["stored"]
+    other.roll_out(holdback=0.0, change=True)
+    outside = other.status().outside
+    assert outside is not None
+    assert outside.follow_ups == ("shop.holdback-1",)

@@ -19,7 +19,7 @@ from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.records import Event, Measured, Outcome, Summary
+from steadyarm.storages.records import Event, Known, Measured, Outcome, Summary
 from tests.service.clients import SHOP, InProcess, in_process, served
 from tests.storages.databases import fresh_database
 
@@ -295,6 +295,86 @@ def test_requests_share_the_question_whether_anything_has_changed() -> None:
         # Once in ten seconds the service looks for experiments of others by itself.
         assert storage.asked["summaries"] <= before["summaries"] + 3
         assert storage.asked["audit"] < before["audit"] + 300
+
+
+class Reached(MemoryStorage):
+    """Remembers which experiments were read for units, or told of rewards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads, self.keys = 0, list[int]()
+
+    def reward(self, key: int, *given: Any, **more: Any) -> tuple[Outcome, ...]:
+        self.keys.append(key)
+        return super().reward(key, *given, **more)
+
+    def known(self, key: int, units: Sequence[str]) -> Known:
+        self.keys.append(key)
+        return super().known(key, units)
+
+    def experiments_of(self, *given: Any) -> tuple[frozenset[int], ...]:
+        self.reads += 1
+        return super().experiments_of(*given)
+
+
+def test_events_and_polls_reach_only_experiments_that_the_unit_is_in() -> None:
+    storage = Reached()
+    with in_process(storage) as client:
+        for i in range(20):
+            client.post("/v1/experiments", SHOP | {"name": f"e{i}"})
+        ask(client, "u1", "e3", "e7")
+        mine = {storage.find(name).key for name in ("e3", "e7")}
+        storage.keys.clear()
+        assert report(client, "u1", "reward") == {"e3": "stored", "e7": "stored"}
+        assert set(storage.keys) == mine
+        assert storage.reads == 1
+        assert report(client, "nobody", "reward") == {}
+        flags = client.post("/ofrep/v1/evaluate/flags", {"context": {"targetingKey": "u1"}})
+        assert [flag["key"] for flag in flags.json()["flags"]] == ["e3", "e7"]
+        assert set(storage.keys) == mine
+        # Whoever was not in a test that is over sees what is shown outside of it.
+        over = {"variant": "B", "stop": True}
+        assert client.post("/v1/experiments/e5/roll-out", over).is_success
+        storage.keys.clear()
+        flags = client.post("/ofrep/v1/evaluate/flags", {"context": {"targetingKey": "u1"}})
+        found = [(flag["key"], flag["reason"]) for flag in flags.json()["flags"]]
+        assert found == [("e3", "SPLIT"), ("e5", "STATIC"), ("e7", "SPLIT")]
+        assert set(storage.keys) == mine
+
+
+def test_requests_share_the_question_which_experiments_units_are_in() -> None:
+    storage = Reached()
+    with in_process(storage) as client:
+        units = [f"u{i}" for i in range(300)]
+        for name in ("shop", "cart"):
+            client.post("/v1/experiments", SHOP | {"name": name})
+        client.post("/v1/experiments/shop/assignments:batch", {"units": units})
+        with ThreadPoolExecutor(64) as pool:
+            found = list(pool.map(lambda unit: report(client, unit, "reward"), units))
+        assert found == [{"shop": "stored"}] * 300
+        assert storage.reads < 200
+
+
+def test_a_follow_up_gets_its_events_from_its_test(shop: InProcess) -> None:
+    controlled = SHOP | {"name": "hb", "control": "A"}
+    assert shop.post("/v1/experiments", controlled).status_code == 201
+    given = {"variant": "B", "holdback": 0.5, "stop": True}
+    assert shop.post("/v1/experiments/hb/roll-out", given).is_success
+    shown = shop.post("/v1/experiments/hb/assignments", {"unit": "u1"}).json()
+    assert (shown["in_test"], bool(shown["id"])) == (False, True)
+    ask(shop, "u1", "shop")
+    assert report(shop, "u1", "reward") == {"shop": "stored", "hb": "stored"}
+    assert report(shop, "u1", "reward") == {"shop": "repeated", "hb": "repeated"}
+    assert report(shop, "u1", "hb.holdback-1") == {}
+    follow = "/v1/experiments/hb.holdback-1"
+    assert shop.get(follow).json()["totals"]["rewarded"] == 1
+    # If the test is archived nobody passes events on.
+    assert shop.post("/v1/experiments/hb/archive").is_success
+    shop.post("/v1/experiments/hb/assignments", {"unit": "u2"})
+    (reached,) = report(shop, "u2", "reward").values()  # before or after that is noticed
+    assert reached == "stored"
+    assert report(shop, "u2", "reward") == {"hb.holdback-1": "repeated"}
+    assert shop.get(follow).json()["totals"]["rewarded"] == 2
 
 
 class PartlyAway(MemoryStorage):

@@ -328,3 +328,25 @@ def test_after_the_test_flags_are_static_and_cost_nothing(client: InProcess) -> 
         polled = client.post(FLAGS, context(unit), headers={"If-None-Match": tag})
         assert (polled.status_code, polled.json()) == (200, {"flags": [expected]})
     assert assigned(client) == 20
+
+
+def test_what_follows_a_roll_out_is_no_flag_itself(client: InProcess) -> None:
+    client.post("/v1/experiments", SHOP | {"control": "A"})
+    given = {"variant": "B", "holdback": 0.5, "stop": True}
+    assert client.post(f"{BASE}/roll-out", given).is_success
+    flag = client.post(f"{FLAGS}/shop", context()).json()
+    assert flag["reason"] == "STATIC"
+    metadata = flag["metadata"]
+    assert not metadata["inTest"]
+    assert "probability" not in metadata
+    assert client.post(FLAGS, context()).json()["flags"] == [flag]
+    assert client.post(FLAGS, context("stranger")).json()["flags"] == []
+    refused = client.post(f"{FLAGS}/shop.holdback-1", context("stranger"))
+    assert (refused.status_code, refused.json()["errorCode"]) == (404, "FLAG_NOT_FOUND")
+    assert "is no flag itself" in refused.json()["errorDetails"]
+    assert assigned(client, "shop.holdback-1") == 1
+    told = {"assignment": metadata["assignmentId"], "reward": 1.0}
+    assert client.post(f"{BASE}/rewards", told).json() == {"status": "stored"}
+    client.post(f"{BASE}/roll-out", {"share": 0, "holdback": 0, "change": True})
+    gone = client.post(f"{FLAGS}/shop", context()).json()
+    assert gone["metadata"] == {"experiment": "shop", "inTest": False}

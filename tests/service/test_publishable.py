@@ -101,43 +101,6 @@ def test_other_experiments_cannot_be_touched() -> None:
         assert [s.assigned for s in storage.summaries()] == [1, 1]
 
 
-def test_events_and_flags_concern_the_experiments_of_the_key_alone() -> None:
-    with shops() as (client, storage, me, key):
-        for name in ("shop", "other"):
-            client.post(f"/v1/experiments/{name}/assignments", {"unit": "u"}, headers=me)
-        for name in ("wide", "narrow"):
-            more = {"name": name, "bulk": True}
-            assert client.post("/v1/experiments", SHOP | more, headers=me).status_code == 201
-        wide = add_key(storage, "wide", experiments=["shop", "wide"])
-        client.app.state.service.guard.reload()
-        event = {"unit": "u", "event": "reward"}
-        told = client.post("/v1/events", event, headers=page(key))
-        assert told.json() == {"experiments": [{"name": "shop", "status": "stored"}]}
-        many = {"events": [event, event | {"event": "other"}]}
-        told = client.post("/v1/events:batch", many, headers=page(key))
-        assert [one["experiments"] for one in told.json()["events"]] == [
-            [{"name": "shop", "status": "repeated"}],
-            [],
-        ]
-        context = {"context": {"targetingKey": "u"}}
-        for used, names in ((key, ["shop"]), (wide, ["shop", "wide"])):
-            found = client.post("/ofrep/v1/evaluate/flags", context, headers=page(used))
-            assert sorted(flag["key"] for flag in found.json()["flags"]) == names
-            assert found.headers["access-control-allow-origin"] == ORIGIN
-            again = page(used) | {"If-None-Match": found.headers["etag"]}
-            known = client.post("/ofrep/v1/evaluate/flags", context, headers=again)
-            assert known.headers["access-control-allow-origin"] == ORIGIN
-        flag = client.post("/ofrep/v1/evaluate/flags/shop", context, headers=page(key))
-        assert flag.status_code == 200
-        for name in ("other", "absent"):
-            place = f"/ofrep/v1/evaluate/flags/{name}"
-            assert client.post(place, context, headers=page(key)).status_code == 403
-        counts = {one.name: (one.assigned, one.rewarded) for one in storage.summaries()}
-        assert counts == {"shop": (1, 1), "other": (1, 0), "wide": (1, 0), "narrow": (0, 0)}
-        both = client.post("/v1/events", event, headers=me)  # a token reports to all
-        assert {one["name"] for one in both.json()["experiments"]} >= {"shop", "other"}
-
-
 def test_errors_name_no_other_experiment() -> None:
     with shops(experiments=["shops"]) as (client, _, me, key):
         refused = client.post("/v1/experiments/shops/assignments", {"unit": "u"}, headers=page(key))
@@ -187,6 +150,8 @@ def test_flags_and_events_are_those_of_the_named_experiments() -> None:
         event = {"unit": "u", "event": "reward"}
         first = client.post("/v1/events", event, headers=page(key))
         assert first.json() == {"experiments": [{"name": "shop", "status": "stored"}]}
+        foreign = event | {"event": "other"}
+        assert client.post("/v1/events", foreign, headers=page(key)).json() == {"experiments": []}
         many = client.post("/v1/events:batch", {"events": [event, 7]}, headers=page(wide)).json()
         assert many["events"][0]["experiments"] == [
             {"name": "shop", "status": "repeated"},
@@ -205,6 +170,8 @@ def test_flags_and_events_are_those_of_the_named_experiments() -> None:
         for path in (FLAGS, f"{FLAGS}/shop", "/v1/events", "/v1/events:batch"):
             for origin in ("https://evil.example", None):
                 assert client.post(path, CONTEXT, headers=page(key, origin)).status_code == 403
+        every = client.post("/v1/events", event, headers=me).json()  # a token reports to all
+        assert {one["name"] for one in every["experiments"]} == {"shop", "other", "mine"}
 
 
 def test_answers_tell_no_rewards_of_others() -> None:

@@ -24,7 +24,7 @@ import steadyarm as sa
 from steadyarm.errors import InvalidInputError, StorageError, UnknownExperimentError
 from steadyarm.live.experiment import Experiment
 from steadyarm.service import outgoing
-from steadyarm.service.outgoing import Answer, SendingError, checked_url, is_public, post
+from steadyarm.service.outgoing import DeliveryError, ReceiverAnswer, checked_url, is_public, post
 from steadyarm.service.webhooks import (
     FIRST,
     GIVEN_UP,
@@ -103,14 +103,16 @@ def tell(notifier: Notifier, watch: bool = True) -> None:
 Sent = list[tuple[str, dict[str, str], bytes]]
 
 
-def sending(*answers: Answer | SendingError) -> tuple[Callable[..., Any], Sent]:
+def sending(*answers: ReceiverAnswer | DeliveryError) -> tuple[Callable[..., Any], Sent]:
     """Sends nothing; answers in turn, the last one for ever; and what it was to send."""
     left, sent = list(answers), Sent()
 
-    async def send(url: str, headers: dict[str, str], body: bytes, *, private: bool) -> Answer:
+    async def send(
+        url: str, headers: dict[str, str], body: bytes, *, private: bool
+    ) -> ReceiverAnswer:
         sent.append((url, headers, body))
         answer = left.pop(0) if left[1:] else left[0]
-        if isinstance(answer, SendingError):
+        if isinstance(answer, DeliveryError):
             raise answer
         return answer
 
@@ -139,7 +141,7 @@ def types(storage: Storage) -> list[str]:
 
 
 def test_the_life_of_a_test_is_told_event_by_event(storage: Storage, clock: Clock) -> None:
-    send, sent = sending(Answer(204))
+    send, sent = sending(ReceiverAnswer(204))
     notifier = Notifier(storage, "https://tests.example.org/ab/", send=send, now=clock)
     listen(storage)
     test = shop(storage, start=False)
@@ -176,7 +178,7 @@ def test_the_life_of_a_test_is_told_event_by_event(storage: Storage, clock: Cloc
 
 
 def test_windows_close_by_time_alone(storage: Storage, clock: Clock) -> None:
-    notifier = Notifier(storage, send=sending(Answer(200))[0], now=clock)
+    notifier = Notifier(storage, send=sending(ReceiverAnswer(200))[0], now=clock)
     listen(storage)
     test = shop(storage)
     test.ask("u")
@@ -196,7 +198,7 @@ def test_windows_close_by_time_alone(storage: Storage, clock: Clock) -> None:
 def test_health_is_told_when_it_turns_bad_and_at_most_once_a_day(
     storage: Storage, clock: Clock
 ) -> None:
-    notifier = Notifier(storage, send=sending(Answer(200))[0], now=clock)
+    notifier = Notifier(storage, send=sending(ReceiverAnswer(200))[0], now=clock)
     listen(storage, events=["experiment.unhealthy"])
     test = shop(storage)
     units = [test.ask(f"u{i}") for i in range(300)]
@@ -246,7 +248,7 @@ def test_health_is_told_when_it_turns_bad_and_at_most_once_a_day(
 
 
 def test_another_decision_is_news_the_same_one_is_not(storage: Storage, clock: Clock) -> None:
-    notifier = Notifier(storage, send=sending(Answer(200))[0], now=clock)
+    notifier = Notifier(storage, send=sending(ReceiverAnswer(200))[0], now=clock)
     listen(storage, events=["experiment.decided"])
     test = shop(storage)
     play(test, 400)
@@ -269,7 +271,7 @@ def test_another_decision_is_news_the_same_one_is_not(storage: Storage, clock: C
 
 
 def test_no_news_of_what_was_over_before_somebody_listened(storage: Storage, clock: Clock) -> None:
-    notifier = Notifier(storage, send=sending(Answer(200))[0], now=clock)
+    notifier = Notifier(storage, send=sending(ReceiverAnswer(200))[0], now=clock)
     over, going = shop(storage, "over"), shop(storage, "going")
     for test in (over, going):
         play(test, 300)
@@ -299,7 +301,7 @@ def test_a_policy_of_somebodys_own_is_told_of_as_far_as_it_is_known(
     class Own(sa.Uniform):
         name = "own"
 
-    notifier = Notifier(storage, send=sending(Answer(200))[0], now=clock)
+    notifier = Notifier(storage, send=sending(ReceiverAnswer(200))[0], now=clock)
     listen(storage)
     test = sa.create_experiment("own", ["A", "B"], Own(), 4, storage, missing="drop")
     for i in range(4):
@@ -315,7 +317,7 @@ def test_two_who_watch_tell_once(storage: Storage, clock: Clock) -> None:
     test = shop(storage)
     play(test, 400)
     clock.now += 3 * DAY
-    several = [Notifier(storage, send=sending(Answer(200))[0], now=clock) for _ in range(3)]
+    several = [Notifier(storage, send=sending(ReceiverAnswer(200))[0], now=clock) for _ in range(3)]
 
     async def watch() -> None:
         await asyncio.gather(*(one.watch() for one in several))
@@ -341,7 +343,7 @@ def test_crashes_between_noticing_and_sending_lose_nothing(
         with pytest.raises(KeyboardInterrupt):
             Notifier(storage, now=clock).examine(summary, Notice())
     assert types(storage) == []
-    send, sent = sending(Answer(200))
+    send, sent = sending(ReceiverAnswer(200))
     tell(Notifier(storage, send=send, now=clock))
     assert len(sent) == 1
     assert types(storage) == ["experiment.started"]
@@ -353,7 +355,7 @@ def test_a_storage_that_does_not_answer_delays_events_and_loses_none(
     listen(storage)
     shop(storage)
     clock.now += SECOND
-    send, sent = sending(Answer(200))
+    send, sent = sending(ReceiverAnswer(200))
     notifier = Notifier(storage, send=send, now=clock)
     for method in ("summaries", "find", "history", "notice", "take_deliveries", "settle"):
 
@@ -388,7 +390,7 @@ def test_an_experiment_that_cannot_be_examined_holds_up_no_other(
             raise UnknownExperimentError("it was deleted meanwhile")
         return find(name)
 
-    notifier = Notifier(storage, send=sending(Answer(200))[0], now=clock)
+    notifier = Notifier(storage, send=sending(ReceiverAnswer(200))[0], now=clock)
     with monkeypatch.context() as patch:
         patch.setattr(storage, "find", found)
         tell(notifier)
@@ -405,7 +407,7 @@ def test_an_experiment_that_cannot_be_examined_holds_up_no_other(
 def test_attempts_are_spread_over_three_days_then_it_has_failed(
     storage: Storage, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    send, sent = sending(SendingError("the connection failed"))
+    send, sent = sending(DeliveryError("the connection failed"))
     notifier = Notifier(storage, send=send, now=clock, draw=lambda: 0.5)
     webhook = listen(storage)
     shop(storage)
@@ -443,7 +445,8 @@ def test_pauses_are_spread_at_random(storage: Storage, clock: Clock) -> None:
     clock.now += SECOND
     (delivery,) = _noticed(storage, clock)
     pauses = {
-        attempt_of(delivery, Answer(500), clock.now, partial(float, u)).due for u in (0.0, 0.5, 1.0)
+        attempt_of(delivery, ReceiverAnswer(500), clock.now, partial(float, u)).due
+        for u in (0.0, 0.5, 1.0)
     }
     assert pauses == {clock.now + round(5 * f * SECOND) for f in (0.75, 1.0, 1.25)}
 
@@ -456,15 +459,15 @@ def _noticed(storage: Storage, clock: Clock) -> list[Delivery]:
 @pytest.mark.parametrize(
     ("answer", "state", "note"),
     [
-        (Answer(200), "delivered", ""),
-        (Answer(299), "delivered", ""),
-        (Answer(302), "waiting", "answered 302 Found; redirects are not followed"),
-        (Answer(400), "waiting", "answered 400 Bad Request"),
-        (Answer(500), "waiting", "answered 500 Internal Server Error"),
+        (ReceiverAnswer(200), "delivered", ""),
+        (ReceiverAnswer(299), "delivered", ""),
+        (ReceiverAnswer(302), "waiting", "answered 302 Found; redirects are not followed"),
+        (ReceiverAnswer(400), "waiting", "answered 400 Bad Request"),
+        (ReceiverAnswer(500), "waiting", "answered 500 Internal Server Error"),
     ],
 )
 def test_only_a_status_of_success_is_delivered(
-    answer: Answer, state: str, note: str, storage: Storage, clock: Clock
+    answer: ReceiverAnswer, state: str, note: str, storage: Storage, clock: Clock
 ) -> None:
     listen(storage)
     shop(storage)
@@ -478,10 +481,10 @@ def test_a_receiver_may_ask_for_a_longer_pause(storage: Storage, clock: Clock) -
     listen(storage)
     shop(storage)
     clock.now += SECOND
-    tell(Notifier(storage, send=sending(Answer(429, 600.0))[0], now=clock))
+    tell(Notifier(storage, send=sending(ReceiverAnswer(429, 600.0))[0], now=clock))
     assert storage.deliveries()[0].due == clock.now + 600 * SECOND
     clock.now += 600 * SECOND
-    tell(Notifier(storage, send=sending(Answer(503, 1e9))[0], now=clock))
+    tell(Notifier(storage, send=sending(ReceiverAnswer(503, 1e9))[0], now=clock))
     assert storage.deliveries()[0].due == clock.now + int(LONGEST) * SECOND
 
 
@@ -491,7 +494,7 @@ def test_an_endpoint_that_is_gone_is_disabled(
     webhook = listen(storage)
     shop(storage)
     clock.now += SECOND
-    send, sent = sending(Answer(410))
+    send, sent = sending(ReceiverAnswer(410))
     notifier = Notifier(storage, send=send, now=clock)
     tell(notifier)
     (found,) = storage.webhooks()
@@ -511,9 +514,11 @@ def test_a_failure_holds_up_neither_later_messages_nor_other_endpoints(
     listen(storage, "http://127.0.0.1:9/good")
     sent: list[tuple[str, str]] = []
 
-    async def send(url: str, headers: dict[str, str], body: bytes, *, private: bool) -> Answer:
+    async def send(
+        url: str, headers: dict[str, str], body: bytes, *, private: bool
+    ) -> ReceiverAnswer:
         sent.append((url[-4:].strip("/"), headers["webhook-id"]))
-        return Answer(500 if url.endswith("bad") and len(sent) < 3 else 200)
+        return ReceiverAnswer(500 if url.endswith("bad") and len(sent) < 3 else 200)
 
     notifier = Notifier(storage, send=send, now=clock)
     for name in ("one", "two", "three"):
@@ -623,7 +628,7 @@ def test_every_event_has_words_for_slack() -> None:
 
 
 def test_long_names_make_no_long_messages(storage: Storage, clock: Clock) -> None:
-    notifier = Notifier(storage, send=sending(Answer(200))[0], now=clock)
+    notifier = Notifier(storage, send=sending(ReceiverAnswer(200))[0], now=clock)
     listen(storage)
     names = [letter * 5000 for letter in "AB"]
     test = sa.create_experiment(
@@ -667,13 +672,13 @@ def test_a_slow_receiver_is_given_up_and_holds_up_nobody() -> None:
         slowly = asyncio.create_task(post(slow.url, {}, b"{}", private=True, timeout=0.6))
         answer = await post(quick.url, {}, b"{}", private=True)
         between = slowly.done()
-        with pytest.raises(SendingError, match=r"no response within 0\.6 s"):
+        with pytest.raises(DeliveryError, match=r"no response within 0\.6 s"):
             await slowly
         return answer, between, loop.time() - began
 
     with receiving(delay=20) as slow, receiving(statuses=[202]) as quick:
         answer, between, took = run_apart(work(slow, quick))
-    assert answer == Answer(202)
+    assert answer == ReceiverAnswer(202)
     assert not between
     assert took < 10
 
@@ -681,21 +686,21 @@ def test_a_slow_receiver_is_given_up_and_holds_up_nobody() -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"statuses": [200], "content": b"x" * 3_000_000}, Answer(200)),
-        ({"statuses": [429], "headers": {"Retry-After": "120"}}, Answer(429, 120.0)),
-        ({"statuses": [429], "headers": {"Retry-After": "Wed, 21 Oct 2026"}}, Answer(429)),
-        ({"statuses": [302], "headers": {"Location": "http://127.0.0.1:1/"}}, Answer(302)),
+        ({"statuses": [200], "content": b"x" * 3_000_000}, ReceiverAnswer(200)),
+        ({"statuses": [429], "headers": {"Retry-After": "120"}}, ReceiverAnswer(429, 120.0)),
+        ({"statuses": [429], "headers": {"Retry-After": "Wed, 21 Oct 2026"}}, ReceiverAnswer(429)),
+        ({"statuses": [302], "headers": {"Location": "http://127.0.0.1:1/"}}, ReceiverAnswer(302)),
     ],
 )
 def test_answers_are_read_and_redirects_not_followed(
-    given: dict[str, Any], expected: Answer
+    given: dict[str, Any], expected: ReceiverAnswer
 ) -> None:
     with receiving(**given) as receiver:
         assert run_apart(post(receiver.url, {}, b"{}", private=True)) == expected
     assert len(receiver.got) == 1
 
 
-async def _raw(answer: bytes) -> Answer | SendingError:
+async def _raw(answer: bytes) -> ReceiverAnswer | DeliveryError:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
@@ -706,7 +711,7 @@ async def _raw(answer: bytes) -> Answer | SendingError:
         port = server.sockets[0].getsockname()[1]
         try:
             return await post(f"http://127.0.0.1:{port}/", {}, b"{}", private=True, timeout=5)
-        except SendingError as error:
+        except DeliveryError as error:
             return error
 
 
@@ -716,17 +721,47 @@ async def _raw(answer: bytes) -> Answer | SendingError:
         (b"", "closed before a response came"),
         (b"nonsense\r\n\r\n", "no HTTP"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000, "larger than"),
+        (
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+            "answered 101",
+        ),
     ],
 )
 def test_what_is_no_answer_is_an_error(answer: bytes, said: str) -> None:
     found = run_apart(_raw(answer))
-    assert isinstance(found, SendingError)
+    assert isinstance(found, DeliveryError)
     assert said in str(found)
 
 
 def test_an_informational_answer_is_not_the_answer() -> None:
     raw = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n"
-    assert run_apart(_raw(raw)) == Answer(204)
+    assert run_apart(_raw(raw)) == ReceiverAnswer(204)
+
+
+@pytest.mark.parametrize("more", [b"HTTP/1.1 500 Oh\r\nRetry-After: 9\r\n\r\n", b"nonsense"])
+def test_what_comes_after_the_answer_does_not_matter(more: bytes) -> None:
+    raw = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" + more
+    assert run_apart(_raw(raw)) == ReceiverAnswer(200)
+
+
+def test_an_unforeseen_error_is_a_failed_attempt_with_a_pause(
+    storage: Storage, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: Any, **__: Any) -> ReceiverAnswer:
+        raise ZeroDivisionError
+
+    webhook = listen(storage, "https://hooks.example/")
+    shop(storage)
+    notifier = Notifier(storage, send=broken, now=clock)
+    clock.now += SECOND
+    tell(notifier)
+    (delivery,) = storage.deliveries()
+    assert (delivery.state, delivery.attempts) == ("waiting", 1)
+    assert delivery.note == "sending failed: ZeroDivisionError"
+    assert delivery.due > clock.now
+    assert "ZeroDivisionError" in caplog.text
+    tested = run_apart(notifier.test(webhook.id))
+    assert (tested.state, tested.note) == ("failed", delivery.note)
 
 
 @pytest.mark.parametrize(
@@ -748,7 +783,7 @@ def test_certificates_are_checked(
         authority.configure_trust(knows)
         monkeypatch.setattr(outgoing, "_tls", lambda: knows)
 
-    async def work() -> Answer:
+    async def work() -> ReceiverAnswer:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
@@ -761,10 +796,10 @@ def test_certificates_are_checked(
             return await post(url, {}, b"{}", private=True, timeout=5)
 
     if said:
-        with pytest.raises(SendingError, match=said):
+        with pytest.raises(DeliveryError, match=said):
             run_apart(work())
     else:
-        assert run_apart(work()) == Answer(204)
+        assert run_apart(work()) == ReceiverAnswer(204)
 
 
 # Addresses
@@ -776,7 +811,7 @@ def test_certificates_are_checked(
         *("127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254"),
         *("100.64.0.1", "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1%eth0", "fc00::1"),
         *("::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:a00:1::", "2001:0:1::1", "ff02::1"),
-        *("::127.0.0.1", "240.0.0.1", "64:ff9b:1::1"),
+        *("::127.0.0.1", "240.0.0.1", "64:ff9b:1::1", "fec0::1"),
     ],
 )
 def test_private_addresses_are_known(address: str) -> None:
@@ -820,7 +855,7 @@ def test_private_targets_are_refused_unless_allowed(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["http://2130706433/", "http://127.1/", "http://0x7f.1/"])
 def test_names_that_lead_to_private_addresses_are_refused_when_sent(url: str) -> None:
-    with pytest.raises(SendingError, match=r"private address 127\.0\.0\.1|not found"):
+    with pytest.raises(DeliveryError, match=r"private address 127\.0\.0\.1|not found"):
         run_apart(post(url, {}, b"{}"))
 
 
@@ -829,7 +864,7 @@ def test_a_name_that_changes_its_address_is_checked_when_it_is_connected_to(
 ) -> None:
     with receiving() as receiver:
 
-        async def work(address: str, private: bool) -> Answer:
+        async def work(address: str, private: bool) -> ReceiverAnswer:
             loop = asyncio.get_running_loop()
 
             async def lookup(host: str, port: int, **_: Any) -> list[Any]:
@@ -840,10 +875,10 @@ def test_a_name_that_changes_its_address_is_checked_when_it_is_connected_to(
             url = f"http://hooks.example:{receiver.port}/"
             return await post(url, {}, b"{}", private=private, timeout=5)
 
-        with pytest.raises(SendingError, match=r"private address 127\.0\.0\.1, which is not"):
+        with pytest.raises(DeliveryError, match=r"private address 127\.0\.0\.1, which is not"):
             run_apart(work("127.0.0.1", private=False))
         assert receiver.got == []
-        assert run_apart(work("127.0.0.1", private=True)) == Answer(204)
+        assert run_apart(work("127.0.0.1", private=True)) == ReceiverAnswer(204)
     assert receiver.got[0].headers["host"] == f"hooks.example:{receiver.port}"
 
 
@@ -878,7 +913,7 @@ def test_failures_are_no_secret_of_the_log(
     webhook = listen(storage, "http://127.0.0.1:9/hidden")
     shop(storage)
     clock.now += SECOND
-    notifier = Notifier(storage, send=sending(Answer(410))[0], now=clock)
+    notifier = Notifier(storage, send=sending(ReceiverAnswer(410))[0], now=clock)
     tell(notifier)
     assert webhook.secrets[0].text not in caplog.text
     assert "hidden" not in caplog.text

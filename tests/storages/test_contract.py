@@ -185,7 +185,15 @@ class StillAssigning(MemoryStorage):
         return replace(super().known(key, units), outside=None)
 
 
-@pytest.mark.parametrize("broken", [LastOneWins, StillAssigning])
+class EverywhereOrNowhere(MemoryStorage):
+    def experiments_of(
+        self, units: Sequence[str], keys: Sequence[int]
+    ) -> tuple[frozenset[int], ...]:
+        found = super().experiments_of(units, keys)
+        return tuple(frozenset(keys) if mine else mine for mine in found)
+
+
+@pytest.mark.parametrize("broken", [LastOneWins, StillAssigning, EverywhereOrNowhere])
 def test_checks_of_what_is_shown_outside_notice(broken: type[Storage]) -> None:
     def check_all() -> None:
         for check in CHECKS:

@@ -22,6 +22,7 @@ from steadyarm.errors import (
     ExperimentExistsError,
     InvalidInputError,
     SteadyArmError,
+    UnknownExperimentError,
     WrongStateError,
 )
 from steadyarm.live.assignments import (
@@ -45,7 +46,7 @@ from steadyarm.live.outside import (
     checked_reason,
     checked_share,
 )
-from steadyarm.live.settings import OF_PRIMARY, Settings
+from steadyarm.live.settings import FOLLOWS, OF_PRIMARY, Settings
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Uniform
 from steadyarm.storages.records import (
@@ -96,7 +97,7 @@ class AfterTest:
             if waiting:
                 outside = Outside(default=settings.control)
             elif outside is None or outside.default is None:
-                outside = yield from self._choosing(outside, spent=served.state is None)
+                outside = yield from self._choosing(served.outside, spent=served.state is None)
         now: int = yield Step(self._test.now, writes=False)
         answers: list[LiveAssignment | SteadyArmError | Soon] = []
         reached = {
@@ -124,15 +125,15 @@ class AfterTest:
                 answers.append(one)
         return answers
 
-    def _choosing(self, outside: Outside | None, spent: bool) -> Steps[Outside]:
+    def _choosing(self, before: Mapping[str, Any] | None, spent: bool) -> Steps[Outside]:
         """Choose the default for units that come after the test, unless another process has.
 
+        before : what is shown outside of the test so far, as stored
         spent : whether the test is over because no position is left
         """
         chosen: tuple[str, str] = yield Step(self._default, writes=False, computes=True)
-        while outside is None or outside.default is None:
+        while (outside := Outside.read(before)) is None or outside.default is None:
             now: int = yield Step(self._test.now, writes=False)
-            before = None if outside is None else outside.to_dict()
             after = replace(
                 outside or Outside(), default=chosen[0], reason=chosen[1], since=now, spent=spent
             )
@@ -142,28 +143,30 @@ class AfterTest:
             if (yield Step(storing, writes=True)):
                 return after
             known: Known = yield Step(partial(self._known, []), writes=False)
-            outside = Outside.read(known.outside)
+            before = known.outside
         return outside
 
     def _following(
         self, reached: Mapping[int, RollOut], units: Sequence[str | SteadyArmError]
-    ) -> Steps[dict[int, LiveAssignment]]:
+    ) -> Steps[dict[int, LiveAssignment | SteadyArmError | Soon]]:
         """What units see that are followed after a roll-out, which its follow-up assigns.
 
         reached : the roll-out of units, by their place among `units`
         """
-        answers: dict[int, LiveAssignment] = {}
+        answers: dict[int, LiveAssignment | SteadyArmError | Soon] = {}
         wanted = {one.follow_up: one for one in reached.values() if one.follow_up is not None}
         for name, rolled in wanted.items():
-            follow: Experiment = yield Step(partial(self._loaded, name), writes=False)
+            follow: Experiment | None = yield Step(partial(self._loaded, name), writes=False)
+            if follow is None:
+                continue
             places = [i for i, one in reached.items() if one.follow_up == name]
-            asked = [str(units[i]) for i in places]
+            asked = [str(units[i]) or None for i in places]  # a request without a unit has none
             found = yield from follow.asking(asked, last=True)
             if any(isinstance(one, BudgetSpentError) for one in found):
-                yield Step(partial(self._ended, name, rolled.variant), writes=True)
+                yield Step(partial(self._ended, follow, rolled.variant), writes=True)
             for i, one in zip(places, found, strict=True):
-                if isinstance(one, LiveAssignment):
-                    answers[i] = self._as_outside(one)
+                if not isinstance(one, OVER):  # else nobody new is followed any more
+                    answers[i] = self._as_outside(one) if isinstance(one, LiveAssignment) else one
         return answers
 
     def _as_outside(self, one: LiveAssignment) -> LiveAssignment:
@@ -185,8 +188,9 @@ class AfterTest:
         now, have = self._test.now(), {row.unit for row in known.assigned if row is not None}
         for unit in units:
             rolled = outside.rolled(settings.seed, unit)
-            if rolled is not None and rolled.follow_up is not None:
-                (one,) = self._loaded(rolled.follow_up).known([unit])
+            follow = None if rolled is None else self._loaded(rolled.follow_up)
+            if follow is not None:
+                (one,) = follow.known([unit])
                 found[unit] = None if one is None else self._as_outside(one)
             elif rolled is not None:
                 found[unit] = self._shown_outside(unit, rolled.variant, now)
@@ -194,16 +198,21 @@ class AfterTest:
                 found[unit] = self._shown_outside(unit, outside.default, now)
         return found
 
-    def _loaded(self, name: str) -> Experiment:
-        """A follow-up of this experiment."""
+    def _loaded(self, name: str | None) -> Experiment | None:
+        """A follow-up of this experiment; None if there is none, or none any more."""
+        if name is None:
+            return None
         if name not in self._follow_ups:
-            test, record = self._test, self._test.storage.find(name)
+            test = self._test
+            try:
+                record = test.storage.find(name)
+            except UnknownExperimentError:  # it was pruned
+                return None
             self._follow_ups[name] = type(test)(test.storage, record, clock=test.simulated_clock)
         return self._follow_ups[name]
 
-    def _ended(self, name: str, variant: str) -> None:
+    def _ended(self, follow: Experiment, variant: str) -> None:
         """End a follow-up: whoever comes later sees what is rolled out, and no freed position."""
-        follow = self._loaded(name)
         reason = "All units that it follows are assigned; others see what is rolled out."
         now = follow.now()
         outside = Outside(variant, reason, now, spent=True).to_dict()
@@ -216,9 +225,7 @@ class AfterTest:
         """The experiment that follows the newest roll-out, if some are held back."""
         outside = Outside.read(self._known([]).outside)
         rolled = None if outside is None else outside.roll_out
-        if rolled is None or rolled.follow_up is None:
-            return None
-        return self._loaded(rolled.follow_up)
+        return None if rolled is None else self._loaded(rolled.follow_up)
 
     def _default(self) -> tuple[str, str]:
         """The variant to show after the test, on what is known now, and why."""
@@ -264,13 +271,18 @@ class AfterTest:
         """
         for name in self._follow_names():
             follow = self._loaded(name)
+            if follow is None:
+                continue
             places, entries = list[int](), list[Reported]()
             for i, (target, *rest) in enumerate(given):
                 shown = target.id if isinstance(target, LiveAssignment) else target
                 if self._concerns(follow, shown):
                     places.append(i)
                     entries.append((shown, *rest))
-            outcomes = follow.tell_many(entries) if entries else []
+            try:
+                outcomes = follow.tell_many(entries) if entries else []
+            except (WrongStateError, UnknownExperimentError):  # archived, or pruned since
+                continue
             for i, outcome in zip(places, outcomes, strict=True):
                 if outcome in ("stored", "repeated") and answers[i] not in ("stored", "repeated"):
                     answers[i] = outcome
@@ -289,8 +301,7 @@ class AfterTest:
         if time.monotonic() >= self._next_follow:
             self._next_follow = time.monotonic() + EVERY
             outside = Outside.read(self._known([]).outside)
-            rolled = () if outside is None else outside.roll_outs
-            self._followed = tuple(one.follow_up for one in rolled if one.follow_up is not None)
+            self._followed = () if outside is None else outside.follow_ups
         return self._followed
 
     def roll_out(
@@ -306,67 +317,89 @@ class AfterTest:
         """Roll out a variant; see `Experiment.roll_out`."""
         checked_share(share)
         checked_reason(reason)
-        if holdback is not None:
-            self._check_holdback(holdback)
         if variant is not None and variant not in self._test.arms.names:
             known = strung(self._test.arms.names, 8)
             raise InvalidInputError(
                 f"variant is {variant!r}, which is no variant; they are {known}.", field="variant"
             )
         while True:
+            # All that may be refused comes first: then the test still runs as it did.
             head = self._known([])
             before = Outside.read(head.outside)
             self._check_over(head.state, before, stop)
             outside = before or Outside()
-            chosen = variant or self._to_roll_out(outside)
-            if stop and head.state in ("running", "paused"):
-                self._test.stop(by)
-            now, current = self._test.now(), outside.roll_out
-            same = current is not None and current.variant == chosen
+            chosen, current = variant or self._to_roll_out(outside), outside.roll_out
+            if current is not None and current.variant != chosen:
+                current = None
             held = holdback
             if held is None:
-                held = current.holdback if current is not None and same else 0.0
-            new = RollOut(chosen, float(share), now, float(held))
+                held = 0.0 if current is None else current.holdback
+            self._check_holdback(held, chosen)
+            new = RollOut(chosen, float(share), self._test.now(), float(held))
             check_change(outside, new, change)
-            if current is not None and same and current.holdback == held:
+            if (
+                current is not None
+                and current.holdback == held
+                and (not holdback or self._follows_on(current.follow_up, change))
+            ):
                 if current.share == new.share:
                     return current
                 new = replace(new, follow_up=current.follow_up)
             elif held:
                 new = replace(new, follow_up=self._create_follow_up(new, by))
+            if stop and head.state in ("running", "paused"):
+                self._test.stop(by)
+            now = self._test.now()
             if outside.default is None:
                 default, why = self._default()
                 outside = replace(outside, default=default, reason=why, since=now)
             detail: dict[str, Any] = {"variant": chosen, "share": new.share, "reason": reason}
             if new.follow_up is not None:
                 detail |= {"holdback": new.holdback, "follow_up": new.follow_up}
-            if current is not None:
-                detail["before"] = {"variant": current.variant, "share": current.share}
-            seen = None if before is None else before.to_dict()
-            given = self._test.key, seen, outside.after(new).to_dict(), ROLLED_OUT, now
+            if outside.roll_out is not None:
+                last = outside.roll_out
+                detail["before"] = {"variant": last.variant, "share": last.share}
+            given = self._test.key, head.outside, outside.after(new).to_dict(), ROLLED_OUT, now
             if self._test.storage.show_outside(*given, by=by, detail=detail):
                 self._next_follow = 0.0
                 return new
 
-    def _check_holdback(self, holdback: float) -> None:
+    def _check_holdback(self, holdback: float, variant: str) -> None:
+        """Refuse a holdback from a variant that nobody can be held back from."""
         if not 0 <= finite_number(holdback, "holdback") < 1:
             raise InvalidInputError.of("holdback", holdback, "a number from 0 to below 1")
-        if holdback and self._test.settings.control is None:
+        control = self._test.settings.control
+        if holdback and control is None:
             raise InvalidInputError(
                 "holdback is given, but the test has no control that units could keep; leave it "
                 "out.",
                 field="holdback",
             )
+        if holdback and variant == control:
+            raise InvalidInputError(
+                f"{variant!r} is the control itself, so that nobody can be held back from it; "
+                "leave holdback out.",
+                field="holdback",
+            )
+
+    def _follows_on(self, name: str | None, change: bool) -> bool:
+        """Whether a follow-up still holds units back; to put another in its place is a change."""
+        follow = self._loaded(name)
+        head = None if follow is None else follow.storage.known(follow.key, [])
+        if head is not None and head.state == "running" and head.outside is None:
+            return True
+        if change:
+            return False
+        raise InvalidInputError(
+            f"{name!r}, which held units back, has ended; to hold others back in their place, say "
+            "so: change=True, on the command line --change.",
+            field="holdback",
+        )
 
     def _create_follow_up(self, rolled: RollOut, by: str) -> str:
         """An experiment that gives the control to those held back, and follows all; its name."""
         settings, control = self._test.settings, self._test.settings.control
-        if control is None or rolled.variant == control:
-            raise InvalidInputError(
-                f"{rolled.variant!r} is the control itself, so that nobody can be held back from "
-                "it; leave holdback out.",
-                field="holdback",
-            )
+        assert control is not None
         values, storage = settings.values, self._test.storage
         options: dict[str, Any] = {
             "sticky": settings.sticky,
@@ -379,6 +412,7 @@ class AfterTest:
             options |= {key: getattr(settings, key) for key in OF_PRIMARY}
         arms, budget = ArmSet.one_hot([control, rolled.variant]), FOLLOWED * settings.budget
         clock = storage.find(self._test.name).config.get("clock")
+        further = {FOLLOWS: self._test.tag} | ({} if clock is None else {"clock": clock})
         for number in count(1):
             name = f"{self._test.name[:88]}.holdback-{number}"
             seed = (settings.seed + number) % 2**53
@@ -387,17 +421,24 @@ class AfterTest:
                 name=name,
                 tag=new_tag(),
                 state="running",
-                config=own.to_dict() | ({} if clock is None else {"clock": clock}),
+                config=own.to_dict() | further,
                 created=rolled.since,
                 policy_state=first_state(own),
             )
             try:
                 storage.create(record, by=by)
-            except ExperimentExistsError:  # of an attempt that was interrupted, or another one
-                if json.dumps(storage.find(name).config) != json.dumps(record.config):
+            except ExperimentExistsError:
+                if not self._is_unused(name, record):
                     continue
             return name
         raise AssertionError
+
+    def _is_unused(self, name: str, record: ExperimentRecord) -> bool:
+        """Whether a follow-up was made by an attempt that was interrupted, and follows nobody."""
+        found = self._test.storage.find(name)
+        (summary,) = self._test.storage.summaries(found.key)
+        alike = json.dumps(found.config) == json.dumps(record.config)
+        return alike and found.state == "running" and not summary.assigned
 
     def _check_over(self, state: ExperimentState, outside: Outside | None, stop: bool) -> None:
         """Refuse a roll-out of a test that is not over."""

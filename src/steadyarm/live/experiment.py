@@ -54,7 +54,7 @@ from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import LiveResults, LiveTest, results_of, status_of
 from steadyarm.live.rewards import checked_values, refusal, when_of
-from steadyarm.live.settings import Settings
+from steadyarm.live.settings import FOLLOWS, Settings
 from steadyarm.live.stopping import LEVEL, stop_now
 from steadyarm.live.transfer import export_experiment
 from steadyarm.live.verdict import Verdict
@@ -67,6 +67,7 @@ from steadyarm.storages.records import (
     Event,
     ExperimentHead,
     ExperimentState,
+    Known,
     Measured,
     Outcome,
     Target,
@@ -108,6 +109,7 @@ class Experiment(LiveTest):
     name : of the experiment
     settings : everything that it was created with
     storage : where it is kept
+    follows : the tag of another experiment, if this one follows units after its roll-out
 
     Examples
     --------
@@ -133,6 +135,7 @@ class Experiment(LiveTest):
         self.name, self.key, self.tag = record.name, record.key, record.tag
         self.settings = Settings.from_dict(record.config, policy)
         self.created = to_datetime(record.created)
+        self.follows: str | None = record.config.get(FOLLOWS)
         self._clock, self._simulated = clock, record.config.get("clock") == OWN_CLOCK
         self._warned = False  # that the clock given is wrong
         self._assigner = Assigner(storage, self.key, self.settings)
@@ -297,14 +300,18 @@ class Experiment(LiveTest):
             self._next_check = now + SECOND
         return due
 
-    def known(self, units: Sequence[str | None]) -> list[LiveAssignment | None]:
+    def known(
+        self, units: Sequence[str | None], stored: Known | None = None
+    ) -> list[LiveAssignment | None]:
         """What units see already, without waiting for anybody who writes; nothing is assigned.
 
         These are their assignments or, once it is chosen what is shown outside of the test, that;
         None for units that would have to be assigned first.
+
+        stored : what the storage has of them, if it was read before
         """
         good = [unit for unit in map(self._checked, units) if isinstance(unit, str)]
-        known = self._assigner.known(good)
+        known = self._assigner.known(good) if stored is None else stored
         rows = [row for row in known.assigned if row is not None]
         found: dict[str | None, LiveAssignment | None] = {
             row.unit: self.answer(row) for row in rows
@@ -428,6 +435,9 @@ class Experiment(LiveTest):
         given = list(rewards)
         answers = self._tell(given, refresh)
         self._after.tell_follow_ups(given, answers)
+        refused = [one for one in answers if isinstance(one, WrongStateError)]
+        if refused and len(refused) == len(answers):  # it is archived, and all are of its units
+            raise refused[0]
         return answers
 
     def _tell(self, rewards: Iterable[Reported], refresh: bool) -> list[Told | SteadyArmError]:
@@ -509,8 +519,6 @@ class Experiment(LiveTest):
         for (place, *_), target, row in zip(told, targets, found, strict=True):
             unknown = outside and row is None and isinstance(target, str)
             answers[place] = "outside" if unknown else error
-        if all(answer is error for answer in answers):
-            raise error
         return answers
 
     def _try_to_refresh(self) -> None:

@@ -78,6 +78,8 @@ class Outside:
     since : when, in microseconds since 1970; None before
     spent : whether the test was over because its budget was spent
     roll_outs : the newest first; units that it does not reach see what they saw before
+    follow_ups : names of all follow-ups there have been, also of roll-outs that have ended: rewards
+        of units that they follow may still come
     """
 
     default: str | None = None
@@ -85,6 +87,7 @@ class Outside:
     since: int | None = None
     spent: bool = False
     roll_outs: tuple[RollOut, ...] = ()
+    follow_ups: tuple[str, ...] = ()
 
     @property
     def roll_out(self) -> RollOut | None:
@@ -112,11 +115,14 @@ class Outside:
             before.pop(0)
         # what newer roll-outs cover as a whole is shown to nobody
         kept = [one for one in before if one.share > new.share]
-        return replace(self, roll_outs=(new, *kept))
+        known = dict.fromkeys([*self.follow_ups, new.follow_up])
+        follow_ups = tuple(name for name in known if name is not None)
+        return replace(self, roll_outs=(new, *kept), follow_ups=follow_ups)
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers, texts and lists only."""
-        return vars(self) | {"roll_outs": [vars(one).copy() for one in self.roll_outs]}
+        lists = {"follow_ups": list(self.follow_ups)}
+        return vars(self) | lists | {"roll_outs": [vars(one).copy() for one in self.roll_outs]}
 
     @classmethod
     def read(cls, stored: Mapping[str, Any] | None) -> Outside | None:
@@ -124,7 +130,10 @@ class Outside:
         if stored is None:
             return None
         roll_outs = tuple(RollOut(**one) for one in stored["roll_outs"])
-        return cls(**dict(stored) | {"roll_outs": roll_outs})
+        # What was stored before there were `follow_ups` names those of its roll-outs.
+        current = [one.follow_up for one in reversed(roll_outs) if one.follow_up is not None]
+        follow_ups = tuple(stored.get("follow_ups", current))
+        return cls(**dict(stored) | {"roll_outs": roll_outs, "follow_ups": follow_ups})
 
 
 def outside_texts(outside: Outside | None) -> list[str]:

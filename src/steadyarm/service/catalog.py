@@ -4,7 +4,11 @@ An event names a metric, not an experiment, so every request must know all exper
 storage. The catalog reads them when something has changed. Other processes create experiments, too:
 the audit log, in which every change of an experiment is an entry, says whether the catalog is
 complete. Requests that arrive at the same time share one look at the end of that log, and their
-writing goes on meanwhile.
+writing goes on meanwhile. They also share one look at which experiments their units are in, so that
+an event or a poll costs the same however many others there are.
+
+What follows units after a roll-out is no flag: the experiment that made it evaluates them, and
+passes their events on.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from steadyarm.live.settings import events_in
+from steadyarm.live.settings import FOLLOWS, events_in
 from steadyarm.service.batching import Batcher
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Summary
@@ -22,16 +26,22 @@ SPARE = 0.005  # seconds from one look at the audit log to the next
 PAGE = 1000  # entries of the audit log that are read at once
 EXPERIMENT = "experiment."  # with which the actions begin that change an experiment
 
+Sought = tuple[str, tuple[int, ...]]  # a unit, and keys of experiments that it may be in
+
 
 class Measures(NamedTuple):
-    """An experiment that measures an event, and the metric that the event is a value of."""
+    """An experiment that measures an event, and the metric that the event is a value of.
+
+    keys : of the experiment and of its follow-ups, to which it passes events on
+    """
 
     name: str
     metric: str
+    keys: tuple[int, ...]
 
 
 class Catalog:
-    """The experiments of a storage that are not archived.
+    """The experiments of a storage that are not archived, without follow-ups.
 
     Parameters
     ----------
@@ -50,6 +60,7 @@ class Catalog:
         self._complete = False  # whether the storage was read at all
         self._looked = 0.0
         self._looks: Batcher[None, None] | None = None  # needs the event loop
+        self._joins: Batcher[Sought, frozenset[int]] | None = None  # likewise
 
     def measuring(self, event: str) -> tuple[Measures, ...]:
         """The experiments that have a metric of that name, as far as they are known here."""
@@ -61,10 +72,31 @@ class Catalog:
             self._looks = Batcher(self._refresh, lambda _: None)
         return self._looks.put([None])
 
+    def joined(self, sought: Sequence[Sought]) -> asyncio.Future[list[frozenset[int]]]:
+        """Which of some experiments, given by their keys, each unit has an assignment in."""
+        if self._joins is None:
+            self._joins = Batcher(self._find, lambda _: None)
+        return self._joins.put(sought)
+
     async def drained(self) -> None:
         """Return when nobody waits any more."""
-        if self._looks is not None:
-            await self._looks.drained()
+        for waiting in (self._looks, self._joins):
+            if waiting is not None:
+                await waiting.drained()
+
+    async def _find(self, sought: Sequence[Sought]) -> Sequence[frozenset[int]]:
+        def read() -> dict[Sought, frozenset[int]]:
+            units: dict[tuple[int, ...], list[str]] = {}
+            for unit, keys in dict.fromkeys(sought):
+                units.setdefault(keys, []).append(unit)
+            return {
+                (unit, keys): found
+                for keys, some in units.items()
+                for unit, found in zip(some, self._storage.experiments_of(some, keys), strict=True)
+            }
+
+        found: dict[Sought, frozenset[int]] = await self._look_up(read)
+        return [found[one] for one in sought]
 
     async def _refresh(self, waiting: Sequence[None]) -> Sequence[None]:
         loop = asyncio.get_running_loop()
@@ -90,11 +122,20 @@ class Catalog:
 
     def _take(self, last: int, found: Iterable[Summary]) -> None:
         """Take over what was read, all at once: other requests are answered meanwhile."""
-        self.experiments = tuple(one for one in found if one.state != "archived")
+        known = [one for one in found if one.state != "archived"]
+        self.experiments = tuple(one for one in known if FOLLOWS not in one.config)
+        follow_ups: dict[str, list[int]] = {one.tag: [] for one in self.experiments}
+        alone = list(self.experiments)
+        for one in known:
+            if FOLLOWS in one.config:
+                of = follow_ups.get(one.config[FOLLOWS])
+                # Nobody passes events on to it if its experiment is archived.
+                alone.append(one) if of is None else of.append(one.key)
         measuring: dict[str, list[Measures]] = {}
-        for one in self.experiments:
+        for one in alone:
+            keys = one.key, *follow_ups.get(one.tag, ())
             for event, metric in _events(one).items():
-                measuring.setdefault(event, []).append(Measures(one.name, metric))
+                measuring.setdefault(event, []).append(Measures(one.name, metric, keys))
         self._measuring = {event: tuple(found) for event, found in measuring.items()}
         self._last, self._complete = last, True
 

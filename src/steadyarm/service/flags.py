@@ -15,9 +15,7 @@ from typing import Any, Literal
 from starlette.requests import Request
 
 from steadyarm.errors import (
-    BudgetSpentError,
     InvalidInputError,
-    RewardsPendingError,
     SteadyArmError,
     StorageError,
     StorageVersionError,
@@ -27,23 +25,20 @@ from steadyarm.errors import (
 )
 from steadyarm.live.assignments import LiveAssignment, Reported
 from steadyarm.live.settings import Settings
-from steadyarm.service.catalog import Measures
+from steadyarm.service.catalog import Catalog, Measures
 from steadyarm.service.handlers import claims_of_many, happened_at
 from steadyarm.service.problems import RefusedError, check_size, problem_of
 from steadyarm.service.publishable import Claims, allowed, discreet
 from steadyarm.service.service import Live, Service, Visit
-from steadyarm.storages.records import Summary
+from steadyarm.storages.records import Known, Summary
 from steadyarm.wire import flags, requests, responses
-from steadyarm.wire.flags import TARGETING_KEY
+from steadyarm.wire.flags import NOTHING, TARGETING_KEY
 from steadyarm.wire.requests import checked
 from steadyarm.wording import strung
 
 UNIT_TOKEN = "unitToken"  # in a context: a signed unit, which else is in a header
-Known = Mapping[str, Any]  # the context of an evaluation
+Context = Mapping[str, Any]  # of an evaluation
 Outcome = Literal["stored", "repeated"] | SteadyArmError | RefusedError
-
-# Nothing can be shown for now, or any more: the application uses the default in its own code.
-NOTHING = (WrongStateError, BudgetSpentError, RewardsPendingError)
 
 # Flags
 
@@ -53,6 +48,11 @@ async def evaluate(
 ) -> tuple[int, flags.FlagAnswer]:
     """Evaluate a flag: assign a variant of the experiment of that name to a unit."""
     live = await service.find(request.path_params["name"])
+    if live.experiment.follows is not None:
+        raise UnknownExperimentError(
+            f"{live.experiment.name!r} follows units after a roll-out, and is no flag itself; "
+            "evaluate the experiment that was rolled out."
+        )
     visit = _visit(live.experiment.settings, body.context or {})
     (found,) = await live.ask([visit])
     if isinstance(found, SteadyArmError) and not isinstance(found, NOTHING):
@@ -67,24 +67,52 @@ async def evaluate_all(
     context = body.context or {}
     unit = _unit(context)
     await service.catalog.refreshed()
-    found = await asyncio.gather(
-        *(
-            _in_bulk(service, request, one, unit, context)
-            for one in service.catalog.experiments
-            if allowed(request.scope, one.name)
-        )
-    )
-    return 200, flags.FlagAnswers([one for one in found if one is not None])
+    known = [one for one in service.catalog.experiments if allowed(request.scope, one.name)]
+    keys = tuple(one.key for one in known if not one.config.get("bulk"))
+    (joined,) = await service.catalog.joined([(unit, keys)]) if keys else [frozenset[int]()]
+    strangers = frozenset(keys) - joined
+    asked = [one for one in known if one.key not in strangers]
+    over = [one for one in known if one.key in strangers and one.outside is not None]
+    seen = await _outside(service, unit, over)
+    found = await asyncio.gather(*(_in_bulk(service, request, one, unit, context) for one in asked))
+    answers: dict[str, flags.FlagAnswer | flags.FlagProblem | None]
+    answers = {name: _flag(service, request, name, one) for name, one in seen.items()}
+    answers |= {one.name: answer for one, answer in zip(asked, found, strict=True)}
+    ordered = (answers.get(one.name) for one in known)
+    return 200, flags.FlagAnswers([one for one in ordered if one is not None])
+
+
+async def _outside(
+    service: Service, unit: str, experiments: Sequence[Summary]
+) -> dict[str, LiveAssignment]:
+    """What a unit sees of tests that are over and that it was not in, by experiment."""
+    lives = [(one, await _found(service, one.name)) for one in experiments]
+
+    def read() -> dict[str, LiveAssignment]:
+        found = {
+            one.name: live.experiment.known([unit], Known((None,), one.state, one.outside))[0]
+            for one, live in lives
+            if live is not None
+        }
+        return {name: shown for name, shown in found.items() if shown is not None}
+
+    return await service.look_up(read) if lives else {}
+
+
+async def _found(service: Service, name: str) -> Live | None:
+    try:
+        return await service.find(name)
+    except (UnknownExperimentError, InvalidInputError):  # pruned, or a policy of somebody's own
+        return None
 
 
 async def _in_bulk(
-    service: Service, request: Request, experiment: Summary, unit: str, context: Known
+    service: Service, request: Request, experiment: Summary, unit: str, context: Context
 ) -> flags.FlagAnswer | flags.FlagProblem | None:
     """The evaluation of one of all flags; None if the unit gets none here."""
     name = experiment.name
-    try:
-        live = await service.find(name)
-    except (UnknownExperimentError, InvalidInputError):  # pruned, or a policy of somebody's own
+    live = await _found(service, name)
+    if live is None:
         return None
     if not live.experiment.settings.bulk:
         kept = await live.known(unit)
@@ -120,7 +148,7 @@ def _flag(
     return flags.FlagAnswer.of(name, found)
 
 
-def _unit(context: Known) -> str:
+def _unit(context: Context) -> str:
     """The unit in a context."""
     unit = context.get(TARGETING_KEY)
     if isinstance(unit, str) and unit:
@@ -135,7 +163,7 @@ def _unit(context: Known) -> str:
     raise InvalidInputError.of(TARGETING_KEY, unit, expected)
 
 
-def _visit(settings: Settings, context: Known) -> Visit:
+def _visit(settings: Settings, context: Context) -> Visit:
     """The unit in a context, and what an experiment has declared to know of it."""
     return _unit(context), *flags.known_in(context, settings.attributes, settings.covariates)
 
@@ -203,10 +231,11 @@ async def _report(
 
     asked = [measuring(one.event) for one in events]
 
-    async def told(wanted: Sequence[Sequence[Measures]]) -> None:
+    async def told(measured: Sequence[Sequence[Measures]]) -> None:
+        wanted = await _with_units(catalog, events, measured)
         rows: dict[str, list[tuple[int, Reported]]] = {}
         for i, (one, at, measures) in enumerate(zip(events, times, wanted, strict=True)):
-            for name, metric in measures:
+            for name, metric, _ in measures:
                 rows.setdefault(name, []).append((i, (one.unit, {metric: one.value}, at, one.id)))
         telling = [_tell(service, name, [row for _, row in rows[name]]) for name in rows]
         # A task for each costs more than the whole rest of a request, and most have one.
@@ -224,14 +253,34 @@ async def _report(
         await complete
     finally:
         complete.cancel()
-    missed = [
-        tuple(one for one in measuring(event.event) if one not in before)
-        for event, before in zip(events, asked, strict=True)
-    ]
+    missed = []
+    for event, before, done in zip(events, asked, found, strict=True):
+        known = {key for one in before for key in one.keys}
+        new = (one for one in measuring(event.event) if not known.issuperset(one.keys))
+        missed.append(tuple(one for one in new if one.name not in done))
     if any(missed):
         await told(missed)
     stored = sum(outcome == "stored" for one in found for outcome in one.values())
     service.metrics.rewards.inc(stored)
+    return found
+
+
+async def _with_units(
+    catalog: Catalog, events: Sequence[requests.NewEvent], wanted: Sequence[Sequence[Measures]]
+) -> Sequence[Sequence[Measures]]:
+    """Of the experiments that measure each event those that its unit is in.
+
+    One alone stays: it says so itself when it is told, which is cheaper than to ask before.
+    """
+    several = [i for i, measures in enumerate(wanted) if len(measures) > 1]
+    if not several:
+        return wanted
+    found = list(wanted)
+    sought = [
+        (events[i].unit, tuple(key for one in wanted[i] for key in one.keys)) for i in several
+    ]
+    for i, keys in zip(several, await catalog.joined(sought), strict=True):
+        found[i] = [one for one in wanted[i] if not keys.isdisjoint(one.keys)]
     return found
 
 

@@ -43,12 +43,12 @@ WITHIN = [
 ]
 
 
-class SendingError(Exception):
+class DeliveryError(Exception):
     """Why nothing could be sent, or no response came."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReceiverAnswer:
     """What a receiver answered.
 
     Attributes
@@ -66,7 +66,7 @@ class Answer:
 
         Examples
         --------
-        >>> Answer(503).text, Answer(299).text
+        >>> ReceiverAnswer(503).text, ReceiverAnswer(299).text
         ('503 Service Unavailable', '299')
         """
         with suppress(ValueError):
@@ -81,7 +81,7 @@ def is_public(address: str) -> bool:
     --------
     >>> [is_public(one) for one in ("93.184.216.34", "10.0.0.7", "169.254.169.254", "::1")]
     [True, False, False, False]
-    >>> [is_public(one) for one in ("::ffff:127.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::")]
+    >>> [is_public(one) for one in ("::ffff:127.0.0.1", "64:ff9b::a00:1", "fec0::1")]
     [False, False, False]
     """
     found = ipaddress.ip_address(address.partition("%")[0])
@@ -90,6 +90,8 @@ def is_public(address: str) -> bool:
             if found in network:
                 return is_public(str(ipaddress.IPv4Address((int(found) >> shift) & 0xFFFF_FFFF)))
         if found.teredo is not None:
+            return False
+        if found.is_site_local:  # of old networks; it counts as global
             return False
     return found.is_global and not found.is_multicast and not found.is_reserved
 
@@ -146,31 +148,33 @@ async def post(
     *,
     private: bool = False,
     timeout: float = TIMEOUT,
-) -> Answer:
-    """Send one POST, and return what was answered; SendingError if nothing was."""
+) -> ReceiverAnswer:
+    """Send one POST, and return what was answered; DeliveryError if nothing was."""
     try:
         async with asyncio.timeout(timeout):
             return await _post(urlsplit(checked_url(url, private)), headers, body, private)
     except TimeoutError:
-        raise SendingError(f"no response within {timeout:g} s") from None
+        raise DeliveryError(f"no response within {timeout:g} s") from None
     except InvalidInputError as error:
-        raise SendingError(str(error)) from None
+        raise DeliveryError(str(error)) from None
     except ssl.SSLCertVerificationError as error:
-        raise SendingError(f"the certificate is not valid: {error.verify_message}") from None
+        raise DeliveryError(f"the certificate is not valid: {error.verify_message}") from None
     except ssl.SSLError as error:
-        raise SendingError(f"TLS failed: {error.reason or error}") from None
+        raise DeliveryError(f"TLS failed: {error.reason or error}") from None
+    except httptools.HttpParserUpgrade:
+        raise DeliveryError("answered 101 Switching Protocols, which nobody asked for") from None
     except httptools.HttpParserError:
-        raise SendingError("what was answered is no HTTP") from None
+        raise DeliveryError("what was answered is no HTTP") from None
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else error
-        raise SendingError(f"the connection failed: {why}") from None
+        raise DeliveryError(f"the connection failed: {why}") from None
     except UnicodeError:
-        raise SendingError("the name of the host is not valid") from None
+        raise DeliveryError("the name of the host is not valid") from None
 
 
 async def _post(
     parts: SplitResult, headers: Mapping[str, str], body: bytes, private: bool
-) -> Answer:
+) -> ReceiverAnswer:
     host, secure = parts.hostname or "", parts.scheme == "https"
     port = parts.port or PORTS[parts.scheme]
     reader, writer = await _connected(host, port, secure, private)
@@ -200,11 +204,11 @@ async def _connected(
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
-        raise SendingError(f"the host {host} is not found: {error.strerror}") from None
+        raise DeliveryError(f"the host {host} is not found: {error.strerror}") from None
     addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
     allowed = [one for one in addresses if private or is_public(one)]
     if not allowed:
-        raise SendingError(
+        raise DeliveryError(
             f"the host {host} has the private address {addresses[0]}, which is not allowed"
             if addresses
             else f"the host {host} has no address"
@@ -235,34 +239,43 @@ class _Response:
         self.status: int | None = None  # of the response itself, not of 100 Continue
         self.complete = False
 
+    def feed(self, data: bytes) -> None:
+        """Parse more of it; what comes after the response does not matter."""
+        try:
+            self.parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            if self.status is None:
+                raise
+            self.complete = True
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() == b"retry-after":
+        if name.lower() == b"retry-after" and self.status is None:
             self.wait = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
         status = self.parser.get_status_code()
-        if status >= 200:
+        if status >= 200 and self.status is None:
             self.status = status
 
     def on_message_complete(self) -> None:
         self.complete = self.status is not None
 
 
-async def _answered(reader: asyncio.StreamReader) -> Answer:
+async def _answered(reader: asyncio.StreamReader) -> ReceiverAnswer:
     found, size = _Response(), 0
     while found.status is None:
         data = await reader.read(MOST)
         size += len(data)
         if not data:
-            raise SendingError("the connection was closed before a response came")
+            raise DeliveryError("the connection was closed before a response came")
         if size > MOST:
-            raise SendingError(f"the head of the response is larger than {MOST:,} bytes")
-        found.parser.feed_data(data)
-    with suppress(OSError, TimeoutError, httptools.HttpParserError):
+            raise DeliveryError(f"the head of the response is larger than {MOST:,} bytes")
+        found.feed(data)
+    with suppress(OSError, TimeoutError):
         async with asyncio.timeout(DRAINED):
             while not found.complete and size <= MOST and (data := await reader.read(MOST)):
                 size += len(data)
-                found.parser.feed_data(data)
+                found.feed(data)
     wait = found.wait or ""
     seconds = float(wait) if wait.isascii() and wait.isdigit() and len(wait) < 10 else None
-    return Answer(found.status, seconds)
+    return ReceiverAnswer(found.status, seconds)

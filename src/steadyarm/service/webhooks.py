@@ -27,7 +27,7 @@ from steadyarm.live.lifecycle import NAME
 from steadyarm.live.metrics import microseconds
 from steadyarm.live.notices import Seen, messages_of, next_time, time_text
 from steadyarm.live.scoring import scorecard_of
-from steadyarm.service.outgoing import Answer, SendingError, checked_url, post
+from steadyarm.service.outgoing import DeliveryError, ReceiverAnswer, checked_url, post
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Summary
 from steadyarm.storages.webhooks import (
@@ -48,7 +48,7 @@ log = logging.getLogger("steadyarm.service")
 
 T = TypeVar("T")
 Run = Callable[..., Awaitable[Any]]  # runs something in a thread
-Send = Callable[..., Awaitable[Answer]]
+Send = Callable[..., Awaitable[ReceiverAnswer]]
 
 PREFIX = "whsec_"
 BITS = 256  # of a secret
@@ -199,7 +199,7 @@ def trial_message(now: int) -> Message:
 
 def attempt_of(
     delivery: Delivery,
-    answer: Answer | SendingError,
+    answer: ReceiverAnswer | DeliveryError,
     now: int,
     draw: Callable[[], float] = random.random,
 ) -> Attempt:
@@ -210,10 +210,10 @@ def attempt_of(
 
     draw : a random number from 0 to 1, which spreads the attempts of many deliveries
     """
-    if isinstance(answer, Answer) and 200 <= answer.status < 300:
+    if isinstance(answer, ReceiverAnswer) and 200 <= answer.status < 300:
         return Attempt("delivered", status=answer.status)
     status, asked = None, 0.0
-    if isinstance(answer, Answer):
+    if isinstance(answer, ReceiverAnswer):
         status, asked = answer.status, min(answer.retry_after or 0.0, LONGEST)
         said = f"answered {answer.text}"
         if status == 410:
@@ -369,17 +369,20 @@ class Notifier:
 
     async def _attempt(self, delivery: Delivery, webhook: WebhookRecord, now: int) -> Delivery:
         """Send a delivery that was taken, and store how that went; the delivery after that."""
-        headers, body = request_of(delivery, webhook, now)
-        answer: Answer | SendingError
+        answer: ReceiverAnswer | DeliveryError
         try:
+            headers, body = request_of(delivery, webhook, now)
             answer = await self._post(webhook.url, headers, body, private=webhook.private)
-        except SendingError as error:
+        except DeliveryError as error:
             answer = error
+        except Exception as error:  # stored like any failure, so that the next attempt comes later
+            log.exception("webhook %s: sending delivery %d failed", webhook.id, delivery.id)
+            answer = DeliveryError(f"sending failed: {type(error).__name__}")
         settled: Delivery = await self._write(self._settle, delivery, webhook, answer)
         return settled
 
     def _settle(
-        self, delivery: Delivery, webhook: WebhookRecord, answer: Answer | SendingError
+        self, delivery: Delivery, webhook: WebhookRecord, answer: ReceiverAnswer | DeliveryError
     ) -> Delivery:
         now = self._now()
         attempt = attempt_of(delivery, answer, now, self._draw)

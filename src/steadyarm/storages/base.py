@@ -271,6 +271,16 @@ class Storage(ABC):
         """
 
     @abstractmethod
+    def experiments_of(
+        self, units: Sequence[str], keys: Sequence[int]
+    ) -> tuple[frozenset[int], ...]:
+        """The keys, among those given, of the experiments that each unit has an assignment in.
+
+        Experiments whose units are not sticky, and those that do not exist, are never among them.
+        One read, at a price that hardly grows with the number of experiments.
+        """
+
+    @abstractmethod
     def lease(self, key: int, wanted: int, *, expires: int, now: int) -> tuple[Lease, ...]:
         """Up to `wanted` positions for local use, from released ones and the last segment.
 

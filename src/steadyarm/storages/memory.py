@@ -567,6 +567,15 @@ class MemoryStorage(WebhooksInMemory):
         found = tuple(_known(tables, unit) for unit in units)
         return Known(found, tables.record.state, tables.record.outside)
 
+    def experiments_of(
+        self, units: Sequence[str], keys: Sequence[int]
+    ) -> tuple[frozenset[int], ...]:
+        tables = {key: self._tables[key] for key in keys if key in self._tables}
+        return tuple(
+            frozenset(key for key in tables if _known(tables[key], unit) is not None)
+            for unit in units
+        )
+
     def lease(self, key: int, wanted: int, *, expires: int, now: int) -> tuple[Lease, ...]:
         tables = self._of(key)
         check_running(tables.record.state, tables.record.outside)

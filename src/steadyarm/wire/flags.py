@@ -13,9 +13,12 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from steadyarm.errors import BudgetSpentError, RewardsPendingError, WrongStateError
 from steadyarm.live.assignments import LiveAssignment
 from steadyarm.wire.responses import PROBLEM, Problem, Response, one_of
 
+# Nothing can be shown for now, or any more: the application uses the default in its own code.
+NOTHING = (WrongStateError, BudgetSpentError, RewardsPendingError)
 TARGETING_KEY = "targetingKey"  # what OFREP calls the unit, in the context
 CODES = {  # of problems; others are GENERAL
     "malformed": "PARSE_ERROR",
@@ -55,7 +58,8 @@ class FlagMetadata(Response, rename="camel", omit_defaults=True):
 
     experiment : the name of the experiment
     in_test : whether the unit takes part in the test, so that its rewards count
-    assignment_id : identifies the assignment when its reward is reported; left out without one
+    assignment_id : identifies the assignment when its reward is reported, also of a unit that is
+        followed after a roll-out; left out without one
     probability : with which the variant was drawn; left out without an assignment
     problem : why there is no variant, such as wrong-state; left out if there is one
     """
@@ -87,7 +91,7 @@ class FlagAnswer(Response, omit_defaults=True):
     def of(cls, experiment: str, found: LiveAssignment) -> Self:
         """An assignment as the evaluation of a flag."""
         if not found.in_test:
-            metadata = FlagMetadata(experiment, False)
+            metadata = FlagMetadata(experiment, False, found.id or UNSET)
             return cls(experiment, "STATIC", found.name, metadata, found.value)
         metadata = FlagMetadata(experiment, True, found.id, found.probability)
         return cls(experiment, "SPLIT", found.name, metadata, found.value)

@@ -35,6 +35,7 @@ from steadyarm.inference.evidence import json_ready
 from steadyarm.live.after_test import Told
 from steadyarm.live.assignments import LiveAssignment, LocalLease, Status
 from steadyarm.live.experiment import Experiment
+from steadyarm.live.metrics import Metric
 from steadyarm.live.outside import Outside, RollOut
 from steadyarm.live.settings import STOPPING, After, Missing, Settings, Sticky, variants_in
 from steadyarm.live.values import values_of
@@ -241,7 +242,9 @@ class SettingsAnswer(Response):
                 f"the {self.arms['count']:,} variants were given as a table, which the service "
                 "does not repeat; work on the storage itself, or read answers as JSON."
             )
-        return Settings.from_dict(msgspec.to_builtins(self))
+        # Windows of metrics are in seconds here, and in microseconds where they are stored.
+        metrics = [Metric.described(one).to_dict() for one in self.metrics]
+        return Settings.from_dict(msgspec.to_builtins(self) | {"metrics": metrics})
 
     @property
     def names(self) -> Sequence[str]:
@@ -309,6 +312,7 @@ class OutsideAnswer(Response):
     spent : whether the test was over because its budget was spent
     roll_outs : variants that were rolled out, the newest first; a unit that it does not reach sees
         what it saw before
+    follow_ups : names of all experiments that follow or followed units after a roll-out
     """
 
     default: str | None
@@ -316,19 +320,22 @@ class OutsideAnswer(Response):
     since: Time | None
     spent: bool
     roll_outs: list[RollOutAnswer]
+    follow_ups: list[str]
 
     @classmethod
     def of(cls, outside: Outside) -> Self:
         """As an experiment keeps it."""
         since = None if outside.since is None else to_datetime(outside.since)
         rolled = [RollOutAnswer.of(one) for one in outside.roll_outs]
-        return cls(outside.default, outside.reason, since, outside.spent, rolled)
+        fixed = outside.default, outside.reason, since, outside.spent
+        return cls(*fixed, rolled, list(outside.follow_ups))
 
     def to_outside(self) -> Outside:
         """The same, as `Status.outside` has it."""
         since = None if self.since is None else to_micros(self.since, LATEST)
         rolled = tuple(one.to_roll_out() for one in self.roll_outs)
-        return Outside(self.default, self.reason, since, self.spent, rolled)
+        fixed = self.default, self.reason, since, self.spent
+        return Outside(*fixed, rolled, tuple(self.follow_ups))
 
 
 class ExperimentAnswer(Response):

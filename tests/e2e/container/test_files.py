@@ -93,21 +93,30 @@ def test_no_password_is_written_down_and_none_can_be_forgotten() -> None:
 
 def test_what_a_proxy_needs_can_be_written_into_env() -> None:
     given = compose()["services"]["service"]["environment"]
-    names = {
-        name: value for name, value in given.items() if name.startswith("STEADYARM_") and value
-    }
+    names = {name: value for name, value in given.items() if name.startswith("STEADYARM_")}
 
     def filled(**written: str) -> ServiceSettings:
         def value(found: re.Match[str]) -> str:
             return written.get(found[1], found[2])
 
-        variables = {n: re.sub(r"\$\{(\w+):-(.*)\}", value, text) for n, text in names.items()}
+        variables = {
+            name: written[name] if text is None else re.sub(r"\$\{(\w+):-(.*)\}", value, text)
+            for name, text in names.items()
+            if text is not None or name in written  # without a value it is passed on if it is there
+        }
         return ServiceSettings.from_environment(image_environment() | variables)
 
     assert (filled().https, filled().allowed_hosts) == (False, ())
     shown = re.findall(r"`(STEADYARM_\w+)=([\w.]+)`", page())
     settings = filled(**dict(shown))
     assert (settings.https, settings.allowed_hosts) == (True, ("tests.example.org",))
+    behind = filled(
+        STEADYARM_TRUSTED_PROXIES="172.18.0.1",
+        STEADYARM_ROOT_PATH="/ab",
+        STEADYARM_PUBLIC_URL="https://tests.example.org/ab",
+    )
+    assert (behind.trusted_proxies, behind.root_path) == (("172.18.0.1",), "/ab")
+    assert behind.public_url == "https://tests.example.org/ab"
 
 
 def test_every_service_that_the_page_names_exists() -> None:

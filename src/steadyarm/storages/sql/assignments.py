@@ -53,6 +53,7 @@ from steadyarm.storages.sql.schema import (
     RELEASED,
     Among,
     assignments,
+    belonging,
     inserting,
     leases,
     segments,
@@ -131,6 +132,7 @@ TAKE = Statement(
     )
     .values(handed=bindparam("counted"))
 )
+BELONGING = belonging()
 INSERT = inserting(
     assignments,
     lambda insert: insert.on_conflict_do_nothing(index_elements=["key", "unit", "repeat"]),
@@ -452,6 +454,15 @@ class Assignments(SQLBase):
         rows = found_in(found, units, sticky)
         given = tuple(None if row is None else row.assigned() for row in rows)
         return Known(given, *standing_in(key, standing))
+
+    @reads
+    def experiments_of(
+        self, connection: Connection, units: Sequence[str], keys: Sequence[int]
+    ) -> tuple[frozenset[int], ...]:
+        found: dict[str, set[int]] = {unit: set() for unit in units}
+        for unit, key in BELONGING(connection, {"units": list(found), "keys": sorted(set(keys))}):
+            found[unit].add(key)
+        return tuple(frozenset(found[unit]) for unit in units)
 
     @writes
     def lease(

@@ -29,6 +29,7 @@ from sqlalchemy import (
     cast,
     column,
     func,
+    literal_column,
     select,
     text,
     true,
@@ -413,6 +414,33 @@ def lookup(by: Column[Any], *conditions: ColumnElement[bool], outside: bool = Fa
     rewarded = select(rewards).where(same_assignment(assigned)).limit(1).lateral("rewarded")
     every = select(*logged(assigned, rewarded)).select_from(
         wanted.join(assigned, true()).outerjoin(rewarded, true())
+    )
+    return Statement(lite, every)
+
+
+def belonging() -> Statement:
+    """Pairs of "units" and "keys" of experiments that they have an assignment in, if sticky.
+
+    As in `lookup`, each pair is to be found in the index.
+    """
+    lite = text(
+        "SELECT wanted.value, given.value "
+        "FROM json_each(:units) AS wanted CROSS JOIN json_each(:keys) AS given "
+        f"CROSS JOIN {assignments.name} WHERE {assignments.c.key} = given.value "
+        f"AND {assignments.c.unit} = wanted.value AND {assignments.c.repeat} = 0"
+    )
+    wanted, given = (
+        func.json_array_elements_text(_json(name))
+        .table_valued(column("value", Text), name=name)
+        .render_derived()
+        for name in ("units", "keys")
+    )
+    key = cast(given.c.value, BigInteger)
+    this = assignments.c.key == key, assignments.c.unit == wanted.c.value
+    first = assignments.c.repeat == literal_column("0")
+    found = select(assignments.c.key).where(*this, first).limit(1).lateral("found")
+    every = select(wanted.c.value, found.c.key).select_from(
+        wanted.join(given, true()).join(found, true())
     )
     return Statement(lite, every)
 

@@ -75,6 +75,22 @@ def check_known(storage: Bench) -> None:
     refused(UnknownExperimentError, "known of no experiment", storage.known, 99, ["u1"])
 
 
+def check_experiments_of_units(storage: Bench) -> None:
+    """In which experiments units have assignments is read for all of them at once."""
+    first, second = (storage.running(8, name=name) for name in ("first", "second"))
+    loose = storage.running(8, name="loose", sticky=False)
+    storage.assign(first, ["u1", "u2", "it's"])
+    storage.assign(second, ["u1"])
+    storage.assign(loose, ["u1"])
+    keys, units = [second, first, loose, 99], ["u9", "u1", "u2", "u1", "it's"]
+    found = storage.again().experiments_of(units, keys)
+    both, one = frozenset([first, second]), frozenset([first])
+    assert found == (frozenset(), both, one, both, one), f"it says {found}"
+    assert storage.experiments_of(["u1"], [second]) == (frozenset([second]),), "others are named"
+    assert storage.experiments_of(["u1"], []) == (frozenset(),)
+    assert storage.experiments_of([], keys) == ()
+
+
 def check_restored_experiments_show_the_same(storage: Bench) -> None:
     """What is shown outside of the test comes along when an experiment is restored."""
     key = storage.busy("e")
