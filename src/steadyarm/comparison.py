@@ -21,6 +21,7 @@ from steadyarm.engines import Engine, engine_named
 from steadyarm.environments.families import WORLDS, world_from_settings
 from steadyarm.errors import InvalidInputError
 from steadyarm.files import FrameLibrary, csv_cell, frame_of, write_atomically
+from steadyarm.fingerprints import Content, content_of
 from steadyarm.policies import Policy, policy_from_dict, policy_named
 from steadyarm.progress import Progress
 from steadyarm.simulation import AnyWorld, check_world
@@ -32,8 +33,8 @@ from steadyarm.sweeps import (
     Work,
     key_of,
     run_tasks,
-    source_of,
     stream_of,
+    world_fingerprint,
 )
 from steadyarm.validation import check_fraction, not_negative, whole_number
 from steadyarm.wording import did_you_mean
@@ -84,7 +85,8 @@ def compare(
         or an engine such as `DaskEngine("tcp://host:8786")`. Processes and clusters need functions
         and classes that have names in a module
     journal : file of finished combinations, from which a run that was stopped goes on. Results of a
-        policy or world of yours whose text has changed are computed anew
+        policy or world of yours are computed anew if its code, its data or the modules it is
+        written in have changed
     progress : True shows a bar on a terminal, with what is done and how long the rest takes;
         False shows nothing; a function is called with the rounds that are done and those of all
 
@@ -107,7 +109,7 @@ def compare(
     """
     entrants, makers = named_policies(policies), _makers(worlds)
     trials, seed = whole_number(trials, "trials", least=1), whole_number(seed, "seed")
-    tasks = list(_tasks(entrants, makers, _budgets(budgets), trials, seed))
+    tasks = list(_tasks(entrants, makers, _budgets(budgets), trials, seed, journal is not None))
     kept = Journal(None if journal is None else Path(journal))
     with Progress(lines=False) as bar:
 
@@ -236,19 +238,33 @@ def _tasks(
     budgets: list[int] | None,
     trials: int,
     seed: int,
+    journalled: bool,
 ) -> Iterator[Task]:
+    for policy_name, policy in policies.items():
+        found = content_of(policy)
+        if journalled and found.obstacle:
+            raise _not_journalled(f"the policy {policy_name!r}", found)
     for name, given in makers.items():
-        own = source_of(given if callable(given) else type(given))
         for make, world in _worlds(name, given, budgets):
-            facts = Facts.of(world)
-            mark = getattr(world, "fingerprint", f"{name} {world.budget} {own}")
+            facts, mark, content = Facts.of(world), world_fingerprint(world), content_of(world)
+            if journalled and not mark:
+                raise _not_journalled(f"the world {name!r}", content)
             for policy_name, policy in policies.items():
                 stream = stream_of(seed, name, world.budget, policy_name)
                 yield Task(
                     *(name, "budget", world.budget, policy_name, policy, make, mark),
                     *(facts, trials, stream),
-                    key_of(policy, mark, trials, stream, name, policy_name, own),
+                    key_of(policy, mark, trials, stream, name, policy_name, content.sources),
                 )
+
+
+def _not_journalled(what: str, content: Content) -> InvalidInputError:
+    return InvalidInputError(
+        f"{what} holds {content.obstacle or 'something'}, whose content cannot be compared with "
+        "that of a later run, so that no journal can tell whether its results are still good; "
+        "leave the journal out, or give its class an attribute `fingerprint`, a text that differs "
+        "wherever results may."
+    )
 
 
 def _worlds(

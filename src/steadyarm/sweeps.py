@@ -8,7 +8,6 @@ tasks of objects, `paper` of the paper's figures.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import math
 import os
@@ -16,7 +15,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from steadyarm.engines import Engine
 from steadyarm.environments.environment import noise_text
 from steadyarm.errors import InvalidInputError
 from steadyarm.files import write_atomically
+from steadyarm.fingerprints import content_of, declared_fingerprint
 from steadyarm.policies import Policy
 from steadyarm.simulation import (
     CHUNK,
@@ -114,8 +114,9 @@ class Task:
     ----------
     world_name, parameter, value, policy_name : how its result is called
     policy : an instance
-    make : makes the world, on whichever machine computes; it should be quick to send
-    fingerprint : of the world, which a worker compares with that of its own
+    make : makes the world, on whichever machine computes; it should be quick to send. Tasks that
+        have the same object here have the same world
+    fingerprint : of the world, which a worker compares with that of its own; empty if it has none
     facts : what results say of the world
     trials : number of independent runs
     stream : seed of this task alone
@@ -141,21 +142,25 @@ class Task:
 
     def world(self) -> AnyWorld:
         """The world; a process makes it once, as long as it is needed again soon."""
-        if (found := _worlds.get(self.fingerprint)) is None:
-            found = self.make()
-            if getattr(found, "fingerprint", self.fingerprint) != self.fingerprint:
-                raise InvalidInputError(
-                    f"this worker ({platform.node()}, SteadyArm {__version__}) makes another "
-                    f"world of {self.world_name} {self.value}; give "
-                    "all workers the same data and code."
-                )
-            while len(_worlds) >= KEPT:
-                _worlds.pop(next(iter(_worlds)), None)
-            _worlds[self.fingerprint] = found
-        return found
+        return _made(self.make, self.fingerprint, f"{self.world_name} {self.value}")
 
 
-_worlds: dict[str, AnyWorld] = {}
+@lru_cache(maxsize=KEPT)
+def _made(make: Callable[[], AnyWorld], fingerprint: str, name: str) -> AnyWorld:
+    """A world, known by the very object that makes it: tasks of one sweep alone share it."""
+    found = make()
+    if fingerprint and world_fingerprint(found) != fingerprint:
+        raise InvalidInputError(
+            f"this worker ({platform.node()}, SteadyArm {__version__}) makes another world of "
+            f"{name}; give all workers the same data and code, and keep nothing that changes in "
+            "global variables that the world's functions read."
+        )
+    return found
+
+
+def world_fingerprint(world: Any) -> str:
+    """Of a world by its own account, or else of all it holds; empty if that cannot be compared."""
+    return declared_fingerprint(world) or content_of(world).fingerprint
 
 
 class Facts(NamedTuple):
@@ -184,40 +189,14 @@ def stream_of(seed: int, *names: Any) -> int:
 def key_of(policy: Policy[Any], world: str, trials: int, stream: int, *more: Any) -> str:
     """What makes a stored result that of a task.
 
-    The settings of the policy, the world's fingerprint, the code of both if it is not ours, and the
-    version of this package.
+    The policy with its settings, the world's fingerprint, the code of both if it is not ours, and
+    the version of this package.
 
     world : the world's fingerprint
     """
-    settings = json.dumps(policy.to_dict(), sort_keys=True)
-    code = [__version__, CHUNK, RESULTS_VERSION, _class_source(type(policy))]
-    text = json.dumps([settings, world, trials, stream, *code, *more])
+    versions = [__version__, CHUNK, RESULTS_VERSION]
+    text = json.dumps([*content_of(policy), world, trials, stream, *versions, *more])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def source_of(thing: Any) -> str:
-    """Hash of the text of a class or function and of its module; empty for what is ours.
-
-    A policy that was edited is another policy: its results must not be taken from a journal.
-    """
-    module = inspect.getmodule(thing)
-    if module is None or module.__name__.partition(".")[0] == "steadyarm":
-        return ""
-    parts = []
-    for part in (thing, module):
-        try:
-            parts.append(inspect.getsource(part))
-        except (OSError, TypeError):  # typed into an interpreter
-            parts.append(getattr(part, "__qualname__", repr(part)))
-    if module.__name__ == "__main__" and not hasattr(module, "__file__"):
-        parts = parts[:1]  # a notebook: the class alone
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-@cache
-def _class_source(policy: type) -> str:
-    """`source_of` a policy's class; what is loaded stays as it was when it was loaded."""
-    return source_of(policy)
 
 
 class Journal:

@@ -12,8 +12,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,9 @@ from scipy.stats import fisher_exact
 import steadyarm as sa
 from steadyarm.comparison import COLUMNS
 from steadyarm.engines import DaskEngine, ProcessEngine, engine_named
+from steadyarm.fingerprints import content_of
 from steadyarm.plot import charts
-from steadyarm.sweeps import CellResult, Journal, key_of, source_of
+from steadyarm.sweeps import CellResult, Journal, key_of, stream_of
 from tests.simulation import own
 
 ROOT = Path(__file__).parents[2]
@@ -47,8 +50,6 @@ def last_line(printed: str) -> Any:
 
 def test_a_cell_is_its_simulation(found: sa.Comparison) -> None:
     cell = found.cell("own", "still", 120)
-    from steadyarm.sweeps import stream_of
-
     alone = sa.simulate(own.Greedy(), own.still(120), 300, stream_of(4, "still", 120, "own"))
     assert (cell.errors, cell.trials) == (alone.errors, alone.trials)
     assert cell.regret == pytest.approx(alone.regret)
@@ -169,6 +170,121 @@ def test_progress_can_be_followed_or_left_out() -> None:
     assert seen == sorted(seen)
 
 
+def from_factory(sd: float) -> Any:
+    return lambda arms, rounds, rng: own.scaled(sd, arms, rounds, rng)
+
+
+def spoiling(by: float) -> Any:
+    def spoil(rounds: Any, plays: Any) -> Any:
+        return own.MEANS - by * (plays == plays.max(axis=1, keepdims=True))
+
+    return spoil
+
+
+class Fixed:
+    """A world of a user, which says nothing of what it holds."""
+
+    direction = "maximize"
+    arms = own.ARMS
+    budget = 60
+
+    def __init__(self, sd: float) -> None:
+        self.world = sa.Environment.from_means(self.arms, own.MEANS, sa.GaussianNoise(sd), 60)
+        self.best_arm = 1
+
+    def play(self, segment: Any, start: Any, rng: Any, squares: bool = False) -> Any:
+        return self.world.play(segment, start, rng, squares)
+
+
+SIMILAR: dict[str, Any] = {
+    "functions": lambda sd: sa.Environment.from_callable(own.ARMS, from_factory(sd), 60, own.MEANS),
+    "partial functions": lambda sd: own.of_function(sd, "partial", 60),
+    "callable objects": lambda sd: own.of_function(sd, "object", 60),
+    "adversaries": lambda sd: sa.AdaptiveAdversary(own.ARMS, spoiling(sd), 60),
+    "objects": Fixed,
+}
+
+
+@pytest.mark.parametrize("kind", SIMILAR)
+def test_worlds_of_the_same_text_are_not_mixed_up(kind: str, tmp_path: Path) -> None:
+    worlds = {f"sd {sd}": SIMILAR[kind](sd) for sd in (0.1, 1.0, 3.0)}
+    alone = {
+        name: sa.simulate(sa.GBAI(), world, 200, stream_of(0, name, 60, "G-BAI"))
+        for name, world in worlds.items()
+    }
+    path = tmp_path / "sweep.jsonl"
+    found = sa.compare(["g-bai"], worlds, trials=200, journal=path)
+    assert [cell.errors for cell in found.cells] == [one.errors for one in alone.values()]
+    assert len({cell.errors for cell in found.cells}) == 3
+    for name, sd in (("sd 0.1", 3.0), ("sd 0.1", 0.1)):  # one name for another world, and again
+        swapped = sa.compare(["g-bai"], {name: SIMILAR[kind](sd)}, trials=200, journal=path)
+        same = sa.simulate(sa.GBAI(), SIMILAR[kind](sd), 200, stream_of(0, name, 60, "G-BAI"))
+        assert swapped.cells[0].errors == same.errors
+        assert path.read_bytes().count(b"\n") == 4  # the first is new, the second known
+
+
+def test_makers_of_the_same_text_are_not_mixed_up() -> None:
+    makers = {
+        f"sd {sd}": lambda T, sd=sd: own.of_function(sd, "partial", T) for sd in (0.1, 1.0, 3.0)
+    }
+    found = sa.compare(["g-bai"], makers, [60, 120], trials=200)
+    errors = [[found.cell("G-BAI", name, T).errors for name in makers] for T in (60, 120)]
+    assert all(len(set(row)) == 3 for row in errors)
+
+
+def test_partial_functions_and_objects_run_on_processes_and_resume(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.jsonl"
+    worlds = {kind: partial(own.of_function, 1.0, kind) for kind in ("partial", "object")}
+    there = sa.compare(["g-bai"], worlds, 60, 50, engine="processes", jobs=1, journal=path)
+    here = sa.compare(["g-bai"], worlds, 60, 50, journal=path)
+    assert here.cells == there.cells  # with times, so they were read
+    code = (
+        "import steadyarm as sa; from functools import partial; from tests.simulation import own\n"
+        "worlds = {k: partial(own.of_function, 1.0, k) for k in ('partial', 'object')}\n"
+        f"sa.compare(['g-bai'], worlds, 60, 50, journal={str(path)!r})"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    assert path.read_bytes().count(b"\n") == 2  # nothing was computed again
+
+
+def test_what_cannot_be_compared_gets_no_journal(tmp_path: Path) -> None:
+    lock = threading.Lock()
+
+    def locked(arms: Any, rounds: Any, rng: Any) -> Any:
+        with lock:
+            return own.scaled(1.0, arms, rounds, rng)
+
+    world = sa.Environment.from_callable(own.ARMS, locked, 60, own.MEANS)
+    assert world.fingerprint == ""
+    found = sa.compare(["g-bai"], {"locked": world}, trials=50)
+    assert found.cells[0].errors > 0
+    message = "the world 'locked' holds an object of the type _thread.lock, whose content cannot"
+    with pytest.raises(sa.InvalidInputError, match=message):
+        sa.compare(["g-bai"], {"locked": world}, trials=50, journal=tmp_path / "sweep.jsonl")
+
+    @dataclass(frozen=True)
+    class Locked(own.Greedy):
+        guard: Any = lock
+
+        def to_dict(self) -> dict[str, Any]:
+            return {"name": self.name}
+
+    assert sa.compare([Locked()], {"still": own.still}, 60, 10).cells
+    with pytest.raises(sa.InvalidInputError, match="the policy 'Greedy half' holds an object"):
+        sa.compare([Locked()], {"still": own.still}, 60, 10, journal=tmp_path / "sweep.jsonl")
+
+
+def test_a_policy_may_have_a_table_among_its_settings(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Prior(own.Greedy):
+        prior: Any = None
+
+    path = tmp_path / "sweep.jsonl"
+    for prior in ([1.0, 2.0], [1.0, 2.0], [1.0, 3.0]):
+        sa.compare([Prior(prior=np.array(prior))], {"w": own.still}, 60, 10, journal=path)
+    assert path.read_bytes().count(b"\n") == 2
+
+
 def test_an_edited_policy_is_another_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +301,7 @@ def test_an_edited_policy_is_another_policy(
         module = __import__(name)
         keys.append(key_of(module.Mine(), "world", 10, 1))
     assert keys[0] != keys[1]
-    assert source_of(sa.Steady) == ""
+    assert content_of(sa.Steady()).sources == ""
 
 
 def test_engines_by_name() -> None:

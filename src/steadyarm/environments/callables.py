@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +21,7 @@ from steadyarm.environments.environment import (
     drawn_rewards,
 )
 from steadyarm.errors import InvalidInputError
+from steadyarm.fingerprints import content_of
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
 
@@ -97,7 +97,7 @@ class CallableEnvironment(World):
         if average is None:
             found = _average_by_draws(arms, reward, budget, direction)
         else:
-            found = np.asarray(average, dtype=np.float64)
+            found = np.array(average, dtype=np.float64)  # a copy: it is made read-only
         if found.shape != (arms.size,) or not np.isfinite(found).all():
             raise InvalidInputError.of(
                 "average", average, f"{arms.size} finite numbers, one for each arm"
@@ -112,7 +112,10 @@ class CallableEnvironment(World):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of everything that makes this world, with the text of its function."""
+        """Hash of everything that makes this world, with its function and what that refers to.
+
+        Empty where the function holds something that cannot be compared, such as an open file.
+        """
         return fingerprint_of(self, self.reward, self.expected)
 
     def _play(
@@ -192,16 +195,16 @@ def _average_by_draws(arms: ArmSet, reward: Reward, budget: int, direction: Dire
 
 
 def fingerprint_of(world: Any, function: Callable[..., Any], *tables: Floats) -> str:
-    """Hash of a world that a function describes: with its text, where Python knows it."""
-    try:
-        text = inspect.getsource(function)
-    except (OSError, TypeError):
-        text = (
-            f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', function)}"
-        )
+    """Hash of a world that a function describes, with all that the function refers to.
+
+    Empty where the function holds something that cannot be compared, such as an open file.
+    """
+    found = content_of(function).fingerprint
+    if not found:
+        return ""
     noise = getattr(world, "noise", "")
     digest = hashlib.sha256(
-        f"{world.arms.fingerprint}{world.budget}{noise}{world.direction}{text}".encode()
+        f"{world.arms.fingerprint}{world.budget}{noise}{world.direction}{found}".encode()
     )
     for table in tables:
         digest.update(table.tobytes())
@@ -264,7 +267,10 @@ class AdaptiveAdversary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of everything that makes this world, with the text of its function."""
+        """Hash of everything that makes this world, with its function and what that refers to.
+
+        Empty where the function holds something that cannot be compared, such as an open file.
+        """
         return fingerprint_of(self, self.means)
 
     def begin(self, trials: int) -> Encounter:
