@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,8 @@ from steadyarm.environments.families import WORLDS, world_from_settings
 from steadyarm.errors import InvalidInputError
 from steadyarm.files import FrameLibrary, csv_cell, frame_of, write_atomically
 from steadyarm.fingerprints import Content, content_of
-from steadyarm.policies import Policy, policy_from_dict, policy_named
+from steadyarm.policies import Policy
+from steadyarm.policies.named import Policies, named_policies
 from steadyarm.progress import Progress
 from steadyarm.simulation import AnyWorld, check_world
 from steadyarm.sweeps import (
@@ -39,7 +39,6 @@ from steadyarm.sweeps import (
 from steadyarm.validation import check_fraction, not_negative, whole_number
 from steadyarm.wording import did_you_mean
 
-Policies = Mapping[str, Policy[Any] | str] | Sequence[Policy[Any] | str]
 Maker = Callable[[int], AnyWorld]
 Worlds = Mapping[str, AnyWorld | Maker | str] | Sequence[str] | AnyWorld
 
@@ -73,8 +72,8 @@ def compare(
 
     Parameters
     ----------
-    policies : policies of ours or your own, by name or in a list; also texts, such as "p1-rage" or
-        "mymodule:MyPolicy"
+    policies : policies of ours or your own, by name or in a list; also texts, such as "p1-rage",
+        "g-bai-blocks" (the balanced fixed design) or "mymodule:MyPolicy"
     worlds : by name; each a world, or a function that makes the world of a budget, or the name of a
         family, such as "soare_oscillating"
     budgets : for functions and families; a world has its own budget
@@ -128,61 +127,6 @@ def compare(
         "version": __version__,
     }
     return Comparison(tuple(cells), settings)
-
-
-def named_policies(policies: Policies) -> dict[str, Policy[Any]]:
-    """Policies by the names that results have.
-
-    Examples
-    --------
-    >>> list(named_policies(["steady", "p1-rage"]))
-    ['Steady', 'P1-RAGE']
-    """
-    if isinstance(policies, Policy | str):
-        policies = [policies]
-    if isinstance(policies, Mapping):
-        found = {name: policy_of(given) for name, given in policies.items()}
-    else:
-        several = [policy_of(given) for given in policies]
-        found = {policy.name: policy for policy in several}
-        if len(found) < len(several):
-            names = [policy.name for policy in several]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InvalidInputError(
-                f"several policies are called {twice!r}; give names: "
-                f"{{{twice!r}: …, '{twice} with …': …}}."
-            )
-    if not found:
-        raise InvalidInputError("there is no policy to compare; give at least one.")
-    return found
-
-
-def policy_of(given: Any) -> Policy[Any]:
-    """A policy as it is, of ours by its name, or an own one as "module:Class"."""
-    if isinstance(given, Policy):
-        return given
-    if isinstance(given, type) and issubclass(given, Policy):
-        raise InvalidInputError(
-            f"{given.__name__} is a class; give an instance: {given.__name__}()."
-        )
-    if not isinstance(given, str):
-        raise InvalidInputError.of("policy", given, "a policy, or its name")
-    if ":" not in given:
-        return policy_from_dict({"name": policy_named(given)})
-    module, _, name = given.partition(":")
-    try:
-        found = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidInputError(
-            f"the policy {given!r} cannot be imported ({error}); expected module:Class, with the "
-            "module in this folder or installed."
-        ) from None
-    made: Any = found() if isinstance(found, type) else found
-    if not isinstance(made, Policy):
-        raise InvalidInputError.of("policy", given, "the module and name of a policy's class")
-    return made
 
 
 def _makers(worlds: Any) -> dict[str, AnyWorld | Maker]:

@@ -29,6 +29,7 @@ from steadyarm.comparison import COLUMNS
 from steadyarm.engines import DaskEngine, ProcessEngine, engine_named
 from steadyarm.fingerprints import content_of
 from steadyarm.plot import charts
+from steadyarm.policies.named import named_policies
 from steadyarm.sweeps import CellResult, Journal, key_of, stream_of
 from tests.simulation import own
 
@@ -429,7 +430,7 @@ def test_a_world_without_means_has_no_regret() -> None:
     ("given", "message"),
     [
         ({"policies": []}, "no policy to compare"),
-        ({"policies": [sa.GBAI(), sa.GBAI(order="blocks")]}, "several policies are called 'G-BAI'"),
+        ({"policies": [sa.GBAI(), "g-bai"]}, "several policies are called 'G-BAI'; give names: {"),
         ({"policies": [sa.GBAI]}, "GBAI is a class; give an instance"),
         ({"policies": ["no.module:Mine"]}, "cannot be imported"),
         ({"policies": ["json:dumps"]}, "the module and name of a policy's class"),
@@ -452,6 +453,16 @@ def test_bad_input_is_named(given: dict[str, Any], message: str) -> None:
 def test_own_policies_by_module_and_class() -> None:
     found = sa.compare(["tests.simulation.own:Greedy", "p1rage"], ["soare_oscillating"], 50, 20)
     assert found.policies == ("Greedy half", "P1-RAGE")
+
+
+def test_variants_are_told_apart_by_name_in_a_list() -> None:
+    policies = ["steady", "g-bai-blocks", "steady iid", sa.GBAI(), sa.Steady(robustness=1.0)]
+    found = sa.compare(policies, ["soare_oscillating"], 50, 20)
+    assert found.policies == ("Steady", "G-BAI blocks", "Steady iid", "G-BAI", "Steady fixed")
+    assert found.settings["policies"]["G-BAI blocks"]["order"] == "blocks"
+    several = [sa.Steady(), sa.Steady(robustness=0.5), sa.Steady(robustness=0.5, updates=5)]
+    names = list(named_policies(several))
+    assert names == ["Steady", "Steady (robustness=0.5)", "Steady (robustness=0.5, updates=5)"]
 
 
 def test_a_missing_cell_is_named(found: sa.Comparison) -> None:

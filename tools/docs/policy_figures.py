@@ -20,9 +20,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from steadyarm.files import write_atomically
-from steadyarm.paper.specification import VARIANTS
 from steadyarm.plot.layout import DASHES, LIGHT
 from steadyarm.policies import POLICIES
+from steadyarm.policies.named import VARIANTS
 
 __all__ = ["FOLDER", "RATES", "RECORD", "Rate", "picture_of", "read_rates"]
 
