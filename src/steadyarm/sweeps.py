@@ -41,6 +41,7 @@ Value = float | int | None
 RESULTS_VERSION = 2  # raised by hand when the same settings give other results
 BATCH_ROUNDS = 2_000_000  # rounds of the units that are sent to a worker together, about
 BATCH_UNITS = 64
+LINE = b'{"key": "'  # how every line of a journal begins
 SYNCED = 0.5  # seconds between two waits for the disk
 KEPT = 64  # worlds in each process
 MOST_ARMS = 64  # different recommended arms that are counted one by one in a result
@@ -215,8 +216,15 @@ class Journal:
         self._results: dict[str, CellResult] = {}
         self._synced = time.monotonic()
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._results = self._read(path)
+            if path.is_dir():
+                raise InvalidInputError.of("journal", str(path), "the name of a file, no folder")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._results = self._read(path)
+            except OSError as error:
+                raise InvalidInputError(
+                    f"the journal {path} cannot be read or written ({error}); give another file."
+                ) from None
 
     def get(self, key: str) -> CellResult | None:
         """The result with this key, if it was finished before."""
@@ -252,11 +260,11 @@ class Journal:
             return {}
         content = path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):  # a crash cut the last line off
-            with path.open("r+b") as file:
-                file.truncate(len(whole))
-        results = {}
-        for number, line in enumerate(whole.splitlines(), 1):
+        cut = content[len(whole) :]  # by a crash
+        results, lines = {}, whole.splitlines()
+        if not (cut.startswith(LINE) or LINE.startswith(cut)):  # nothing that we have begun
+            lines.append(cut)
+        for number, line in enumerate(lines, 1):
             try:
                 entry: dict[str, Any] = json.loads(line)
                 key = entry.pop("key")
@@ -267,6 +275,9 @@ class Journal:
                     f"line {number} of {path} is not a result; remove the file to start afresh, "
                     "or give another one."
                 ) from None
+        if cut:
+            with path.open("r+b") as file:
+                file.truncate(len(whole))
         return results
 
 

@@ -172,6 +172,18 @@ def test_the_best_arm_is_that_of_each_trial_in_hindsight() -> None:
     assert (same.recommended == found.recommended).all()
 
 
+def test_regret_is_over_the_rounds_that_were_played() -> None:
+    """Peace leaves some of its budget unspent; means that stay as they are show it."""
+    means = np.array([0.5, 0.4, 0.1])
+    world = sa.AdaptiveAdversary(
+        ARMS, lambda rounds, plays: np.broadcast_to(means, plays.shape), budget=97
+    )
+    found = sa.simulate(sa.Peace(), world, trials=200, seed=1)
+    assert found.plays is not None
+    assert found.plays.sum() < 97
+    np.testing.assert_allclose(found.regrets, 0.5 - means[found.recommended])
+
+
 def test_an_adversary_that_never_reacts_is_an_environment() -> None:
     world = sa.AdaptiveAdversary(
         ARMS, lambda rounds, plays: TABLE[rounds], budget=100, noise=sa.GaussianNoise(0.5)

@@ -106,7 +106,20 @@ def test_a_sweep_outlives_a_killed_worker_of_its_cluster(tmp_path: Path) -> None
     assert printed["counts"] == json.loads(json.dumps(own.counts(straight)))
 
 
-def test_a_sweep_that_is_killed_twice_goes_on_where_it_was(tmp_path: Path) -> None:
+def processes_of(parent: int) -> list[int]:
+    """Those that a process has started, which are alive."""
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True)
+    return [int(pid) for pid in found.stdout.split()]
+
+
+def alive(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_a_sweep_that_is_killed_twice_goes_on_where_it_was(engine: str, tmp_path: Path) -> None:
     journal = tmp_path / "sweep.jsonl"
     trials = 20_000  # long enough to be killed in the middle
 
@@ -115,15 +128,21 @@ def test_a_sweep_that_is_killed_twice_goes_on_where_it_was(tmp_path: Path) -> No
 
     for goal in (2, 6):
         process = subprocess.Popen(
-            script("threads", journal, trials), cwd=ROOT, stdout=subprocess.DEVNULL
+            script(engine, journal, trials), cwd=ROOT, stdout=subprocess.DEVNULL
         )
         while lines() < goal and process.poll() is None:
             time.sleep(0.002)
+        children = processes_of(process.pid)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
+        assert (len(children) > 0) == (engine == "processes")
+        deadline = time.monotonic() + 20
+        while any(map(alive, children)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not any(map(alive, children))  # none is left behind
     before = lines()
     assert 6 <= before < 18
-    command = script("threads", journal, trials)
+    command = script(engine, journal, trials)
     printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     assert lines() == 18
     straight = own.sweep("threads", trials=trials)

@@ -220,9 +220,9 @@ class AdaptiveAdversary:
 
     The guarantees of this package, and of the paper, are for worlds that are fixed before the test
     or move on their own. They do **not** cover this adversary; it is here to try what happens.
-    The best arm of a trial is the one whose means over all rounds were best in that very trial, so
-    trials may differ in it. Permuted blocks (`Steady`) can be predicted from the plays of a block;
-    ``Steady(order="iid")`` cannot.
+    The best arm of a trial is the one whose means were best in that very trial, so trials may
+    differ in it; means and regret are over the rounds that were played. Permuted blocks (`Steady`)
+    can be predicted from the plays of a block; ``Steady(order="iid")`` cannot.
 
     Parameters
     ----------
@@ -298,9 +298,14 @@ class Encounter:
         return np.asarray(self._values.argmax(axis=1))
 
     def regret(self, arms: Integers) -> Floats:
-        """(n,) by how much the mean of these arms falls short of the best one's, per round."""
+        """(n,) by how much the mean of these arms falls short of the best one's.
+
+        Over the rounds that were played: a policy may leave some of its budget unspent, and of
+        those rounds there are no means.
+        """
         values, rows = self._values, np.arange(len(arms))
-        return np.asarray((values.max(axis=1) - values[rows, arms]) / self._world.budget)
+        played = np.maximum(self.plays.sum(axis=1), 1)
+        return np.asarray((values.max(axis=1) - values[rows, arms]) / played)
 
     @property
     def _values(self) -> Floats:
