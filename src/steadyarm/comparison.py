@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import io
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -50,6 +51,8 @@ ALPHA = 0.05  # below which a difference is significant
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", '"': r"\textquotedbl{}",
+    "[": "{[}", "]": "{]}",
 }  # fmt: skip  # a table reads better so
 
 
@@ -141,6 +144,9 @@ def _makers(worlds: Any) -> dict[str, AnyWorld | Maker]:
         worlds = {name: name for name in worlds}
     if not worlds:
         raise InvalidInputError("there is no world to compare in; give at least one.")
+    for name in worlds:
+        if not isinstance(name, str):
+            raise InvalidInputError.of("the name of a world", name, "a text")
     return {
         name: _family(given) if isinstance(given, str) else given for name, given in worlds.items()
     }
@@ -162,7 +168,11 @@ def _of_family(name: str, budget: int) -> AnyWorld:
 def _budgets(budgets: Sequence[int] | int | None) -> list[int] | None:
     if budgets is None:
         return None
-    several = [budgets] if isinstance(budgets, int) else list(budgets)
+    if isinstance(budgets, str) or not isinstance(budgets, Iterable):
+        budgets = [whole_number(budgets, "budgets", least=1)]
+    several = list(budgets)
+    if not several:
+        raise InvalidInputError("budgets has no entry; give at least one, or leave it out.")
     return list(dict.fromkeys(whole_number(budget, "a budget", least=1) for budget in several))
 
 
@@ -229,6 +239,15 @@ def _worlds(
         raise InvalidInputError(
             f"the world {name!r} is made for a budget; say for which: budgets=[…]."
         )
+    try:
+        inspect.signature(given).bind(budgets[0])
+    except TypeError as error:
+        raise InvalidInputError(
+            f"the world {name!r} is a function that cannot be called with a budget ({error}); "
+            f"give a function of the budget: {{{name!r}: lambda budget: …}}."
+        ) from None
+    except ValueError:
+        pass  # of a compiled function nothing is known
     for budget in budgets:
         make = partial(given, budget)
         world = make()
@@ -407,9 +426,10 @@ class Comparison:
     ) -> str:
         r"""A table for a paper: a row for each world and budget, a column for each policy.
 
-        Error rates are in per cent, with half the length of their exact intervals as the smaller
-        number; the best policy of a row is bold, with all from which it does not differ
-        significantly (Fisher's exact test). It needs ``\usepackage{booktabs}``.
+        Error rates are in per cent, with the limits of their exact intervals as smaller numbers.
+        The best policy of a row is bold, with all from which it does not differ significantly
+        (Fisher's exact test); none is where no policy is significantly worse. It needs
+        ``\usepackage{booktabs}`` and ``\usepackage[T1]{fontenc}``.
 
         path : file to write it into
         level : of the intervals
@@ -430,6 +450,8 @@ class Comparison:
             entries = [_latex(world) if world != before else ""]
             entries += [f"{budget:,}".replace(",", r"\,")] if several else []
             best = self.best(world, budget, alpha)
+            if len(best) == len(self._rows[world, budget]):
+                best = ()  # nothing is known to be worse
             for policy in self.policies:
                 entries.append(_latex_cell(self.cell(policy, world, budget), level, policy in best))
             lines.append(" & ".join(entries) + r" \\")
@@ -440,7 +462,7 @@ class Comparison:
         lines.append(
             f"% Probability of error in per cent; {counted} trials each; smaller numbers: "
             f"{100 * level:g} % Clopper-Pearson intervals. Bold: not significantly worse than the "
-            f"best of the row (Fisher's exact test, p >= {alpha:g})."
+            f"best of the row (Fisher's exact test, p >= {alpha:g}), where others are."
         )
         text = "\n".join(lines) + "\n"
         if path is not None:
@@ -532,9 +554,8 @@ def _latex(text: str) -> str:
 
 
 def _latex_cell(cell: CellResult, level: float, best: bool) -> str:
-    low, high = cell.interval(level)
-    rate, half = 100 * cell.error_rate, 50 * (high - low)
-    digits = 1 if half >= 0.05 else 2
-    number = f"{rate:.{digits}f}"
+    low, high = (100 * limit for limit in cell.interval(level))
+    digits = max(1, 1 - math.floor(math.log10(high - low)))  # two of the interval's length
+    number = f"{100 * cell.error_rate:.{digits}f}"
     bold = rf"\mathbf{{{number}}}" if best else number
-    return rf"${bold}$ {{\scriptsize$\pm {half:.{digits}f}$}}"
+    return rf"${bold}$ {{\scriptsize$[{low:.{digits}f}, {high:.{digits}f}]$}}"

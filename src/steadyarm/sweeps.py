@@ -177,7 +177,7 @@ class Facts(NamedTuple):
     def of(cls, world: Any) -> Facts:
         """Those of this world."""
         gap = float(getattr(world, "gap", math.nan))
-        noise = noise_text(getattr(world, "noise", None))
+        noise = noise_text(getattr(world, "noise", None)) or getattr(world, "scatter", "")
         return cls(world.budget, world.arms.size, world.arms.dimension, gap, noise)
 
 
@@ -398,7 +398,12 @@ def run_unit(task: Task, chunk: int, version: str = __version__) -> Part:
             "give all workers the same data and code."
         )
     size = chunk_size(task.trials, chunk)
-    found = run_chunk(task.policy, task.world(), task.stream, chunk, size)
+    try:
+        found = run_chunk(task.policy, task.world(), task.stream, chunk, size)
+    except Exception as error:  # whatever a policy or world of a user raises
+        where = f"{task.parameter} {task.value}" if task.parameter else "its only setting"
+        error.add_note(f"in the policy {task.policy_name!r}, world {task.world_name!r}, {where}")
+        raise
     regrets = found.regrets
     counted = None
     if not np.isnan(regrets).any():

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import polars
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import fisher_exact
 
 import steadyarm as sa
@@ -29,6 +30,7 @@ from steadyarm.comparison import COLUMNS
 from steadyarm.engines import DaskEngine, ProcessEngine, engine_named
 from steadyarm.fingerprints import content_of
 from steadyarm.plot import charts
+from steadyarm.policies.ips import IPSState
 from steadyarm.policies.named import named_policies
 from steadyarm.sweeps import CellResult, Journal, key_of, stream_of
 from tests.simulation import own
@@ -386,15 +388,47 @@ def made(errors: dict[str, int], trials: int = 1000, world: str = "w_1") -> sa.C
     return sa.Comparison(tuple(cells))
 
 
+def latex_row(found: sa.Comparison) -> str:
+    (row,) = [line for line in found.to_latex().splitlines() if line.startswith("w")]
+    return row
+
+
 def test_latex_is_bold_where_no_policy_is_significantly_better() -> None:
-    text = made({"A": 50, "B & C": 60, "D": 100}).to_latex()
+    found = made({"A": 50, "B & C": 60, "D": 100})
     assert fisher_exact(np.array([[50, 950], [60, 940]])).pvalue > 0.05
     assert fisher_exact(np.array([[50, 950], [100, 900]])).pvalue < 0.05
-    (row,) = [line for line in text.splitlines() if line.startswith("w")]
-    assert row.startswith(r"w\_1 & $\mathbf{5.0}$ {\scriptsize$\pm 1.4$} & $\mathbf{6.0}$")
+    row, text = latex_row(found), found.to_latex()
+    assert row.startswith(r"w\_1 & $\mathbf{5.0}$ {\scriptsize$[3.7, 6.5]$} & $\mathbf{6.0}$")
     assert row.count("mathbf") == 2
     assert r"World & A & B \& C & D \\" in text
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
+
+
+def test_latex_has_no_bold_where_nothing_differs() -> None:
+    assert "mathbf" not in latex_row(made({"A": 50, "B": 51}))
+    assert "mathbf" not in latex_row(made({"A": 50}))
+
+
+@pytest.mark.parametrize(
+    ("errors", "trials", "printed"),
+    [
+        (0, 100, r"$0.0$ {\scriptsize$[0.0, 3.6]$}"),
+        (100, 100, r"$100.0$ {\scriptsize$[96.4, 100.0]$}"),
+        (3, 1_000_000, r"$0.00030$ {\scriptsize$[0.00006, 0.00088]$}"),
+        (1, 2, r"$50.0$ {\scriptsize$[1.3, 98.7]$}"),
+    ],
+)
+def test_latex_prints_exact_limits(errors: int, trials: int, printed: str) -> None:
+    assert printed in latex_row(made({"A": errors}, trials))
+
+
+def test_latex_escapes_everything() -> None:
+    text = made({'[<a|b>] "c" 5% $x_1^2$ ~{#}\\&': 1}, world="w").to_latex()
+    (head,) = [line for line in text.splitlines() if line.startswith("World")]
+    assert head == (
+        r"World & {[}\textless{}a\textbar{}b\textgreater{}{]} \textquotedbl{}c\textquotedbl{} 5\% "
+        r"\$x\_1\textasciicircum{}2\$ \textasciitilde{}\{\#\}\textbackslash{}\& \\"
+    )
 
 
 def test_profiles_count_settings_within_a_factor() -> None:
@@ -416,7 +450,9 @@ def test_charts_say_where_it_is(found: sa.Comparison) -> None:
     assert series.high is not None
     assert series.high[-1] == cell.interval()[1]
     assert charts.regret(found).panels[0].y.title == "simple regret"
+    assert "K = 4, d = 4, rewards of an own distribution" in chart.panels[0].title
     assert len(charts.profile(found).panels[0].series) == 3
+    assert "T = 60 to 240, K = 4, d = 4" in charts.profile(found).note
     with pytest.raises(sa.InvalidInputError, match=r"give what sa.compare\(\) returned"):
         charts.profile([])  # type: ignore[arg-type]
 
@@ -458,6 +494,11 @@ def test_a_world_without_means_has_no_regret() -> None:
         ({"worlds": [own.still]}, "a mapping with a name for each"),
         ({"budgets": None}, "say for which: budgets"),
         ({"budgets": [0]}, "a budget is 0"),
+        ({"budgets": []}, "budgets has no entry"),
+        ({"budgets": "100"}, "budgets is '100'; expected a whole number"),
+        ({"worlds": {0.1: own.still}}, "the name of a world is 0.1; expected a text"),
+        ({"policies": {3: "steady"}}, "the name of a policy is 3; expected a text"),
+        ({"worlds": {"x": lambda: own.still(50)}}, "cannot be called with a budget (too many"),
         ({"worlds": {"w": own.still(60)}, "budgets": [50]}, "has a budget of 60"),
         ({"worlds": {"w": lambda T: own.still(60)}, "budgets": [50]}, "a world with one of 60"),
         ({"trials": 0}, "trials is 0"),
@@ -467,6 +508,27 @@ def test_bad_input_is_named(given: dict[str, Any], message: str) -> None:
     usual: dict[str, Any] = {"policies": ["steady"], "worlds": {"w": own.still}, "budgets": [50]}
     with pytest.raises(sa.InvalidInputError, match=re.escape(message)):
         sa.compare(**usual | {"trials": 10} | given)
+
+
+def test_a_budget_may_be_a_number_of_numpy() -> None:
+    found = sa.compare(["g-bai"], {"w": own.still}, np.int64(50), 10)  # type: ignore[arg-type]
+    assert found.cells[0].budget == 50
+
+
+class Raising(own.Greedy):
+    """Fails in the middle."""
+
+    def allocation(self, state: IPSState) -> NDArray[np.float64]:
+        if state.played.any():
+            raise ZeroDivisionError("no luck")
+        return super().allocation(state)
+
+
+def test_what_a_policy_raises_says_where_it_was() -> None:
+    for engine in ("threads", "processes"):
+        with pytest.raises(ZeroDivisionError, match="no luck") as raised:
+            sa.compare({"mine": Raising()}, {"w": own.still}, 50, 10, engine=engine, jobs=1)
+        assert "in the policy 'mine', world 'w', budget 50" in raised.value.__notes__
 
 
 def test_own_policies_by_module_and_class() -> None:
@@ -517,7 +579,17 @@ def test_a_journal_has_every_line_at_once_and_waits_for_the_disk_seldom(
     assert Journal(tmp_path / "sweep.jsonl").get("99") == journal.get("99")
 
 
-def test_the_guide_takes_at_most_forty_lines() -> None:
+def test_the_guide_runs_from_a_clean_folder_in_at_most_forty_lines(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "guides" / "compare_policies.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(code.splitlines()) <= 40
+    (tmp_path / "sweep.py").write_text(code)
+    run = subprocess.run(
+        [sys.executable, "-I", "sweep.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"sweep.py", "errors.pdf", "errors.tex"}
+    assert (tmp_path / "errors.pdf").read_bytes().startswith(b"%PDF")
+    table = (tmp_path / "errors.tex").read_text()
+    assert table.count(r" \\") == 1 + 4 * 6  # a heading, and a row for each world and budget
+    assert "World & $T$ & Two-Leaders & Steady & P1-RAGE & G-BAI blocks & Peace" in table

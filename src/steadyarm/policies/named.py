@@ -106,6 +106,9 @@ def named_policies(policies: Policies) -> dict[str, Policy[Any]]:
                 f"{{{twice!r}: …, '{twice} with …': …}}."
             )
         found = dict(zip(labels, several, strict=True))
+    for name in found:
+        if not isinstance(name, str):
+            raise InvalidInputError.of("the name of a policy", name, "a text")
     if not found:
         raise InvalidInputError("there is no policy to compare; give at least one.")
     return found

@@ -127,7 +127,11 @@ def regret(found: Comparison, title: str = "") -> Chart:
         ),
         Table.of(found.columns()),
         f"{trials_of(cells)} trials per point. Lines: 95 % intervals (normal approximation)."
-        + (" The grey strip stands for no regret at all." if zero else ""),
+        + (
+            " The grey strip stands for no regret in any trial, of which they know nothing."
+            if zero
+            else ""
+        ),
     )
 
 
@@ -165,7 +169,7 @@ def profile(found: Comparison, title: str = "") -> Chart:
             {"share": np.column_stack([shares[name] for name in order])},
         ),
         f"{settings} of world and budget, {trials_of(found.cells)} trials each. No errors count as "
-        "half of one.",
+        f"half of one. {setting_of(found.cells)}.",
     )
 
 
