@@ -193,6 +193,7 @@ def test_regret_is_over_the_rounds_that_were_played() -> None:
     )
     found = sa.simulate(sa.Peace(), world, trials=200, seed=1)
     assert found.plays is not None
+    assert found.regrets is not None
     assert found.plays.sum() < 97
     np.testing.assert_allclose(found.regrets, 0.5 - means[found.recommended])
 

@@ -450,6 +450,11 @@ def test_charts_say_where_it_is(found: sa.Comparison) -> None:
     assert series.high is not None
     assert series.high[-1] == cell.interval()[1]
     assert charts.regret(found).panels[0].y.title == "simple regret"
+    flat = replace(found.cells[0], regret=0.0, regret_error=0.0)
+    chart = charts.regret(sa.Comparison((flat, found.cells[3])))
+    assert chart.panels[0].series[0].high is not None
+    assert np.isnan(chart.panels[0].series[0].high).tolist() == [True, False]
+    assert "which has no such interval" in chart.note
     assert "K = 4, d = 4, rewards of an own distribution" in chart.panels[0].title
     assert len(charts.profile(found).panels[0].series) == 3
     assert "T = 60 to 240, K = 4, d = 4" in charts.profile(found).note
@@ -537,7 +542,8 @@ def test_own_policies_by_module_and_class() -> None:
 
 
 def test_variants_are_told_apart_by_name_in_a_list() -> None:
-    policies = ["steady", "g-bai-blocks", "steady iid", sa.GBAI(), sa.Steady(robustness=1.0)]
+    policies: list[Any] = ["steady", "g-bai-blocks", "steady iid", sa.GBAI()]
+    policies.append(sa.Steady(robustness=1.0))
     found = sa.compare(policies, ["soare_oscillating"], 50, 20)
     assert found.policies == ("Steady", "G-BAI blocks", "Steady iid", "G-BAI", "Steady fixed")
     assert found.settings["policies"]["G-BAI blocks"]["order"] == "blocks"

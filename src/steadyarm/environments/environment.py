@@ -263,7 +263,7 @@ class World(ABC):
         return self._best[1]
 
 
-def shortfall(best: ArrayLike, values: Floats, size: float) -> Floats:
+def shortfall(best: float | Floats, values: Floats, size: float) -> Floats:
     """By how much values fall short of the best one, to twelve digits of the size of all means.
 
     What is beyond comes from rounding: equal means have no regret, and 10000.4 - 10000.3 is 0.1.
