@@ -104,8 +104,8 @@ class Masked(EqualSplit):
 @pytest.mark.parametrize("broken", [Worst(), Masked(scaled=True)], ids=["worst", "masked"])
 def test_a_policy_that_names_the_wrong_arm_fails(broken: sa.Policy[Any]) -> None:
     for check in CHECKS:
-        if check is not check_easy_instance:
-            check(broken)  # nothing else is wrong with it
+        if check not in (check_easy_instance, check_older_allocations, check_late_rewards):
+            check(broken)  # nothing but its recommendation is wrong
     with pytest.raises(AssertionError, match="recommendations were wrong in an easy world"):
         check_easy_instance(broken)
 
