@@ -26,7 +26,10 @@ SNIPPETS = [
 
 
 @pytest.mark.parametrize(("code", "expected"), SNIPPETS)
-def test_snippets_run_and_print_what_is_written(code: str, expected: str | None) -> None:
+def test_snippets_run_and_print_what_is_written(
+    code: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "snippet", "exec", dont_inherit=True), {})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import importlib
+import inspect
 import io
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,7 +21,9 @@ from steadyarm.engines import Engine, engine_named
 from steadyarm.environments.families import WORLDS, world_from_settings
 from steadyarm.errors import InvalidInputError
 from steadyarm.files import FrameLibrary, csv_cell, frame_of, write_atomically
-from steadyarm.policies import Policy, policy_from_dict, policy_named
+from steadyarm.fingerprints import Content, content_of
+from steadyarm.policies import Policy
+from steadyarm.policies.named import Policies, named_policies
 from steadyarm.progress import Progress
 from steadyarm.simulation import AnyWorld, check_world
 from steadyarm.sweeps import (
@@ -32,13 +34,12 @@ from steadyarm.sweeps import (
     Work,
     key_of,
     run_tasks,
-    source_of,
     stream_of,
+    world_fingerprint,
 )
 from steadyarm.validation import check_fraction, not_negative, whole_number
 from steadyarm.wording import did_you_mean
 
-Policies = Mapping[str, Policy[Any] | str] | Sequence[Policy[Any] | str]
 Maker = Callable[[int], AnyWorld]
 Worlds = Mapping[str, AnyWorld | Maker | str] | Sequence[str] | AnyWorld
 
@@ -50,6 +51,8 @@ ALPHA = 0.05  # below which a difference is significant
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", '"': r"\textquotedbl{}",
+    "[": "{[}", "]": "{]}",
 }  # fmt: skip  # a table reads better so
 
 
@@ -72,8 +75,8 @@ def compare(
 
     Parameters
     ----------
-    policies : policies of ours or your own, by name or in a list; also texts, such as "p1-rage" or
-        "mymodule:MyPolicy"
+    policies : policies of ours or your own, by name or in a list; also texts, such as "p1-rage",
+        "g-bai-blocks" (the balanced fixed design) or "mymodule:MyPolicy"
     worlds : by name; each a world, or a function that makes the world of a budget, or the name of a
         family, such as "soare_oscillating"
     budgets : for functions and families; a world has its own budget
@@ -84,7 +87,8 @@ def compare(
         or an engine such as `DaskEngine("tcp://host:8786")`. Processes and clusters need functions
         and classes that have names in a module
     journal : file of finished combinations, from which a run that was stopped goes on. Results of a
-        policy or world of yours whose text has changed are computed anew
+        policy or world of yours are computed anew if its code, its data or the modules it is
+        written in have changed
     progress : True shows a bar on a terminal, with what is done and how long the rest takes;
         False shows nothing; a function is called with the rounds that are done and those of all
 
@@ -107,7 +111,7 @@ def compare(
     """
     entrants, makers = named_policies(policies), _makers(worlds)
     trials, seed = whole_number(trials, "trials", least=1), whole_number(seed, "seed")
-    tasks = list(_tasks(entrants, makers, _budgets(budgets), trials, seed))
+    tasks = list(_tasks(entrants, makers, _budgets(budgets), trials, seed, journal is not None))
     kept = Journal(None if journal is None else Path(journal))
     with Progress(lines=False) as bar:
 
@@ -128,61 +132,6 @@ def compare(
     return Comparison(tuple(cells), settings)
 
 
-def named_policies(policies: Policies) -> dict[str, Policy[Any]]:
-    """Policies by the names that results have.
-
-    Examples
-    --------
-    >>> list(named_policies(["steady", "p1-rage"]))
-    ['Steady', 'P1-RAGE']
-    """
-    if isinstance(policies, Policy | str):
-        policies = [policies]
-    if isinstance(policies, Mapping):
-        found = {name: policy_of(given) for name, given in policies.items()}
-    else:
-        several = [policy_of(given) for given in policies]
-        found = {policy.name: policy for policy in several}
-        if len(found) < len(several):
-            names = [policy.name for policy in several]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InvalidInputError(
-                f"several policies are called {twice!r}; give names: "
-                f"{{{twice!r}: …, '{twice} with …': …}}."
-            )
-    if not found:
-        raise InvalidInputError("there is no policy to compare; give at least one.")
-    return found
-
-
-def policy_of(given: Any) -> Policy[Any]:
-    """A policy as it is, of ours by its name, or an own one as "module:Class"."""
-    if isinstance(given, Policy):
-        return given
-    if isinstance(given, type) and issubclass(given, Policy):
-        raise InvalidInputError(
-            f"{given.__name__} is a class; give an instance: {given.__name__}()."
-        )
-    if not isinstance(given, str):
-        raise InvalidInputError.of("policy", given, "a policy, or its name")
-    if ":" not in given:
-        return policy_from_dict({"name": policy_named(given)})
-    module, _, name = given.partition(":")
-    try:
-        found = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidInputError(
-            f"the policy {given!r} cannot be imported ({error}); expected module:Class, with the "
-            "module in this folder or installed."
-        ) from None
-    made: Any = found() if isinstance(found, type) else found
-    if not isinstance(made, Policy):
-        raise InvalidInputError.of("policy", given, "the module and name of a policy's class")
-    return made
-
-
 def _makers(worlds: Any) -> dict[str, AnyWorld | Maker]:
     """Worlds, and functions that make them, by name."""
     if isinstance(worlds, str) or hasattr(worlds, "play") or hasattr(worlds, "begin"):
@@ -195,6 +144,9 @@ def _makers(worlds: Any) -> dict[str, AnyWorld | Maker]:
         worlds = {name: name for name in worlds}
     if not worlds:
         raise InvalidInputError("there is no world to compare in; give at least one.")
+    for name in worlds:
+        if not isinstance(name, str):
+            raise InvalidInputError.of("the name of a world", name, "a text")
     return {
         name: _family(given) if isinstance(given, str) else given for name, given in worlds.items()
     }
@@ -216,7 +168,11 @@ def _of_family(name: str, budget: int) -> AnyWorld:
 def _budgets(budgets: Sequence[int] | int | None) -> list[int] | None:
     if budgets is None:
         return None
-    several = [budgets] if isinstance(budgets, int) else list(budgets)
+    if isinstance(budgets, str) or not isinstance(budgets, Iterable):
+        budgets = [whole_number(budgets, "budgets", least=1)]
+    several = list(budgets)
+    if not several:
+        raise InvalidInputError("budgets has no entry; give at least one, or leave it out.")
     return list(dict.fromkeys(whole_number(budget, "a budget", least=1) for budget in several))
 
 
@@ -236,19 +192,33 @@ def _tasks(
     budgets: list[int] | None,
     trials: int,
     seed: int,
+    journalled: bool,
 ) -> Iterator[Task]:
+    for policy_name, policy in policies.items():
+        found = content_of(policy)
+        if journalled and found.obstacle:
+            raise _not_journalled(f"the policy {policy_name!r}", found)
     for name, given in makers.items():
-        own = source_of(given if callable(given) else type(given))
         for make, world in _worlds(name, given, budgets):
-            facts = Facts.of(world)
-            mark = getattr(world, "fingerprint", f"{name} {world.budget} {own}")
+            facts, mark, content = Facts.of(world), world_fingerprint(world), content_of(world)
+            if journalled and not mark:
+                raise _not_journalled(f"the world {name!r}", content)
             for policy_name, policy in policies.items():
                 stream = stream_of(seed, name, world.budget, policy_name)
                 yield Task(
                     *(name, "budget", world.budget, policy_name, policy, make, mark),
                     *(facts, trials, stream),
-                    key_of(policy, mark, trials, stream, name, policy_name, own),
+                    key_of(policy, mark, trials, stream, name, policy_name, content.sources),
                 )
+
+
+def _not_journalled(what: str, content: Content) -> InvalidInputError:
+    return InvalidInputError(
+        f"{what} holds {content.obstacle or 'something'}, whose content cannot be compared with "
+        "that of a later run, so that no journal can tell whether its results are still good; "
+        "leave the journal out, or give its class an attribute `fingerprint`, a text that differs "
+        "wherever results may."
+    )
 
 
 def _worlds(
@@ -269,6 +239,15 @@ def _worlds(
         raise InvalidInputError(
             f"the world {name!r} is made for a budget; say for which: budgets=[…]."
         )
+    try:
+        inspect.signature(given).bind(budgets[0])
+    except TypeError as error:
+        raise InvalidInputError(
+            f"the world {name!r} is a function that cannot be called with a budget ({error}); "
+            f"give a function of the budget: {{{name!r}: lambda budget: …}}."
+        ) from None
+    except ValueError:
+        pass  # of a compiled function nothing is known
     for budget in budgets:
         make = partial(given, budget)
         world = make()
@@ -447,9 +426,10 @@ class Comparison:
     ) -> str:
         r"""A table for a paper: a row for each world and budget, a column for each policy.
 
-        Error rates are in per cent, with half the length of their exact intervals as the smaller
-        number; the best policy of a row is bold, with all from which it does not differ
-        significantly (Fisher's exact test). It needs ``\usepackage{booktabs}``.
+        Error rates are in per cent, with the limits of their exact intervals as smaller numbers.
+        The best policy of a row is bold, with all from which it does not differ significantly
+        (Fisher's exact test); none is where no policy is significantly worse. It needs
+        ``\usepackage{booktabs}`` and ``\usepackage[T1]{fontenc}``.
 
         path : file to write it into
         level : of the intervals
@@ -470,6 +450,8 @@ class Comparison:
             entries = [_latex(world) if world != before else ""]
             entries += [f"{budget:,}".replace(",", r"\,")] if several else []
             best = self.best(world, budget, alpha)
+            if len(best) == len(self._rows[world, budget]):
+                best = ()  # nothing is known to be worse
             for policy in self.policies:
                 entries.append(_latex_cell(self.cell(policy, world, budget), level, policy in best))
             lines.append(" & ".join(entries) + r" \\")
@@ -480,7 +462,7 @@ class Comparison:
         lines.append(
             f"% Probability of error in per cent; {counted} trials each; smaller numbers: "
             f"{100 * level:g} % Clopper-Pearson intervals. Bold: not significantly worse than the "
-            f"best of the row (Fisher's exact test, p >= {alpha:g})."
+            f"best of the row (Fisher's exact test, p >= {alpha:g}), where others are."
         )
         text = "\n".join(lines) + "\n"
         if path is not None:
@@ -572,9 +554,8 @@ def _latex(text: str) -> str:
 
 
 def _latex_cell(cell: CellResult, level: float, best: bool) -> str:
-    low, high = cell.interval(level)
-    rate, half = 100 * cell.error_rate, 50 * (high - low)
-    digits = 1 if half >= 0.05 else 2
-    number = f"{rate:.{digits}f}"
+    low, high = (100 * limit for limit in cell.interval(level))
+    digits = max(1, 1 - math.floor(math.log10(high - low)))  # two of the interval's length
+    number = f"{100 * cell.error_rate:.{digits}f}"
     bold = rf"\mathbf{{{number}}}" if best else number
-    return rf"${bold}$ {{\scriptsize$\pm {half:.{digits}f}$}}"
+    return rf"${bold}$ {{\scriptsize$[{low:.{digits}f}, {high:.{digits}f}]$}}"

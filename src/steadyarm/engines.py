@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -19,7 +20,7 @@ from concurrent.futures import (
 )
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 from typing import Any, Protocol
 
 from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
@@ -130,7 +131,7 @@ class ProcessEngine(_WithJobs):
 
     What runs there must be importable: functions and classes of modules, no lambdas, and in a
     script below ``if __name__ == "__main__":``. A process that dies is replaced, and what it was
-    computing is computed again.
+    computing is computed again. If the script is killed its processes end with it.
 
     Attributes
     ----------
@@ -178,7 +179,16 @@ _received: tuple[Callable[..., Any], Any] | None = None
 def _receive(content: bytes) -> None:
     """What a new process is told: the function, and what all calls need."""
     global _received
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _received = pickle.loads(content)
+
+
+def _end_with_parent() -> None:
+    """A process whose parent was killed has nobody to answer; it would wait for calls forever."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 def _call(*call: Any) -> Any:

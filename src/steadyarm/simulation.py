@@ -92,8 +92,13 @@ class Results:
 
     @property
     def errors(self) -> int:
-        """In how many of them another arm was recommended."""
-        return int((self.recommended != self.best_arm).sum())
+        """In how many of them an arm was recommended that is not as good as the best."""
+        return int(self.wrong.sum())
+
+    @property
+    def wrong(self) -> NDArray[np.bool_]:
+        """(trials,) where the recommended arm is not the best, nor one with the same mean."""
+        return _wrong(self.recommended, self.best_arm, self.regrets)
 
     @property
     def error_rate(self) -> float:
@@ -155,7 +160,7 @@ class Results:
                 "trial": np.arange(self.trials),
                 "policy": np.full(self.trials, self.policy),
                 "recommended": self.recommended,
-                "wrong": self.recommended != self.best_arm,
+                "wrong": self.wrong,
                 "regret": self.regrets if known else np.full(self.trials, np.nan),
             },
             library,
@@ -163,6 +168,16 @@ class Results:
 
     def __repr__(self) -> str:
         return f"Results({self.policy}: {self.errors} errors in {self.trials} trials)"
+
+
+def _wrong(
+    recommended: NDArray[np.int64],
+    best: int | NDArray[np.int64],
+    regrets: NDArray[np.float64] | None,
+) -> NDArray[np.bool_]:
+    """Which recommendations are errors: not those of an arm whose mean is the best one's, too."""
+    another = np.asarray(recommended != best)
+    return another if regrets is None else another & ~(regrets == 0)
 
 
 # simulate: run a policy many times, a batch of trials at once, segment by segment.
@@ -267,7 +282,7 @@ class Outcome:
     @property
     def errors(self) -> int:
         """How many recommendations were wrong."""
-        return int((self.recommended != self.best).sum())
+        return int(_wrong(self.recommended, self.best, self.regrets).sum())
 
     @classmethod
     def joined(cls, outcomes: Sequence[Outcome]) -> Outcome:

@@ -8,7 +8,6 @@ tasks of objects, `paper` of the paper's figures.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import math
 import os
@@ -16,7 +15,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from steadyarm.engines import Engine
 from steadyarm.environments.environment import noise_text
 from steadyarm.errors import InvalidInputError
 from steadyarm.files import write_atomically
+from steadyarm.fingerprints import content_of, declared_fingerprint
 from steadyarm.policies import Policy
 from steadyarm.simulation import (
     CHUNK,
@@ -41,6 +41,7 @@ Value = float | int | None
 RESULTS_VERSION = 2  # raised by hand when the same settings give other results
 BATCH_ROUNDS = 2_000_000  # rounds of the units that are sent to a worker together, about
 BATCH_UNITS = 64
+LINE = b'{"key": "'  # how every line of a journal begins
 SYNCED = 0.5  # seconds between two waits for the disk
 KEPT = 64  # worlds in each process
 MOST_ARMS = 64  # different recommended arms that are counted one by one in a result
@@ -114,8 +115,9 @@ class Task:
     ----------
     world_name, parameter, value, policy_name : how its result is called
     policy : an instance
-    make : makes the world, on whichever machine computes; it should be quick to send
-    fingerprint : of the world, which a worker compares with that of its own
+    make : makes the world, on whichever machine computes; it should be quick to send. Tasks that
+        have the same object here have the same world
+    fingerprint : of the world, which a worker compares with that of its own; empty if it has none
     facts : what results say of the world
     trials : number of independent runs
     stream : seed of this task alone
@@ -141,21 +143,25 @@ class Task:
 
     def world(self) -> AnyWorld:
         """The world; a process makes it once, as long as it is needed again soon."""
-        if (found := _worlds.get(self.fingerprint)) is None:
-            found = self.make()
-            if getattr(found, "fingerprint", self.fingerprint) != self.fingerprint:
-                raise InvalidInputError(
-                    f"this worker ({platform.node()}, SteadyArm {__version__}) makes another "
-                    f"world of {self.world_name} {self.value}; give "
-                    "all workers the same data and code."
-                )
-            while len(_worlds) >= KEPT:
-                _worlds.pop(next(iter(_worlds)), None)
-            _worlds[self.fingerprint] = found
-        return found
+        return _made(self.make, self.fingerprint, f"{self.world_name} {self.value}")
 
 
-_worlds: dict[str, AnyWorld] = {}
+@lru_cache(maxsize=KEPT)
+def _made(make: Callable[[], AnyWorld], fingerprint: str, name: str) -> AnyWorld:
+    """A world, known by the very object that makes it: tasks of one sweep alone share it."""
+    found = make()
+    if fingerprint and world_fingerprint(found) != fingerprint:
+        raise InvalidInputError(
+            f"this worker ({platform.node()}, SteadyArm {__version__}) makes another world of "
+            f"{name}; give all workers the same data and code, and keep nothing that changes in "
+            "global variables that the world's functions read."
+        )
+    return found
+
+
+def world_fingerprint(world: Any) -> str:
+    """Of a world by its own account, or else of all it holds; empty if that cannot be compared."""
+    return declared_fingerprint(world) or content_of(world).fingerprint
 
 
 class Facts(NamedTuple):
@@ -171,7 +177,7 @@ class Facts(NamedTuple):
     def of(cls, world: Any) -> Facts:
         """Those of this world."""
         gap = float(getattr(world, "gap", math.nan))
-        noise = noise_text(getattr(world, "noise", None))
+        noise = noise_text(getattr(world, "noise", None)) or getattr(world, "scatter", "")
         return cls(world.budget, world.arms.size, world.arms.dimension, gap, noise)
 
 
@@ -184,40 +190,14 @@ def stream_of(seed: int, *names: Any) -> int:
 def key_of(policy: Policy[Any], world: str, trials: int, stream: int, *more: Any) -> str:
     """What makes a stored result that of a task.
 
-    The settings of the policy, the world's fingerprint, the code of both if it is not ours, and the
-    version of this package.
+    The policy with its settings, the world's fingerprint, the code of both if it is not ours, and
+    the version of this package.
 
     world : the world's fingerprint
     """
-    settings = json.dumps(policy.to_dict(), sort_keys=True)
-    code = [__version__, CHUNK, RESULTS_VERSION, _class_source(type(policy))]
-    text = json.dumps([settings, world, trials, stream, *code, *more])
+    versions = [__version__, CHUNK, RESULTS_VERSION]
+    text = json.dumps([*content_of(policy), world, trials, stream, *versions, *more])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def source_of(thing: Any) -> str:
-    """Hash of the text of a class or function and of its module; empty for what is ours.
-
-    A policy that was edited is another policy: its results must not be taken from a journal.
-    """
-    module = inspect.getmodule(thing)
-    if module is None or module.__name__.partition(".")[0] == "steadyarm":
-        return ""
-    parts = []
-    for part in (thing, module):
-        try:
-            parts.append(inspect.getsource(part))
-        except (OSError, TypeError):  # typed into an interpreter
-            parts.append(getattr(part, "__qualname__", repr(part)))
-    if module.__name__ == "__main__" and not hasattr(module, "__file__"):
-        parts = parts[:1]  # a notebook: the class alone
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-@cache
-def _class_source(policy: type) -> str:
-    """`source_of` a policy's class; what is loaded stays as it was when it was loaded."""
-    return source_of(policy)
 
 
 class Journal:
@@ -236,8 +216,15 @@ class Journal:
         self._results: dict[str, CellResult] = {}
         self._synced = time.monotonic()
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._results = self._read(path)
+            if path.is_dir():
+                raise InvalidInputError.of("journal", str(path), "the name of a file, no folder")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._results = self._read(path)
+            except OSError as error:
+                raise InvalidInputError(
+                    f"the journal {path} cannot be read or written ({error}); give another file."
+                ) from None
 
     def get(self, key: str) -> CellResult | None:
         """The result with this key, if it was finished before."""
@@ -273,11 +260,11 @@ class Journal:
             return {}
         content = path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):  # a crash cut the last line off
-            with path.open("r+b") as file:
-                file.truncate(len(whole))
-        results = {}
-        for number, line in enumerate(whole.splitlines(), 1):
+        cut = content[len(whole) :]  # by a crash
+        results, lines = {}, whole.splitlines()
+        if not (cut.startswith(LINE) or LINE.startswith(cut)):  # nothing that we have begun
+            lines.append(cut)
+        for number, line in enumerate(lines, 1):
             try:
                 entry: dict[str, Any] = json.loads(line)
                 key = entry.pop("key")
@@ -288,6 +275,9 @@ class Journal:
                     f"line {number} of {path} is not a result; remove the file to start afresh, "
                     "or give another one."
                 ) from None
+        if cut:
+            with path.open("r+b") as file:
+                file.truncate(len(whole))
         return results
 
 
@@ -408,7 +398,12 @@ def run_unit(task: Task, chunk: int, version: str = __version__) -> Part:
             "give all workers the same data and code."
         )
     size = chunk_size(task.trials, chunk)
-    found = run_chunk(task.policy, task.world(), task.stream, chunk, size)
+    try:
+        found = run_chunk(task.policy, task.world(), task.stream, chunk, size)
+    except Exception as error:  # whatever a policy or world of a user raises
+        where = f"{task.parameter} {task.value}" if task.parameter else "its only setting"
+        error.add_note(f"in the policy {task.policy_name!r}, world {task.world_name!r}, {where}")
+        raise
     regrets = found.regrets
     counted = None
     if not np.isnan(regrets).any():

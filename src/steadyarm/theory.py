@@ -217,7 +217,7 @@ def gamma_star(arms: ArmSet, theta: ArrayLike, draws: int = 2**14, seed: int = 0
 
 
 def h_peace(arms: ArmSet, theta: ArrayLike) -> float:
-    """(ρ* + γ*) log2 d, Section 3: what Peace needs in a stationary world, up to constants.
+    """(ρ* + γ*) max(log2 d, 1), Section 3: what Peace needs in a stationary world, up to constants.
 
     The paper quotes the theorem of its authors as an error of exp(-T / (ρ* log d)), up to constants
     and logarithms, and adds that rigorously γ* stands beside ρ*. The constants are not given, so

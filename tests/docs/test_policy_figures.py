@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from steadyarm.paper.specification import VARIANTS
 from steadyarm.policies import POLICIES
+from steadyarm.policies.named import VARIANTS
 from tools.docs.policy_figures import FOLDER, PANELS, WORDS, picture_of, read_rates
 
 NAMES = {policy.name for policy in POLICIES.values()}

@@ -91,6 +91,17 @@ def test_the_best_arm_is_found_by_draws() -> None:
     assert isinstance(world, CallableEnvironment)
 
 
+def test_gaps_found_by_draws_are_precise() -> None:
+    """The queue of the guide: its means are 0.5 to 1, and rewards scatter as much."""
+
+    def seconds(arms: Any, rounds: Any, rng: Any) -> Any:
+        return (0.5 + 0.1 * arms) * rng.exponential(size=len(arms))
+
+    six = sa.ArmSet.one_hot(list("ABCDEF"))
+    world = sa.Environment.from_callable(six, seconds, 100, direction="minimize")
+    assert world.gap == pytest.approx(0.1, rel=0.04)  # four standard errors
+
+
 def test_equal_arms_have_no_best_one(monkeypatch: pytest.MonkeyPatch) -> None:
     from steadyarm.environments import callables
 
@@ -122,6 +133,13 @@ def test_bad_functions_are_named(reward: Any, message: str) -> None:
 
     with pytest.raises(sa.InvalidInputError, match=message):
         tried()
+
+
+def test_a_given_average_stays_writable() -> None:
+    average = TABLE.mean(axis=0)
+    world = sa.Environment.from_callable(ARMS, exact, 100, average)
+    average[:] = 0.0
+    assert world.average.max() > 0
 
 
 def test_bad_averages_are_named() -> None:
@@ -159,10 +177,25 @@ def test_the_best_arm_is_that_of_each_trial_in_hindsight() -> None:
     assert (regret == 0).all()
     found = sa.simulate(sa.GBAI(), world, trials=100, seed=3)
     assert isinstance(found.best_arm, np.ndarray)
-    assert found.errors == int((found.recommended != found.best_arm).sum())
+    assert found.regrets is not None
+    wrong = (found.recommended != found.best_arm) & (found.regrets > 0)
+    assert 0 < found.errors == int(wrong.sum())
     assert found.regret > 0
     same = sa.simulate(sa.GBAI(), world, trials=100, seed=3, jobs=2)
     assert (same.recommended == found.recommended).all()
+
+
+def test_regret_is_over_the_rounds_that_were_played() -> None:
+    """Peace leaves some of its budget unspent; means that stay as they are show it."""
+    means = np.array([0.5, 0.4, 0.1])
+    world = sa.AdaptiveAdversary(
+        ARMS, lambda rounds, plays: np.broadcast_to(means, plays.shape), budget=97
+    )
+    found = sa.simulate(sa.Peace(), world, trials=200, seed=1)
+    assert found.plays is not None
+    assert found.regrets is not None
+    assert found.plays.sum() < 97
+    np.testing.assert_allclose(found.regrets, 0.5 - means[found.recommended])
 
 
 def test_an_adversary_that_never_reacts_is_an_environment() -> None:

@@ -24,8 +24,8 @@ from steadyarm.paper.published import (
 )
 from steadyarm.paper.report import beyond_chart, report_of
 from steadyarm.paper.run import task_of
-from steadyarm.paper.specification import VARIANTS
 from steadyarm.plot.matplotlib import draw
+from steadyarm.policies.named import VARIANTS
 from steadyarm.reports.document import text as markdown
 
 

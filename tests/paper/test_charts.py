@@ -12,12 +12,13 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.paper.published import published_counts
 from steadyarm.paper.report import figure_chart
 from steadyarm.paper.run import CellResult
-from steadyarm.paper.specification import PAPER_POLICIES, VARIANTS, figure_named
+from steadyarm.paper.specification import PAPER_POLICIES, figure_named
 from steadyarm.plot import layout
 from steadyarm.plot.chart import Chart
 from steadyarm.plot.charts.sweeps import COLOURS, KNOWN, styles
 from steadyarm.plot.matplotlib import draw, save
 from steadyarm.plot.plotly import figure_of
+from steadyarm.policies.named import VARIANTS
 from steadyarm.simulation import clopper_pearson
 
 NAMES = [*PAPER_POLICIES, "Steady", "P1", "Uniform", "Adjacent-BAI"]

@@ -116,6 +116,26 @@ def test_a_damaged_journal_is_named(tmp_path: Path, damage: str) -> None:
         Journal(path)
 
 
+@pytest.mark.parametrize(
+    "text", ["a,b\n1,2\n3,4", "my notes", '{"my": "settings"}', '{"key": 3}\n{"key": "', "[1]\n"]
+)
+def test_a_file_that_is_no_journal_is_left_as_it_is(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "precious.csv"
+    path.write_text(text)
+    with pytest.raises(sa.InvalidInputError, match=r"line 1 of .*precious.csv is not a result"):
+        Journal(path)
+    assert path.read_text() == text
+
+
+def test_a_journal_is_a_file(tmp_path: Path) -> None:
+    for folder in (tmp_path, Path("")):
+        with pytest.raises(sa.InvalidInputError, match="expected the name of a file, no folder"):
+            Journal(folder)
+    (tmp_path / "file").touch()
+    with pytest.raises(sa.InvalidInputError, match="cannot be read or written"):
+        Journal(tmp_path / "file" / "sweep.jsonl")
+
+
 def test_a_worker_with_another_world_or_version_does_not_answer() -> None:
     task = task_of(CELLS[0])
     assert run_unit(task, 0).errors > 0

@@ -19,6 +19,8 @@ from steadyarm.testing.policies import (
     CHECKS,
     check_arm_sets,
     check_easy_instance,
+    check_late_rewards,
+    check_older_allocations,
     check_unbiased_allocations_span,
 )
 
@@ -102,8 +104,8 @@ class Masked(EqualSplit):
 @pytest.mark.parametrize("broken", [Worst(), Masked(scaled=True)], ids=["worst", "masked"])
 def test_a_policy_that_names_the_wrong_arm_fails(broken: sa.Policy[Any]) -> None:
     for check in CHECKS:
-        if check is not check_easy_instance:
-            check(broken)  # nothing else is wrong with it
+        if check not in (check_easy_instance, check_older_allocations, check_late_rewards):
+            check(broken)  # nothing but its recommendation is wrong
     with pytest.raises(AssertionError, match="recommendations were wrong in an easy world"):
         check_easy_instance(broken)
 
@@ -125,3 +127,49 @@ class Greedy(sa.Uniform):
 def test_an_unbiased_policy_that_leaves_out_directions_fails() -> None:
     with pytest.raises(AssertionError, match="reaches 1 of 2 directions"):
         check_unbiased_allocations_span(Greedy())
+
+
+class Forgetful(sa.P1RAGE):
+    """Throws away every segment that was not played with the allocation in force."""
+
+    def observe(self, state: Any, segment: sa.Segment, stats: sa.SegmentStats) -> Any:
+        if not np.allclose(segment.weights, state.weights):
+            stats = sa.SegmentStats(0 * stats.counts, 0 * stats.sums, None)
+        return super().observe(state, segment, stats)
+
+
+class Careless(sa.P1RAGE):
+    """Weighs every reward by the allocation in force."""
+
+    def observe(self, state: Any, segment: sa.Segment, stats: sa.SegmentStats) -> Any:
+        return super().observe(state, replace(segment, weights=state.weights), stats)
+
+
+class Blind(EqualSplit):
+    """Recommends the arm with the highest mean, and estimates nothing."""
+
+    def recommend(self, state: TallyState) -> Recommendations:
+        found = super().recommend(state)
+        return replace(found, estimates=np.full_like(found.estimates, np.nan))
+
+
+class Latecomer(sa.Uniform):
+    """Takes the first reward for the best one, and takes no notice of which come later."""
+
+    def recommend(self, state: IPSState) -> Recommendations:
+        found = super().recommend(state)
+        return replace(found, arm=state.ties.argmin(axis=1))
+
+
+def test_late_rewards_that_are_mishandled_are_seen() -> None:
+    with pytest.raises(AssertionError, match="older allocation were not taken up"):
+        check_older_allocations(Forgetful())
+    with pytest.raises(AssertionError, match="older allocation were weighed wrongly"):
+        check_older_allocations(Careless())
+    with pytest.raises(AssertionError, match="easy tests were wrong whose rewards came"):
+        check_late_rewards(Latecomer())
+
+
+def test_estimates_must_be_finite() -> None:
+    with pytest.raises(AssertionError, match="must be finite"):
+        check_easy_instance(Blind())

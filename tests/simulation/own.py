@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -48,6 +49,27 @@ def money(budget: int) -> Any:
 
 def still(budget: int) -> sa.Environment:
     return sa.Environment.from_means(ARMS, MEANS, sa.GaussianNoise(0.7), budget=budget)
+
+
+def scaled(sd: float, arms: NDArray[np.int64], rounds: NDArray[np.int64], rng: Any) -> Any:
+    """Normal rewards."""
+    return MEANS[arms] + sd * rng.normal(size=len(arms))
+
+
+class Scaled:
+    """The same as an object."""
+
+    def __init__(self, sd: float) -> None:
+        self.sd = sd
+
+    def __call__(self, arms: NDArray[np.int64], rounds: NDArray[np.int64], rng: Any) -> Any:
+        return scaled(self.sd, arms, rounds, rng)
+
+
+def of_function(sd: float, kind: str, budget: int) -> Any:
+    """The world of a partial function, or of an object that is called."""
+    reward = partial(scaled, sd) if kind == "partial" else Scaled(sd)
+    return sa.Environment.from_callable(ARMS, reward, budget, average=MEANS)
 
 
 POLICIES: dict[str, sa.Policy[Any]] = {

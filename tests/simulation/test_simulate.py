@@ -119,3 +119,24 @@ def test_bad_intervals_are_refused() -> None:
         clopper_pearson(1, 10, 95)
     with pytest.raises(sa.InvalidInputError, match="11 errors in 10 trials"):
         clopper_pearson(11, 10)
+
+
+def test_any_of_several_best_arms_is_right() -> None:
+    arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    third = 1 / 3
+    for best in ([0.5, 0.5, 0.0], [3 * (third / 3), 1 - 2 * third, 0.0]):
+        world = sa.Environment.from_means(arms, best, sa.GaussianNoise(0.1), budget=200)
+        found = sa.simulate(sa.GBAI(), world, trials=200)
+        assert found.errors == found.regret == 0
+        assert not found.to_frame("polars")["wrong"].any()
+        assert len(set(found.recommended.tolist())) == 2
+        assert sa.compare(["g-bai"], {"tie": world}, trials=200).cells[0].errors == 0
+
+
+def test_good_arms_of_large_means_are_good() -> None:
+    arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    world = sa.Environment.from_means(arms, [10000.4, 10000.3, 0.0], budget=50)
+    found = sa.simulate(sa.GBAI(), world, trials=200)
+    assert sorted(set(found.regrets.tolist() if found.regrets is not None else [])) == [0.0, 0.1]
+    assert found.good_rate(0.1) == 1.0
+    assert sa.compare(["g-bai"], {"w": world}, trials=200).cells[0].good_rate(0.1) == 1.0

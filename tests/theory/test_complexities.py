@@ -342,3 +342,10 @@ def test_corollary_1_is_for_arms_that_share_nothing() -> None:
     assert theory.h_p1_rage(skewed, theta) == pytest.approx(theory.h_p1_rage(one_hot(3), means))
     with pytest.raises(sa.InvalidInputError, match="share nothing"):
         theory.h_p1_rage_one_hot_ceiling(*gaussian(4, 2, 0))
+
+
+def test_directions_that_coincide_have_no_width() -> None:
+    """With one feature the best arm is compared with all others in one direction."""
+    line = sa.ArmSet.from_features([[1.0], [0.5], [0.2]])
+    assert theory.gamma_star(line, [1.0]) == pytest.approx(0.0, abs=1e-12)
+    assert theory.h_peace(line, [1.0]) == pytest.approx(theory.rho_star(line, [1.0]))

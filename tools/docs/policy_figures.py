@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,12 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from steadyarm.files import write_atomically
-from steadyarm.paper.specification import VARIANTS
+from steadyarm.paper.specification import figure_named
+from steadyarm.plot.charts.sweeps import setting_of
 from steadyarm.plot.layout import DASHES, LIGHT
 from steadyarm.policies import POLICIES
+from steadyarm.policies.named import VARIANTS
+from steadyarm.sweeps import Facts
 
 __all__ = ["FOLDER", "RATES", "RECORD", "Rate", "picture_of", "read_rates"]
 
@@ -83,11 +87,12 @@ def picture_of(policy: str, rates: list[Rate]) -> bytes:
     That of Steady also has what separates the gain of blocks from that of adaptation.
     """
     with matplotlib.rc_context({"font.size": 9, "axes.titlesize": 9, "legend.frameon": False}):
-        picture = Figure(figsize=(9.0, 3.0), layout="constrained")
+        picture = Figure(figsize=(9.0, 3.2), layout="constrained")
         FigureCanvasAgg(picture)
         for axes, figure in zip(picture.subplots(1, 3, sharey=True), PANELS, strict=True):
             _draw(axes, policy, [rate for rate in rates if rate.figure == figure])
-            axes.set(title=PANELS[figure][0], xlabel=PANELS[figure][1])
+            title, label = PANELS[figure]
+            axes.set(title=f"{title}\n{_setting(figure)}", xlabel=label)
         picture.axes[0].set_ylabel("wrong verdicts")
         handles, labels = picture.axes[0].get_legend_handles_labels()
         picture.legend(handles, labels, loc="outside upper center", ncols=3)
@@ -97,6 +102,14 @@ def picture_of(policy: str, rates: list[Rate]) -> bytes:
     small = io.BytesIO()
     few.save(small, format="png", optimize=True)
     return small.getvalue()
+
+
+@cache
+def _setting(figure: str) -> str:
+    """Rounds, arms, features and noise of the worlds of a panel."""
+    found = figure_named(figure)
+    text = setting_of([Facts.of(found.world(value)) for value in found.values])
+    return text.replace(", Gaussian", ",\nGaussian")
 
 
 def _draw(axes: Axes, policy: str, rates: list[Rate]) -> None:

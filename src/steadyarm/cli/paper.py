@@ -153,7 +153,7 @@ def _policies(args: argparse.Namespace) -> tuple[str, ...] | None:
     """The policies asked for, by their proper names; None if none were."""
     if args.policies is None:
         return None
-    from steadyarm.paper.specification import entrant_named
+    from steadyarm.policies.named import entrant_named
 
     return tuple(dict.fromkeys(entrant_named(name) for name in args.policies.split(",")))
 

@@ -259,7 +259,7 @@ def _check_plot(path: Path | None) -> None:
 @command(
     "simulate",
     ("file [FILE.toml]", "policy and world, see below"),
-    ("--policy NAME", f"one of: {POLICIES} (default: steady)"),
+    ("--policy NAME", f"one of: {POLICIES}; or your own as module:Class (default: steady)"),
     ("--published", "as in the paper's published runs"),
     ("--world NAME", f"one of: {WORLDS}"),
     ("--set KEY=VALUE ...", "a parameter of the world, such as scale=3; may be repeated"),
@@ -355,9 +355,11 @@ def _value(text: str) -> Any:
 
 
 def _policy(args: argparse.Namespace, settings: Mapping[str, Any]) -> sa.Policy[Any]:
+    from steadyarm.policies.named import configured, entrant_named
+
     described = dict(settings.get("policy", {}))
-    name = sa.policies.policy_named(args.policy or described.pop("name", "Steady"))
-    if args.published:
-        return sa.policies.POLICIES[name].published()
-    described.pop("name", None)
-    return sa.policies.policy_from_dict({"name": name} | described)
+    name = described.pop("name", "Steady")
+    name = entrant_named(args.policy or name)
+    if described and not args.published:
+        return sa.policies.policy_from_dict({"name": name} | described)
+    return configured(name, args.published)

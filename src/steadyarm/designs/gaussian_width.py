@@ -61,7 +61,7 @@ def least_gaussian_width(
     """
     K, r = X.shape
     weights = np.full(K, 1.0 / K)
-    if len(V) < 2:
+    if np.ptp(V, axis=0).max(initial=0.0) <= 1e-12 * np.abs(V).max(initial=0.0):
         return Width(weights, 0.0, 0.0)  # a single direction has mean zero
     points = _normal_points(r, draws, seed)
     best = Width(weights, np.inf, 0.0)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,8 +19,10 @@ from steadyarm.environments.environment import (
     World,
     check_noise,
     drawn_rewards,
+    shortfall,
 )
 from steadyarm.errors import InvalidInputError
+from steadyarm.fingerprints import content_of
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
 
@@ -33,6 +34,8 @@ Means = Callable[[Integers, Integers], ArrayLike]
 ROUNDS = 2**19  # rounds for which a function is called at once
 DRAWS = 2**15  # rewards of each arm that are drawn at a time to find the best one
 MOST_DRAWS = 2**22  # after which the best arm has to be named
+PRECISE = 0.01  # standard errors of the gaps that are wanted, relative to the gaps
+ENOUGH = 2**20  # draws after which they may be larger
 CLEAR = 6.0  # standard errors by which the best arm found by draws leads
 
 
@@ -62,6 +65,8 @@ class CallableEnvironment(World):
     >>> type(world).__name__, world.best_arm
     ('CallableEnvironment', 1)
     """
+
+    scatter: ClassVar[str] = "rewards of an own distribution"  # in captions
 
     arms: ArmSet
     budget: int
@@ -97,7 +102,7 @@ class CallableEnvironment(World):
         if average is None:
             found = _average_by_draws(arms, reward, budget, direction)
         else:
-            found = np.asarray(average, dtype=np.float64)
+            found = np.array(average, dtype=np.float64)  # a copy: it is made read-only
         if found.shape != (arms.size,) or not np.isfinite(found).all():
             raise InvalidInputError.of(
                 "average", average, f"{arms.size} finite numbers, one for each arm"
@@ -112,7 +117,10 @@ class CallableEnvironment(World):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of everything that makes this world, with the text of its function."""
+        """Hash of everything that makes this world, with its function and what that refers to.
+
+        Empty where the function holds something that cannot be compared, such as an open file.
+        """
         return fingerprint_of(self, self.reward, self.expected)
 
     def _play(
@@ -166,7 +174,7 @@ def _parts(rounds: Integers) -> Iterator[slice]:
 
 
 def _average_by_draws(arms: ArmSet, reward: Reward, budget: int, direction: Direction) -> Floats:
-    """Means over random rounds, drawn until the best arm is beyond doubt."""
+    """Means over random rounds, drawn until the best arm is beyond doubt and gaps are precise."""
     rng = np.random.default_rng(0)
     sums, squares, drawn = np.zeros(arms.size), np.zeros(arms.size), 0
     while drawn < MOST_DRAWS:
@@ -181,8 +189,9 @@ def _average_by_draws(arms: ArmSet, reward: Reward, budget: int, direction: Dire
         values = means if direction == "maximize" else -means
         best = int(values.argmax())
         errors = np.sqrt(variances + variances[best])
-        behind = values[best] - values > CLEAR * errors
-        if np.delete(behind, best).all():
+        gaps, errors = (np.delete(x, best) for x in (values[best] - values, errors))
+        clear, precise = gaps > CLEAR * errors, errors <= PRECISE * gaps
+        if clear.all() and (precise.all() or drawn >= ENOUGH):
             return np.asarray(means)
     raise InvalidInputError(
         f"after {drawn:,} rewards of each arm it is not clear which one is the best: "
@@ -192,16 +201,16 @@ def _average_by_draws(arms: ArmSet, reward: Reward, budget: int, direction: Dire
 
 
 def fingerprint_of(world: Any, function: Callable[..., Any], *tables: Floats) -> str:
-    """Hash of a world that a function describes: with its text, where Python knows it."""
-    try:
-        text = inspect.getsource(function)
-    except (OSError, TypeError):
-        text = (
-            f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', function)}"
-        )
+    """Hash of a world that a function describes, with all that the function refers to.
+
+    Empty where the function holds something that cannot be compared, such as an open file.
+    """
+    found = content_of(function).fingerprint
+    if not found:
+        return ""
     noise = getattr(world, "noise", "")
     digest = hashlib.sha256(
-        f"{world.arms.fingerprint}{world.budget}{noise}{world.direction}{text}".encode()
+        f"{world.arms.fingerprint}{world.budget}{noise}{world.direction}{found}".encode()
     )
     for table in tables:
         digest.update(table.tobytes())
@@ -217,9 +226,9 @@ class AdaptiveAdversary:
 
     The guarantees of this package, and of the paper, are for worlds that are fixed before the test
     or move on their own. They do **not** cover this adversary; it is here to try what happens.
-    The best arm of a trial is the one whose means over all rounds were best in that very trial, so
-    trials may differ in it. Permuted blocks (`Steady`) can be predicted from the plays of a block;
-    ``Steady(order="iid")`` cannot.
+    The best arm of a trial is the one whose means were best in that very trial, so trials may
+    differ in it; means and regret are over the rounds that were played. Permuted blocks (`Steady`)
+    can be predicted from the plays of a block; ``Steady(order="iid")`` cannot.
 
     Parameters
     ----------
@@ -242,7 +251,7 @@ class AdaptiveAdversary:
     ...     return [0.5, 0.4, 0.3] - 0.5 * most
     >>> world = sa.AdaptiveAdversary(arms, spoil, budget=600, noise=sa.GaussianNoise(0.2))
     >>> sa.simulate(sa.GBAI(), world, trials=200, seed=1)
-    Results(G-BAI: 16 errors in 200 trials)
+    Results(G-BAI: 15 errors in 200 trials)
     """
 
     arms: ArmSet
@@ -264,7 +273,10 @@ class AdaptiveAdversary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of everything that makes this world, with the text of its function."""
+        """Hash of everything that makes this world, with its function and what that refers to.
+
+        Empty where the function holds something that cannot be compared, such as an open file.
+        """
         return fingerprint_of(self, self.means)
 
     def begin(self, trials: int) -> Encounter:
@@ -292,9 +304,15 @@ class Encounter:
         return np.asarray(self._values.argmax(axis=1))
 
     def regret(self, arms: Integers) -> Floats:
-        """(n,) by how much the mean of these arms falls short of the best one's, per round."""
+        """(n,) by how much the mean of these arms falls short of the best one's.
+
+        Over the rounds that were played: a policy may leave some of its budget unspent, and of
+        those rounds there are no means.
+        """
         values, rows = self._values, np.arange(len(arms))
-        return np.asarray((values.max(axis=1) - values[rows, arms]) / self._world.budget)
+        played = np.maximum(self.plays.sum(axis=1), 1)
+        best, chosen = values.max(axis=1) / played, values[rows, arms] / played
+        return shortfall(best, chosen, float(np.abs(values / played[:, None]).max()))
 
     @property
     def _values(self) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
@@ -254,12 +255,23 @@ class World(ABC):
     def regret(self, arms: Integers) -> Floats:
         """By how much the time-averaged means of these arms fall short of the best one's."""
         values = self.average if self.direction == "maximize" else -self.average
-        return np.asarray(values[self.best_arm] - values[arms])
+        return shortfall(values[self.best_arm], values[arms], float(np.abs(values).max()))
 
     @property
     def gap(self) -> float:
         """By how much the best arm beats the second best, on average over time."""
         return self._best[1]
+
+
+def shortfall(best: float | Floats, values: Floats, size: float) -> Floats:
+    """By how much values fall short of the best one, to twelve digits of the size of all means.
+
+    What is beyond comes from rounding: equal means have no regret, and 10000.4 - 10000.3 is 0.1.
+    """
+    behind = np.asarray(best - values)
+    if not 1e-200 < size < np.inf:  # nothing to round by
+        return behind
+    return np.asarray(np.round(behind, 12 - math.ceil(math.log10(size))))
 
 
 def played_by(
@@ -413,7 +425,9 @@ class Environment(World):
             is random from `rng`
         budget : number of rounds T
         average : (K,) mean reward of every arm over all rounds, which says which one is the best;
-            if it is left out, rewards are drawn until that is beyond doubt
+            if it is left out, the means are estimated from rewards: until the best arm is beyond
+            doubt and the standard error of each gap is at most 1 % of it, within about a million
+            draws of each arm. Gap, regret and `good_rate` are then estimates, too
         direction : whether high or low rewards are wanted
 
         Returns

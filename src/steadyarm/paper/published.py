@@ -16,8 +16,9 @@ from scipy.special import ndtr, ndtri
 from steadyarm.environments import Environment, GaussianNoise
 from steadyarm.errors import InvalidInputError
 from steadyarm.paper.run import CellResult
-from steadyarm.paper.specification import FIGURES, VARIANTS, Figure, FigureWorld
+from steadyarm.paper.specification import FIGURES, Figure, FigureWorld
 from steadyarm.policies import GBAI
+from steadyarm.policies.named import VARIANTS
 from steadyarm.sweeps import Value
 from steadyarm.theory import rho_star_of_means
 

@@ -265,6 +265,10 @@ def figure_chart(figure: Figure, results: Iterable[CellResult]) -> Chart:
     panels = [_rows(cells)] if cells[0].value is None else _curves(figure, cells)
     drawn = panels[0].series
     strip = STRIP if any((series.y == 0).any() for series in drawn) else ""
+    if any(series.kind == "rings" for series in drawn):
+        strip = (
+            f" Hollow with capped lines: published counts, with intervals of the same kind.{strip}"
+        )
     return Chart(
         figure.name,
         figure.title,

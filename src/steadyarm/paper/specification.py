@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Protocol
 
-from steadyarm.comparison import policy_of
 from steadyarm.environments import (
     Environment,
     RewardSource,
@@ -20,34 +19,11 @@ from steadyarm.environments import (
 from steadyarm.errors import InvalidInputError
 from steadyarm.paper.flights import flights_world
 from steadyarm.paper.yahoo import load_yahoo_instance, yahoo_world
-from steadyarm.policies import GBAI, P1RAGE, POLICIES, Policy, Steady, policy_named
+from steadyarm.policies import Policy
+from steadyarm.policies.named import configured
 from steadyarm.sweeps import Value, stream_of
 
 PAPER_POLICIES = ("G-BAI", "P1-RAGE", "P1-Peace", "Mixed-Peace", "Peace", "OD-LinBAI")
-# What separates the gain of balanced blocks from that of adaptation, in `beyond_paper`.
-VARIANTS: dict[str, GBAI | P1RAGE | Steady] = {
-    "G-BAI blocks": GBAI(order="blocks"),
-    "P1-RAGE blocks": P1RAGE(order="blocks"),
-    "Steady fixed": Steady(robustness=1.0),
-    "Steady iid": Steady(order="iid"),
-}
-
-
-def entrant_named(name: str) -> str:
-    """The proper name of a policy or variant from what somebody typed.
-
-    Examples
-    --------
-    >>> entrant_named("g-bai-blocks"), entrant_named("p1rage")
-    ('G-BAI blocks', 'P1-RAGE')
-    """
-    if ":" in name:  # an own one
-        return name
-    wanted = name.replace("-", "").replace("_", "").replace(" ", "").lower()
-    for proper in VARIANTS:
-        if proper.replace("-", "").replace(" ", "").lower() == wanted:
-            return proper
-    return policy_named(name)
 
 
 class FigureWorld(RewardSource, Protocol):
@@ -118,10 +94,7 @@ class Cell:
 
     def configured_policy(self) -> Policy[Any]:
         """The variant of that name, an own policy, or one as in the paper's published runs."""
-        if ":" in self.policy:
-            return policy_of(self.policy)
-        variant = VARIANTS.get(self.policy)
-        return POLICIES[self.policy].published() if variant is None else variant
+        return configured(self.policy, published=True)
 
     @property
     def policy_name(self) -> str:

@@ -19,6 +19,7 @@ from steadyarm.policies import (
     Peace,
     Steady,
     Uniform,
+    policy_class,
     policy_from_dict,
     policy_named,
 )
@@ -178,7 +179,7 @@ def candidate_from_settings(settings: Any, sd: float) -> Candidate:
             f"there is no policy {typed!r}; expected {expected}.", field="policies"
         ) from None
     given = ", ".join(f"{key}={value}" for key, value in rest.items())
-    if "noise_sd" in {f.name for f in fields(POLICIES[name])}:
+    if "noise_sd" in {f.name for f in fields(policy_class(name) or Policy)}:
         rest = {"noise_sd": sd} | rest
     return Candidate(
         label or (f"{name} ({given})" if given else name), policy_from_dict({"name": name} | rest)

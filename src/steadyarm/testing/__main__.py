@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 import time
 import traceback
 
-from steadyarm.comparison import policy_of
 from steadyarm.errors import SteadyArmError
+from steadyarm.policies.named import policy_of
 from steadyarm.testing.policies import CHECKS
 
 USAGE = """usage: python -m steadyarm.testing POLICY [POLICY …]
@@ -23,7 +22,6 @@ def main(given: list[str]) -> int:
     if not given or given[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if given else 2
-    sys.path.insert(0, os.getcwd())
     try:
         policies = [policy_of(name) for name in given]
     except SteadyArmError as error:

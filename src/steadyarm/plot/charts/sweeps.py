@@ -11,7 +11,7 @@ from steadyarm.comparison import Comparison
 from steadyarm.errors import InvalidInputError
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
 from steadyarm.policies import POLICIES
-from steadyarm.sweeps import CellResult
+from steadyarm.sweeps import CellResult, Facts
 from steadyarm.wording import counted, percent
 
 PAPER = ("G-BAI", "P1-RAGE", "P1-Peace", "Mixed-Peace", "Peace", "OD-LinBAI", "Steady")
@@ -53,7 +53,7 @@ def error_series(name: str, x: tuple[Any, ...], cells: Sequence[CellResult], sty
     return Series(name, x, rates, low, high, kind="points", color=style)
 
 
-def setting_of(cells: Sequence[CellResult]) -> str:
+def setting_of(cells: Sequence[CellResult | Facts]) -> str:
     """What figures say of their worlds: rounds, arms, features and noise, where they are alike.
 
     Examples
@@ -127,7 +127,11 @@ def regret(found: Comparison, title: str = "") -> Chart:
         ),
         Table.of(found.columns()),
         f"{trials_of(cells)} trials per point. Lines: 95 % intervals (normal approximation)."
-        + (" The grey strip stands for no regret at all." if zero else ""),
+        + (
+            " The grey strip stands for no regret in any trial, which has no such interval."
+            if zero
+            else ""
+        ),
     )
 
 
@@ -165,7 +169,7 @@ def profile(found: Comparison, title: str = "") -> Chart:
             {"share": np.column_stack([shares[name] for name in order])},
         ),
         f"{settings} of world and budget, {trials_of(found.cells)} trials each. No errors count as "
-        "half of one.",
+        f"half of one. {setting_of(found.cells)}.",
     )
 
 
@@ -195,6 +199,7 @@ def _regret_series(
 ) -> Series:
     regrets = np.array([cell.regret for cell in cells], dtype=float)  # None becomes nan
     reach = NORMAL * np.array([cell.regret_error for cell in cells], dtype=float)
+    reach[regrets == 0] = np.nan  # no regret in any trial: nothing to approximate
     return Series(
         name, x, regrets, np.maximum(regrets - reach, 0), regrets + reach, "points", style
     )
