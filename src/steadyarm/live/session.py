@@ -156,7 +156,7 @@ class Session(LiveTest):
             values=values,  # type: ignore[arg-type]  # a mapping is made there
         )
         self._stopped: Stopped | None = None
-        self._looked = 0  # looks that were examined whether to stop at them
+        self._looked = 0  # looks that are done with: examined whether to stop at them
         self._lock = RLock()
         self._state: State = policy.start(arms, budget, trials=1, seed=self.seed)
         self._slopes = first_slopes(self.settings)  # from the closed segments
@@ -382,13 +382,13 @@ class Session(LiveTest):
             self._stop_when_sure()
 
     def _stop_when_sure(self) -> None:
-        """Stop the test if it is sure at a look that was not examined yet."""
+        """Stop the test if it is sure at a look that is not done with yet."""
         if self.settings.stop != "when sure" or self._stopped is not None or self._finished:
             return
         results = self._results(self._open.values())
-        before, self._looked = self._looked, len(results.looks)
-        if len(results.looks) > before and results.judged():
-            self._stopped = stop_now(results)
+        if len(results.looks) > self._looked and results.judged():
+            self._stopped, done = stop_now(results)
+            self._looked = len(results.looks) if done else self._looked
 
     # JSON
 
