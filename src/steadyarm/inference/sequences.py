@@ -399,7 +399,8 @@ class ConfidenceSequence:
         """(n,) whether piece j ends with the planned look at the end of the test."""
         if self.looks is None or not self.looks.over:
             return np.zeros(len(self.rounds), dtype=bool)
-        return np.array([len(mine) for mine in self._shares]) == self._which[:, j] + 1
+        counts = np.array([len(mine) for mine in self._shares])
+        return np.asarray(counts == self._which[:, j] + 1)
 
     def last_boundaries(self, j: int, alpha: float) -> Floats:
         """(n,) the boundary at the end of the test if no look is taken after piece j."""

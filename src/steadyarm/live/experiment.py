@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
-from steadyarm.covariates import with_expected
+from steadyarm.covariates import each_with_expected, with_expected
 from steadyarm.errors import (
     InvalidInputError,
     LeaseExpiredError,
@@ -215,6 +215,7 @@ class Experiment(LiveTest):
         ahead: int = 0,
         attributes: Sequence[Given | None] | None = None,
         covariates: Sequence[Covariates | None] | None = None,
+        expected: Sequence[float | None] | None = None,
     ) -> list[LiveAssignment | SteadyArmError]:
         """Variants for many units in one transaction, in their order.
 
@@ -223,12 +224,14 @@ class Experiment(LiveTest):
 
         ahead : positions to lease beyond these, so that the next call need not queue for them;
             `release` gives back what is left
-        attributes, covariates : of each unit, as in `ask`. They are stored in a second transaction;
-            should that fail, the assignments stay, belong to no level and have no covariates
+        attributes, covariates, expected : of each unit, as in `ask`. They are stored in a second
+            transaction; should that fail, the assignments stay, belong to no level and have no
+            covariates
         """
-        if attributes is not None or covariates is not None:
-            check_as_many(units, attributes, "attributes")
-            check_as_many(units, covariates, "covariates")
+        check_as_many(units, attributes, "attributes")
+        check_as_many(units, covariates, "covariates")
+        check_as_many(units, expected, "expected")
+        covariates = each_with_expected(covariates, expected)
 
         def asked(
             places: Sequence[int], last: bool = False

@@ -446,7 +446,8 @@ class LiveResults:
             (piece.segment, piece.stats.negated() if minimize else piece.stats)
             for piece in self.judged()
         ]
-        fit = lack_of_fit(arms_judged(self.settings), pieces) if pieces else None
+        arms = arms_judged(self.settings.policy, self.settings.arms)
+        fit = lack_of_fit(arms, pieces) if pieces else None
         return [] if fit is None else [fit.finding]
 
     def state_so_far(self) -> State:

@@ -33,6 +33,7 @@ from steadyarm.live.decisions import (
     why_it_waits,
 )
 from steadyarm.live.looks import Stopped
+from steadyarm.live.metrics import LARGEST
 from steadyarm.live.results import LiveResults, LiveTest
 from steadyarm.live.settings import STOPPING, Looking, Settings, Spending, Stop, stored_policy
 from steadyarm.live.stopping import stop_now
@@ -238,6 +239,10 @@ class Session(LiveTest):
     def tell(self, assignment: Assignment | int, reward: float) -> None:
         """Record the reward of an assignment (or of its number); late and out of order is fine."""
         value = finite_number(reward, "the reward")
+        if abs(value) > LARGEST:
+            raise InvalidInputError.of(
+                "the reward", reward, f"a number from {-LARGEST:g} to {LARGEST:g}; use another unit"
+            )
         value = value if self.settings.direction == "maximize" else -value
         with self._lock:
             self._settle(assignment, lambda ledger, arm, z: ledger.record(arm, value, z))
