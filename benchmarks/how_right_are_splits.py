@@ -1,12 +1,11 @@
 """How often are the intervals of `analyze` right for tests with an equal split?
 
-Two weeks in which rewards drift. "plain": users, each once; "covariate": one that explains half
-of the variance; "skewed": rewards are lognormal. "ratio": revenue per order, by linearization.
-"stores": the variant is drawn for a store, whose users share a level of their own (standard
-deviation 1, as the noise); "unequal": a few stores have most of the users. "switchback": drawn for
-a store and day; "lasting": yesterday's noise of a store lives on, and clusters are stores. "by
-row": what the same log says if nobody knows of stores. Intervals are meant to be right in 95 %. Sums
-are those that a database would give.
+Two weeks of drift; 95 % is meant. "plain": users, each once; "covariate": one that explains half of
+the variance; "skewed": lognormal rewards. "ratio": revenue per order, by linearization. "stores":
+the variant is drawn for a store, whose users share a level of their own (standard deviation 1, as
+the noise); "unequal": a few stores have most users. "switchback": drawn for a store and day;
+"lasting": yesterday's noise of a store lives on, and clusters are stores. "by row": what the same
+log says if nobody knows of stores. Sums are those that a database would give.
 """
 
 from __future__ import annotations

@@ -481,7 +481,7 @@ def test_a_test_stops_once_its_guardrail_is_known_in_any_process(tmp_path: Path)
     shop.now += 20 * 86400
     shop.test._next_look = 0.0  # a minute has passed for the process, too
     shop.test.refresh()
-    assert shop.test.state == "stopped"
+    assert shop.test.status().state == "stopped"
     shop.test.close()
 
 
@@ -502,7 +502,7 @@ def test_a_look_is_examined_again_when_rewards_are_corrected() -> None:
         shop.test.correct(shown, 0.0, reason="clicks of a bot")
     shop.test._next_look = 0.0
     shop.test.refresh()
-    assert shop.test.state == "stopped"
+    assert shop.test.status().state == "stopped"
 
 
 def test_a_test_stopped_by_hand_is_judged_at_its_last_look() -> None:
