@@ -20,9 +20,19 @@ from time import perf_counter
 from zlib import crc32
 
 import numpy as np
+from scipy.stats import binomtest
 
 import steadyarm as sa
-from benchmarks.how_honest_is_stopping import KEYS, LEVEL, Floats, course_of, row, together
+from benchmarks.how_honest_is_stopping import (
+    KEYS,
+    LEAST,
+    LEVEL,
+    WRONG,
+    Floats,
+    course_of,
+    row,
+    together,
+)
 from steadyarm.compiled import compiling
 
 VISITS = {"clicks": 400, "normal": 300}
@@ -138,6 +148,17 @@ def cells(kinds: list[str]) -> Iterator[Cell]:
                     yield Cell(kind, K, delay, course, better)
 
 
+def least_noticed(sessions: int) -> str:
+    """Which results of so many sessions would be marked as a MISS."""
+    counts = np.arange(sessions + 1)
+    ends = [binomtest(int(k), sessions).proportion_ci(0.99) for k in counts]
+    right = max((k for k in counts if ends[k].high < LEAST), default=None)
+    false = min((k for k in counts if ends[k].low > WRONG), default=None)
+    bad = "no coverage" if right is None else f"coverage of {100 * right / sessions:.1f} % or less"
+    worse = "nothing" if false is None else f"{100 * false / sessions:.1f} % or more"
+    return f"{bad}, and {worse} of false decisions"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=100, help="sessions a cell, in lots of 25")
@@ -162,16 +183,20 @@ def main() -> None:
             for factor in (*cell.factors, "all"):
                 margins.setdefault(factor, []).append(found | {"equal": equal})
     print(f"\nMargins, with false decisions of equal variants\n{'':<25}{'sessions':<24}{COLUMNS}")
+    played = 0
     for factor, parts in sorted(margins.items()):
         found = together(parts)
+        played = max(played, len(found["false"]))
         alike = found["equal"] > 0
         if alike.any():
             found["false"] = found["false"][alike]
         text, miss = row(found)
         missed += miss
         print(f"{factor:<25}{f'{alike.size:,}, {alike.sum():,} equal':<24}{text}")
-    result = "PASS" if not missed else f"MISS in {missed} places"
-    print(f"\n{result}, {perf_counter() - begin:.0f} s")
+    result = "Nothing misses" if not missed else f"MISS in {missed} places"
+    print(f"\n{result}, {perf_counter() - begin:.0f} s. What would have been marked:")
+    print(f"in a cell of {options.sessions} sessions {least_noticed(options.sessions)};")
+    print(f"in all {played:,} sessions {least_noticed(played)}, were they all of equal variants.")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ by row in compiled loops. The first covariate is always "known": 1 for units tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -76,6 +76,16 @@ def with_expected(covariates: Any, expected: Any) -> Any:
             field=EXPECTED,
         )
     return {**(covariates or {}), EXPECTED: expected}
+
+
+def each_with_expected(
+    covariates: Sequence[Any] | None, expected: Sequence[Any] | None
+) -> Sequence[Any] | None:
+    """Covariates of many units, each with its own "expected", if these are given by themselves."""
+    if expected is None:
+        return covariates
+    known = [None] * len(expected) if covariates is None else covariates
+    return [with_expected(each, one) for each, one in zip(known, expected, strict=True)]
 
 
 def covariate_row(names: tuple[str, ...], given: Any = None, expected: Any = None) -> Floats:

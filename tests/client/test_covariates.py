@@ -37,8 +37,17 @@ def test_covariates_of_one_and_of_many(
     assert isinstance(answers[1], sa.InvalidInputError)
     with pytest.raises(sa.InvalidInputError, match="give as many"):
         remote.ask_many(["u6"], None, [])
+    remote.ask_many(["u7", "u8"], covariates=[{"spend": 1.0}, None], expected=[2.0, 3.0])
+    with pytest.raises(sa.InvalidInputError, match="give as many"):
+        remote.ask_many(["u9"], expected=[])
     found = values(stored(remote.name))
-    assert found == {"u1": {"spend": 41.0, "expected": 3.2}, "u3": {"spend": 7.0}, "u5": {}}
+    assert found == {
+        "u1": {"spend": 41.0, "expected": 3.2},
+        "u3": {"spend": 7.0},
+        "u5": {},
+        "u7": {"spend": 1.0, "expected": 2.0},
+        "u8": {"expected": 3.0},
+    }
 
 
 def test_leased_positions_keep_covariates(

@@ -218,11 +218,11 @@ def test_the_planner_shows_the_numbers_of_plan(form: dict[str, Any], browser: Br
     plan = sa.plan(
         {
             "traffic_per_day": 500,
-            "most_days": 61,
+            "most_days": 62,
             "error": 0.1,
             "arms": arms,
             "effects": {"smallest_gap": 0.05},
-            "rewards": {"rate": 0.1, "delay": 1},
+            "rewards": {"rate": 0.1, "delay": 2},
             "stop": "when sure",
             "policies": ["steady", "a/b-test"],
         },
@@ -272,12 +272,16 @@ def test_the_planner_takes_over_what_the_form_says() -> None:
     asked = read_question(fields | more)
     assert not asked.errors
     settings = asked.settings
-    assert settings["rewards"] == {"sd": 1.0, "correlation": 0.6, "delay": 14.0}
+    assert settings["rewards"] == {
+        "sd": 1.0,
+        "correlation": 0.6,
+        "delay": 14.0 + 7.0,
+    }  # and its grace
     assert settings["rhythm"] == {"kind": "weekend"}
     assert (settings["control"], settings["looks"]) == ("now", "daily")
-    assert settings["most_days"] == 60 + 14
+    assert settings["most_days"] == 60 + 21
     question = sa.Question.from_settings({**settings, "policies": ["steady"]})
-    assert question.days(500) == 7 + 14
+    assert question.days(500) == 7 + 21
     halving = read_question(fields | {"policy": ["sequential-halving"]}).settings
     assert "stop" not in halving  # it has no intervals that hold at looks
     without = read_question(fields | {"window": [""], "covariates": [" "]}).settings

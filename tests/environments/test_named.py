@@ -20,10 +20,18 @@ def test_a_named_world_is_the_functions() -> None:
     assert named.fingerprint == soare_oscillating(scale=2, budget=50).fingerprint
 
 
+def test_a_named_world_may_have_a_covariate() -> None:
+    known = world_from_settings({"name": "soare_stationary", "budget": 50, "correlation": 0.7})
+    plain = world_from_settings({"name": "soare_stationary", "budget": 50})
+    assert isinstance(plain, sa.Environment)
+    assert known.fingerprint == plain.with_covariate(0.7).fingerprint
+
+
 def test_tables_are_read_from_files(tmp_path: Path) -> None:
     path = tmp_path / "means.csv"
     np.savetxt(path, [[0.1, 0.2], [0.3, 0.9]], delimiter=",")
     world = world_from_settings({"name": "table", "means": str(path), "noise": "bernoulli"}, ARMS)
+    assert isinstance(world, sa.Environment)
     assert np.allclose(world.means, [[0.1, 0.2], [0.3, 0.9]])
     assert isinstance(world.noise, sa.BernoulliReward)
 
@@ -41,6 +49,8 @@ def test_every_arm_set_can_be_described() -> None:
         ({"name": "trend"}, ARMS, "missing a required argument: 'first'"),
         ({"name": "soare_stationary"}, ARMS, "has its own arms"),
         ({"name": "soare_stationary", "size": 3}, None, "there is no setting 'size'; it takes"),
+        ({"name": "soare_stationary", "correlation": 2}, None, "a number from -1 to 1"),
+        ({"name": "soare_stationary", "corelation": 0.5}, None, "did you mean correlation"),
         ({"name": "soare_stationary", "noise": "pink"}, None, "no noise 'pink'"),
         ({"name": "soare_stationary", "noise": {"kind": "bounded", "sd": 1}}, None, "'sd'"),
         ({"name": "table"}, ARMS, "either means or thetas"),

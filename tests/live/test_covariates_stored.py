@@ -462,6 +462,17 @@ def test_expected_is_a_covariate_of_that_name() -> None:
         created().ask("u1", expected=1.0)
 
 
+def test_many_units_have_expectations_of_their_own() -> None:
+    live = created(covariates=["expected", "spend"])
+    live.ask_many(["u1", "u2"], expected=[3.2, None])
+    live.ask_many(["u3"], covariates=[{"spend": 4.0}], expected=[1.0])
+    values = [{e.metric: e.value for e in row.events} for row in live.storage.log(live.key)]
+    assert [one.get("expected") for one in values] == [3.2, None, 1.0]
+    assert values[2]["spend"] == 4.0
+    with pytest.raises(sa.InvalidInputError, match="expected of 1 units, but 2 units"):
+        live.ask_many(["u4", "u5"], expected=[1.0])
+
+
 def test_a_unit_that_comes_again_keeps_what_was_known_first() -> None:
     live = created()
     live.ask("u1", covariates={"spend": 3.0})

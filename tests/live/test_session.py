@@ -247,3 +247,14 @@ def test_strings_are_no_rewards() -> None:
         session.tell(a, "1")  # type: ignore[arg-type]  # the point of the test
     assert session.pending == (a.number,)
     assert "1 of 30 assigned, 1 rewards pending" in repr(session)
+
+
+def test_rewards_that_cannot_be_added_up_are_refused_as_in_experiments() -> None:
+    session = sa.Session(sa.Steady(), sa.ArmSet.one_hot(["A", "B"]), budget=40, seed=1)
+    with pytest.raises(sa.InvalidInputError, match=r"-1e\+100 to 1e\+100"):
+        session.tell(session.ask(), 1e300)
+    for _ in range(39):
+        session.ask()
+    for number in range(40):
+        session.tell(number, 1e100 if number % 2 else -1e100)
+    assert session.recommend().decision.word == "unclear"

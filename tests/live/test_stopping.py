@@ -128,6 +128,68 @@ def test_a_session_that_only_recommends_goes_on() -> None:
     assert "Stop now, says look 4 of 6: Ship B" in str(verdict)
 
 
+@pytest.mark.parametrize(("stop", "looks"), [("when sure", 1), ("recommend", 6)])
+def test_the_last_look_says_what_it_decided(stop: str, looks: int) -> None:
+    session = played(BETTER, stop=stop, looks=looks)
+    verdict, report = session.recommend(), session.recommend().stopping
+    assert session.stopped is None
+    assert session.asked == session.budget
+    assert verdict.decision.word == "ship"
+    assert report is not None
+    assert (report.recommended, report.reason) == (False, verdict.decision.text)
+    assert report.text == f"Look {looks} of {looks} decided: {verdict.decision.text}"
+    alike = played(ALIKE, seed=4, stop=stop, looks=looks).recommend().stopping
+    assert alike is not None
+    assert alike.text == f"Look {looks} of {looks} decided nothing."
+
+
+def test_stopping_is_recommended_at_one_level_whatever_level_is_asked() -> None:
+    rng = random.Random(7)
+    session = sa.Session(sa.Steady(), AB, 3000, seed=7, stop="recommend", looks=6, control="A")
+    asked_low = 0
+    for _ in range(2600):
+        shown = session.ask()
+        session.tell(shown, float(rng.random() < {"A": 0.2, "B": 0.24}[shown.name]))
+        if session.asked % 520 == 0:
+            usual, low = session.recommend(), session.recommend(level=0.5)
+            assert usual.stopping == low.stopping == session.recommend(level=0.999).stopping
+            asked_low += low.decision.word == "ship" != usual.decision.word
+    assert asked_low  # at that level the variant would be shipped
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+def test_the_looks_show_what_decided_the_test(seed: int) -> None:
+    """Of several variants a winner may be declared before it is shown to beat the control."""
+    rng = np.random.default_rng(seed)
+    arms = sa.ArmSet.one_hot(["a", "b", "c", "d"])
+    session = sa.Session(sa.Steady(), arms, 1600, seed=seed, stop="when sure", looks=4, control="a")
+    while session.stopped is None and session.asked < session.budget:
+        shown = session.ask()
+        session.tell(shown, rng.normal() + (0.3 if shown.name == "b" else 0.0))
+    report = session.recommend().stopping
+    assert session.stopped is not None
+    assert report is not None
+    assert [look.reached >= look.boundary for look in report.looks] == [
+        look is report.looks[-1] for look in report.looks
+    ]
+
+
+@pytest.mark.parametrize(("size", "budget"), [(5, 60), (10, 150)])
+def test_a_test_of_few_segments_is_decided_at_its_end(size: int, budget: int) -> None:
+    arms, rng = sa.ArmSet.one_hot([f"v{k}" for k in range(size)]), np.random.default_rng(1)
+    session = sa.Session(sa.Steady(), arms, budget, seed=1, stop="when sure")
+    for _ in range(budget):
+        shown = session.ask()
+        session.tell(shown, float(shown.arm == 3) + 0.1 * rng.normal())
+        if session.asked == budget - 1:
+            assert not np.isfinite(session.recommend().gap_intervals[0]).any()
+    verdict, once = session.recommend(), session.recommend(anytime=False)
+    assert session.evidence().rounds.shape[1] < 8
+    assert verdict.decision.text == "Ship v3: it is the best, all others are ruled out."
+    wide, close = (np.diff(each.gap_intervals)[0, 0] for each in (verdict, once))
+    assert close < wide < 1.5 * close
+
+
 @pytest.mark.parametrize("rates", [BETTER, ALIKE])
 def test_a_session_decides_as_the_batch_does(rates: dict[str, float]) -> None:
     session = played(rates, seed=6, stop="recommend")
@@ -363,6 +425,84 @@ def test_a_guardrail_that_may_be_broken_keeps_a_test_running() -> None:
     assert not verdict.stopping.recommended
     plain = Shop(BETTER, metrics=metrics[:1])
     assert plain.play(2400, lambda a, click: plain.test.tell(a, {"bought": click})) < 2400
+
+
+def test_the_last_look_says_that_a_guardrail_forbids_what_it_found() -> None:
+    metrics = (
+        Metric("bought", role="primary", kind="yes/no", window="1h", grace=0),
+        Metric("slow", role="guardrail", direction="minimize", margin=0.1, window="1h", grace=0),
+    )
+    shop = Shop(BETTER, metrics=metrics, looks=4, stop="recommend")
+    noise = random.Random(9)
+
+    def tell(shown: sa.LiveAssignment, click: float) -> None:
+        slow = noise.gauss(1.5 if shown.name == "B" else 1.0, 0.3)
+        shop.test.tell(shown, {"bought": click, "slow": slow})
+
+    shop.play(3000, tell)
+    shop.now += 86400
+    shop.test.refresh()
+    report = shop.verdict().stopping
+    assert report is not None
+    assert not report.recommended
+    assert report.text.startswith("Look 4 of 4 decided: Keep A, not B: it beats A by")
+    assert report.text.endswith("but slow got worse by more than is allowed.")
+
+
+def test_a_test_stops_once_its_guardrail_is_known_in_any_process(tmp_path: Path) -> None:
+    """Refunds come weeks after the look that found a winner, and nothing else happens then."""
+    metrics = (
+        Metric("bought", role="primary", kind="yes/no", window="1h", grace=0),
+        Metric(
+            "refund",
+            role="guardrail",
+            kind="yes/no",
+            direction="minimize",
+            margin=0.05,
+            window="10d",
+            grace=0,
+        ),
+    )
+    shop = Shop(
+        {"A": 0.1, "B": 0.3},
+        days=2,
+        metrics=metrics,
+        looks=4,
+        storage=f"sqlite:///{tmp_path / 'shop.db'}",
+    )
+    visits = shop.play(1700, lambda shown, click: shop.test.tell(shown, {"bought": click}))
+    shop.now += 7200
+    shop.test.refresh()
+    found = shop.verdict().stopping
+    assert visits == 1700
+    assert shop.test.state == "running"
+    assert found is not None
+    assert found.text.startswith("Look 2 of 4 decided: Do not ship B yet")
+    shop.now += 20 * 86400
+    shop.test._next_look = 0.0  # a minute has passed for the process, too
+    shop.test.refresh()
+    assert shop.test.status().state == "stopped"
+    shop.test.close()
+
+
+def test_a_look_is_examined_again_when_rewards_are_corrected() -> None:
+    shop = Shop({"A": 0.2, "B": 0.25}, looks=4, days=3, reward_window="1h")
+    clicked: list[sa.LiveAssignment] = []
+
+    def tell(shown: sa.LiveAssignment, click: float) -> None:
+        shop.test.tell(shown, click)
+        if click and shown.name == "A":
+            clicked.append(shown)
+
+    shop.play(1700, tell)
+    shop.now += 7200
+    shop.test.refresh()
+    assert shop.test.state == "running"
+    for shown in clicked:
+        shop.test.correct(shown, 0.0, reason="clicks of a bot")
+    shop.test._next_look = 0.0
+    shop.test.refresh()
+    assert shop.test.status().state == "stopped"
 
 
 def test_a_test_stopped_by_hand_is_judged_at_its_last_look() -> None:

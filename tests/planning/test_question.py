@@ -305,9 +305,14 @@ def test_what_is_asked_of_answers_survives_its_settings() -> None:
         "stop": "recommend",
         "looks": "daily",
         "spending": "pocock",
+        "futility": 0.02,
         "policies": ["top-two-thompson"],
     }
     question = sa.Question.from_settings(asked)
+    described = "Says when to stop: looks daily, spending pocock, futility 0.02."
+    assert described in question.describe()
+    sure = sa.Question.from_settings(asked | {"stop": "when sure"})
+    assert "Stops when sure: looks daily" in sure.describe()
     again = sa.Question.from_settings(question.to_dict())
     assert again.to_dict() == question.to_dict()
     assert (again.clear, again.control, again.looks) == (0.9, "B", "daily")
@@ -319,9 +324,8 @@ def test_what_is_asked_of_answers_survives_its_settings() -> None:
     assert question.lag(300, question.rhythm) == 150
     assert question.most_rounds == (question.most_days - 2) * 100
     assert sa.Question.from_settings(asked | {"clear": 0.8}).clear == 0.8
-    silent = {
-        key: value for key, value in asked.items() if key not in ("stop", "looks", "spending")
-    }
+    stopping = ("stop", "looks", "spending", "futility")
+    silent = {key: value for key, value in asked.items() if key not in stopping}
     assert sa.Question.from_settings(silent | {"clear": False}).to_dict()["clear"] is False
 
 
@@ -338,6 +342,8 @@ def test_what_is_asked_of_answers_survives_its_settings() -> None:
         ({"stop": "when sure", "looks": "hourly"}, "looks"),
         ({"looks": 5}, "looks"),
         ({"spending": "pocock"}, "spending"),
+        ({"futility": 0.1}, "futility"),
+        ({"stop": "when sure", "futility": 0}, "futility"),
         ({"stop": "when sure", "spending": "all"}, "spending"),
         ({"rewards": {"sd": 1.0, "correlation": 1.0}}, "rewards.correlation"),
         ({"rewards": {"sd": 1.0, "delay": -1}}, "rewards.delay"),

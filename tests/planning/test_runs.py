@@ -152,11 +152,24 @@ def test_tests_stop_when_they_are_sure() -> None:
     assert fixed.visits is None
 
 
+def test_futile_tests_end_before_the_budget() -> None:
+    """A lead of a hundredth is hopeless where a tenth would hardly show."""
+    many = {"stop": "when sure", "looks": 4, "effects": {"smallest_gap": 0.01}}
+    visits = []
+    for futility in (None, 0.1):
+        question = asked(**many, rewards={"sd": 3.0}, futility=futility)
+        answers = measure_answers(question, question.candidates[0], CALM, 2000, 100, seed=2)
+        assert answers.visits is not None
+        visits.append(answers.visits)
+    assert visits[1] < 0.7 * visits[0]
+
+
 def test_looks_follow_the_days() -> None:
     question = asked(stop="when sure", looks="weekly", spending="pocock")
     assert question.planned_looks(400 * 28, CALM) == Looks((0.25, 0.5, 0.75, 1.0), "pocock")
     assert question.planned_looks(400 * 3, CALM).shares == (1.0,)
     assert len(asked(stop="when sure", looks="daily").planned_looks(400 * 90, CALM).shares) == 45
     usual = asked(stop="recommend", rhythm={"kind": "weekend"})
+    assert (usual.how_often(), usual.how_often(CALM)) == ("weekly", 8)
     assert usual.planned_looks(400 * 14, usual.rhythm).shares == (0.5, 1.0)
     assert asked(stop="recommend").planned_looks(400 * 14, CALM) == Looks.equally(8)

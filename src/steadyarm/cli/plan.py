@@ -27,6 +27,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.progress import Progress
 
 if TYPE_CHECKING:
+    from steadyarm.environments.covariate import CovariateEnvironment
     from steadyarm.planning import Question
 
 LONG = 60  # seconds from which on a wait is announced
@@ -50,10 +51,11 @@ QUESTION: tuple[Option, ...] = (
     ("--clear X", "wanted chance of a clear answer; 0 not to ask (default: 0.8)"),
     ("--control NAME", "variant that others are compared with; they are called A, B, …"),
     ("--correlation X", "of rewards with a covariate of the visitor (default: 0)"),
-    ("--delay X", "days until a reward is known (default: 0)"),
+    ("--delay X", "days until a reward is known: its window and grace (default: 0)"),
     ("--stop", "let the test end at a look when its answer is clear"),
     ("--looks LOOKS", "with --stop: how many looks, or daily or weekly"),
     ("--spending KIND", "with --stop: obrien-fleming or pocock"),
+    ("--futility X", "with --stop: also end when no such difference can be shown any more"),
     ("--policies A,B", "comma-separated policies to compare"),
 )
 OPTIONS = RUNNING | {  # by the settings that they stand for
@@ -69,6 +71,7 @@ OPTIONS = RUNNING | {  # by the settings that they stand for
     "rewards.delay": "--delay",
     "looks": "--looks",
     "spending": "--spending",
+    "futility": "--futility",
     "policies": "--policies",
 }
 
@@ -117,7 +120,7 @@ def plan(args: argparse.Namespace) -> None:
       [rewards]                        # or sd = 1.0
       rate = 0.10
       correlation = 0.5                # with a covariate of the visitor
-      delay = 3                        # days until a reward is known
+      delay = 3                        # days until a reward is known: its window and grace
       [rhythm]                         # none, weekend, promotion, trend or curve
       kind = "promotion"
       strength = 3.0
@@ -196,7 +199,7 @@ def _question(args: argparse.Namespace) -> Question:
         settings["rhythm"] = {"kind": args.rhythm}
     settings |= {
         key: value
-        for key in ("error", "control", "spending")
+        for key in ("error", "control", "spending", "futility")
         if (value := getattr(args, key)) is not None
     }
     for key in ("correlation", "delay"):
@@ -262,7 +265,11 @@ def _check_plot(path: Path | None) -> None:
     ("--policy NAME", f"one of: {POLICIES}; or your own as module:Class (default: steady)"),
     ("--published", "as in the paper's published runs"),
     ("--world NAME", f"one of: {WORLDS}"),
-    ("--set KEY=VALUE ...", "a parameter of the world, such as scale=3; may be repeated"),
+    (
+        "--set KEY=VALUE ...",
+        "a parameter of the world, such as scale=3; correlation=0.7 for a covariate of every "
+        "visitor; may be repeated",
+    ),
     ("--trials N", "simulated tests (default: 1000)"),
     ("--seed N", "seed of all random draws (default: 0)"),
     JOBS,
@@ -287,6 +294,7 @@ def simulate(args: argparse.Namespace) -> None:
       last = [0.30, -0.02, 0.00, 0.06]
       budget = 5000
       noise = { kind = "gaussian", sd = 0.4 }
+      correlation = 0.7                # of a covariate with the noise of rewards, if there is one
     """
     settings = _read(args.file) if args.file else {}
     world = _world(args, settings)
@@ -328,7 +336,9 @@ def _read(path: Path) -> dict[str, Any]:
     return settings
 
 
-def _world(args: argparse.Namespace, settings: Mapping[str, Any]) -> sa.Environment:
+def _world(
+    args: argparse.Namespace, settings: Mapping[str, Any]
+) -> sa.Environment | CovariateEnvironment:
     world = dict(settings.get("world", {}))
     if args.world is not None:
         world["name"] = args.world

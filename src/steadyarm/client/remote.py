@@ -24,7 +24,7 @@ from steadyarm.client.transport import (
     in_halves,
     understood,
 )
-from steadyarm.covariates import with_expected
+from steadyarm.covariates import each_with_expected, with_expected
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.live.assignments import (
@@ -307,15 +307,18 @@ class AsyncRemoteExperiment:
         units: Sequence[str | None],
         attributes: Sequence[Given | None] | None = None,
         covariates: Sequence[Covariates | None] | None = None,
+        expected: Sequence[float | None] | None = None,
     ) -> list[LiveAssignment | SteadyArmError]:
         """Variants for many units, in their order; an error takes the place of one refused.
 
         With a default arm that takes its place, unless the unit is bad.
 
-        attributes, covariates : of each unit, as in `Experiment.ask_many`
+        attributes, covariates, expected : of each unit, as in `Experiment.ask_many`
         """
         check_as_many(units, attributes, "attributes")
         check_as_many(units, covariates, "covariates")
+        check_as_many(units, expected, "expected")
+        covariates = each_with_expected(covariates, expected)
         none = [None] * len(units)
         visits = list(zip(units, attributes or none, covariates or none, strict=True))
         parts = (visits[i : i + BATCH] for i in range(0, len(visits), BATCH))

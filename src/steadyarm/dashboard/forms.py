@@ -26,11 +26,11 @@ from steadyarm.dashboard.responses import experiment_path, render, see_other
 from steadyarm.errors import ExperimentExistsError, InvalidInputError
 from steadyarm.files import toml_of
 from steadyarm.live.lifecycle import check_name, settings_from_description
+from steadyarm.live.metrics import usual_grace
 from steadyarm.live.settings import Settings
 from steadyarm.planning import Line, Plan, Question, plan
 from steadyarm.planning.candidates import AB_TEST, SEEN, candidate_from_settings
 from steadyarm.planning.planner import LEAST_TRIALS, seconds_for
-from steadyarm.planning.question import USUAL_LOOKS
 from steadyarm.planning.text import ALIKE
 from steadyarm.plot.charts import plan as chart_of
 from steadyarm.plot.plotly import spec_of
@@ -83,6 +83,7 @@ RHYTHMS = {
     "none": "the same on all days",
     "weekend": "different at weekends: whole weeks are tested",
 }
+DAY = 86_400  # seconds
 IN_DAYS = {"m": 1 / 1440, "h": 1 / 24, "d": 1.0, "w": 7.0}  # units of the reward window
 POLICY_CHOICES = {
     "Steady": "Recommended. Moves visitors to the variants that can still win, and stays right "
@@ -507,8 +508,9 @@ def _rewards(typed: Fields) -> tuple[dict[str, Any], float | None]:
     if typed.text("covariates"):
         rewards["correlation"] = typed.number("plan_correlation")
     if typed.text("window"):
-        window = typed.number("window", positive=True)
-        rewards["delay"] = (window or 0.0) * IN_DAYS.get(typed.text("window_unit"), 1.0)
+        window = typed.number("window", positive=True) or 0.0
+        days = window * IN_DAYS.get(typed.text("window_unit"), 1.0)
+        rewards["delay"] = days + usual_grace(days * DAY) / DAY
     return rewards, gap
 
 
@@ -559,7 +561,7 @@ def planned(asked: PlanRequest) -> dict[str, Any]:
         "clear_budget": None if clear is None else clear.need.budget,
         "clear_days": None if clear is None else clear.need.days,
         "expected": None if clear is None or clear.need.budget is None else clear.check.visits,
-        "looks": _usual_looks(question),
+        "looks": str(question.how_often()),
         "policy": label,
         "summary": chart.summary,
         "note": chart.note,
@@ -649,13 +651,6 @@ def _answers(found: Plan, line: Line) -> list[str]:
             f"on average ({100 * share:.0f} %)"
         )
     return [*said, f"{text}."]
-
-
-def _usual_looks(question: Question) -> str:
-    """The looks that were simulated, as the form has them."""
-    if question.looks is not None:
-        return str(question.looks)
-    return "weekly" if question.rhythm.moves else str(USUAL_LOOKS)
 
 
 def _compared(found: Plan, budget: int) -> str:

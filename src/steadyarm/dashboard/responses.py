@@ -43,6 +43,8 @@ def percent(share: float, digits: int = 1) -> str:
     --------
     >>> percent(0.0623), percent(1.0), percent(0.00004), percent(float("nan"))
     ('6.2 %', '100 %', '<0.1 %', '–')
+    >>> percent(1.0, 0), percent(0.1, 0), percent(0.0, 0), percent(0.0)
+    ('100 %', '10 %', '0 %', '0 %')
     """
     if not math.isfinite(share):
         return UNKNOWN
@@ -50,7 +52,7 @@ def percent(share: float, digits: int = 1) -> str:
     if 0 < 100 * share < least / 2:
         return f"<{least:.{digits}f} %"
     text = f"{100 * share:.{digits}f}"
-    return (text.rstrip("0").rstrip(".") if float(text) in (0.0, 100.0) else text) + " %"
+    return (f"{float(text):.0f}" if float(text) in (0.0, 100.0) else text) + " %"
 
 
 def amount(value: float, rates: bool = False) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import cos, normal, sin, sines
+from steadyarm.environments.covariate import CovariateEnvironment
 from steadyarm.environments.environment import (
     BernoulliReward,
     BoundedNoise,
@@ -630,8 +631,10 @@ def arms_from_settings(settings: Mapping[str, Any]) -> ArmSet:
 
 def world_from_settings(
     settings: Mapping[str, Any], arms: Mapping[str, Any] | None = None
-) -> Environment:
+) -> Environment | CovariateEnvironment:
     """The world called settings["name"], its other keys as parameters.
+
+    With "correlation" every unit has a covariate of that correlation with its reward's noise.
 
     Examples
     --------
@@ -656,7 +659,9 @@ def world_from_settings(
     if not takes_arms and arms is not None:
         raise InvalidInputError(f"the world {name!r} has its own arms; leave [arms] out.")
     first = (arms_from_settings(arms),) if arms is not None else ()
-    return _call(WORLDS[name], f"the world {name}", first, rest)
+    correlation = rest.pop("correlation", None)
+    world = _call(WORLDS[name], f"the world {name}", first, rest, ("correlation",))
+    return world if correlation is None else world.with_covariate(correlation)
 
 
 def _noise(settings: Any) -> Noise:
@@ -667,9 +672,16 @@ def _noise(settings: Any) -> Noise:
     return _call(NOISES[kind], f"{kind} noise", (), rest)
 
 
-def _call(build: Callable[..., T], what: str, first: tuple[Any, ...], rest: dict[str, Any]) -> T:
+def _call(
+    build: Callable[..., T],
+    what: str,
+    first: tuple[Any, ...],
+    rest: dict[str, Any],
+    also: tuple[str, ...] = (),
+) -> T:
+    """What `build` makes; errors name the settings that it takes, and those in `also`."""
     signature = inspect.signature(build)
-    names = list(signature.parameters)[len(first) :]
+    names = [*list(signature.parameters)[len(first) :], *also]
     try:
         signature.bind(*first, **rest)
     except TypeError as error:

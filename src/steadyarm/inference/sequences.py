@@ -149,7 +149,9 @@ def normal_factor(share: Floats, alpha: float) -> Floats:
 
 
 FARTHEST = 1e50  # standard errors, which stand for infinitely many
-LEAST_LISTS = 8  # pieces to estimate skewness from their differences, if variances hide it
+# Pieces to estimate skewness from their differences, if variances hide it; at the planned end
+# of a test as many are enough as for a single analysis there.
+LEAST_LISTS = 8
 ASYMPTOTIC = (
     "Many rounds before the first analysis, none dominating; variants drawn as recorded; the "
     "variance settles."
@@ -393,6 +395,13 @@ class ConfidenceSequence:
         """(n,) which look piece j ends with, -1 for none; without looks each piece is one."""
         return np.full(len(self.rounds), j) if self.looks is None else self._which[:, j]
 
+    def _is_last(self, j: int) -> NDArray[np.bool_]:
+        """(n,) whether piece j ends with the planned look at the end of the test."""
+        if self.looks is None or not self.looks.over:
+            return np.zeros(len(self.rounds), dtype=bool)
+        counts = np.array([len(mine) for mine in self._shares])
+        return np.asarray(counts == self._which[:, j] + 1)
+
     def last_boundaries(self, j: int, alpha: float) -> Floats:
         """(n,) the boundary at the end of the test if no look is taken after piece j."""
         if self.looks is None:
@@ -566,7 +575,7 @@ class ConfidenceSequence:
             freedom >= LEAST_FREEDOM
         )
         if self.method.endswith("lists"):
-            enough &= j + 1 >= LEAST_LISTS
+            enough &= (j + 1 >= LEAST_LISTS) | self._is_last(j)[:, None]
         z = self.factor(j, alpha)
         known = enough & known & (z < FARTHEST)
         error = np.sqrt(variance)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
-from steadyarm.covariates import with_expected
+from steadyarm.covariates import each_with_expected, with_expected
 from steadyarm.errors import (
     InvalidInputError,
     LeaseExpiredError,
@@ -139,7 +139,7 @@ class Experiment(LiveTest):
         self._clock, self._simulated = clock, record.config.get("clock") == OWN_CLOCK
         self._warned = False  # that the clock given is wrong
         self._assigner = Assigner(storage, self.key, self.settings)
-        self._looked = 0  # how many looks were examined whether to stop at them
+        self._examined: object = None  # what the look rested on that is done with
         self._next_look = 0.0  # when it is examined next whether there are more
         self._next_check = 0  # when windows are checked again, once a second
         self._after = AfterTest(self)
@@ -218,6 +218,7 @@ class Experiment(LiveTest):
         ahead: int = 0,
         attributes: Sequence[Given | None] | None = None,
         covariates: Sequence[Covariates | None] | None = None,
+        expected: Sequence[float | None] | None = None,
     ) -> list[LiveAssignment | SteadyArmError]:
         """Variants for many units in one transaction, in their order.
 
@@ -226,12 +227,14 @@ class Experiment(LiveTest):
 
         ahead : positions to lease beyond these, so that the next call need not queue for them;
             `release` gives back what is left
-        attributes, covariates : of each unit, as in `ask`. They are stored in a second transaction;
-            should that fail, the assignments stay, belong to no level and have no covariates
+        attributes, covariates, expected : of each unit, as in `ask`. They are stored in a second
+            transaction; should that fail, the assignments stay, belong to no level and have no
+            covariates
         """
-        if attributes is not None or covariates is not None:
-            check_as_many(units, attributes, "attributes")
-            check_as_many(units, covariates, "covariates")
+        check_as_many(units, attributes, "attributes")
+        check_as_many(units, covariates, "covariates")
+        check_as_many(units, expected, "expected")
+        covariates = each_with_expected(covariates, expected)
 
         def asked(
             places: Sequence[int], last: bool = False
@@ -546,14 +549,20 @@ class Experiment(LiveTest):
                 yield Step(partial(self._stop_itself, found), writes=True)
 
     def _stop_now(self) -> Stopped | None:
-        """Why the test stops itself at a look that was not examined yet; None if it goes on."""
+        """Why the test stops itself at its last look; None if it goes on.
+
+        A look that lacked evidence is not examined again, unless rewards are corrected. One that
+        only a guardrail or a health check kept from stopping is, until the next one is taken.
+        """
         if self.state not in ("running", "paused"):
             return None
         results = self._results()
-        before, self._looked = self._looked, len(results.looks)
-        if len(results.looks) <= before or not results.judged():
+        seen = results.last_look
+        if not seen or seen == self._examined or not results.judged():
             return None
-        return stop_now(results, self.metrics(LEVEL))
+        found, done = stop_now(results, self.metrics(LEVEL))
+        self._examined = seen if done else None
+        return found
 
     def _stop_itself(self, found: Stopped) -> None:
         """Stop the test; nothing happens if another process was faster."""
@@ -625,7 +634,9 @@ class Experiment(LiveTest):
         if by is not None:
             return self._breakdown(by, level, anytime, bounds)
         results, metrics = self.results(), self.metrics(level, anytime)
-        return results.recommend(level, anytime, bounds, metrics)
+        stops = self.settings.stop is not None and level != LEVEL
+        at_stop = self.metrics(LEVEL) if stops else metrics
+        return results.recommend(level, anytime, bounds, metrics, at_stop)
 
     def _breakdown(
         self,

@@ -77,8 +77,8 @@ class LookResult:
     visits, share : that it rests on, and as a share of the budget
     when : the last of these visits was assigned; None without a clock
     boundary : standard errors that decide; infinite if the look was too early to decide anything
-    reached : standard errors that were seen: of the largest difference from the control; without a
-        control of the lead of the best variant over the nearest other one
+    reached : standard errors that were seen, of what was nearest to its boundary: the lead of the
+        best variant over the nearest other one or, with a control, over that
     """
 
     number: int
@@ -99,7 +99,8 @@ class StopReport:
     spending : how the error probability is spent
     planned : number of looks; None if they are taken daily or weekly
     looks : what was found at the looks so far
-    recommended : whether the last of them decides, so that the test should be stopped
+    recommended : whether the last of them decides, so that the test should be stopped; False at
+        its end, and while a guardrail forbids what was decided
     stopped : whether the test stopped itself
     when : it did; None if it did not, or has no clock
     reason : what the last look found, in a sentence; empty if it decides nothing
@@ -127,6 +128,8 @@ class StopReport:
             return f"Stopped{day} at {at}: {self.reason}"
         if self.recommended:
             return f"Stop now, says {at}: {self.reason}"
+        if self.reason:
+            return f"{at.capitalize()} decided: {self.reason}"
         return f"{at.capitalize()} decided nothing."
 
 

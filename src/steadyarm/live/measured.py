@@ -285,7 +285,7 @@ def _known_as(settings: Settings, name: str) -> str:
 
 
 def _check_ratio(settings: Settings, above: Metric, below: Metric) -> None:
-    if not is_one_hot(arms_judged(settings).coordinates):
+    if not is_one_hot(arms_judged(settings.policy, settings.arms).coordinates):
         raise InvalidInputError(
             "a ratio of two metrics follows no linear model, so it is judged only for variants "
             "that share no features."
@@ -355,7 +355,7 @@ def with_references(
     segment is drawn, or at least does not depend on its draws, so that estimates stay unbiased; it
     takes out what all variants share.
     """
-    X = arms_judged(settings).coordinates
+    X = arms_judged(settings.policy, settings.arms).coordinates
     root = inverse_root(gram(X))
     unit = matmul(matmul(X.sum(axis=0), root), root.T)  # every arm's value is nearest to 1
     count, total, found = 0, 0.0, []

@@ -168,14 +168,16 @@ class LiveResults:
         anytime: bool | None = None,
         reward_range: tuple[float, float] | None = None,
         metrics: tuple[MetricResult, ...] = (),
+        at_stop: tuple[MetricResult, ...] | None = None,
     ) -> Verdict:
         """The best variant on mature visits; `Session.recommend` describes the parameters.
 
         metrics : what is known of further metrics, whose guardrails have a say in the decision
+        at_stop : the same at the level at which tests stop; by default `metrics`
         """
         check_fraction(level, "level")
         if self.settings.stop is not None and anytime is None and reward_range is None:
-            return verdict_at_look(self, level, metrics)
+            return verdict_at_look(self, level, metrics, at_stop)
         policy = self.settings.policy
         used, watched = self.spending(level, anytime)
         if reward_range is not None and anytime is False:
@@ -257,6 +259,12 @@ class LiveResults:
         """The looks that were taken at a test which may stop early, up to the one it stopped at."""
         pieces = self.until_stop
         return looks_taken(self.settings, pieces, self.final and self.stopped is None)
+
+    @property
+    def last_look(self) -> tuple[tuple[int, int, float], ...]:
+        """What the last look rests on: segments, their rewards and sums; corrections change it."""
+        pieces = self.until_stop[: self.looks[-1].pieces] if self.looks else ()
+        return tuple((p.index, p.recorded, float(p.stats.sums.sum())) for p in pieces)
 
     @property
     def until_stop(self) -> tuple[SegmentLedger, ...]:
@@ -438,7 +446,8 @@ class LiveResults:
             (piece.segment, piece.stats.negated() if minimize else piece.stats)
             for piece in self.judged()
         ]
-        fit = lack_of_fit(arms_judged(self.settings), pieces) if pieces else None
+        arms = arms_judged(self.settings.policy, self.settings.arms)
+        fit = lack_of_fit(arms, pieces) if pieces else None
         return [] if fit is None else [fit.finding]
 
     def state_so_far(self) -> State:

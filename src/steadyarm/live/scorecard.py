@@ -400,7 +400,7 @@ def headline(card: Scorecard) -> str:
     sentences = [
         f"{_progress(card)}, {_standing(card, card.verdict)}",
         _guarded(card.verdict),
-        "" if looks is None or looks.stopped else looks.text,  # the looks say why it stopped
+        "" if looks is None or (looks.reason and not looks.recommended) else looks.text,
         card.verdict.reach,
     ]
     if card.ended and card.rewards_until is not None:

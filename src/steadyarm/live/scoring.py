@@ -33,13 +33,13 @@ from steadyarm.live.results import (
 )
 from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting, announcement, headline
 from steadyarm.live.settings import Settings
+from steadyarm.live.stopping import LEVEL
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import DaySums, Snapshot, to_datetime
 from steadyarm.wording import counted
 
 __all__ = ["LEVEL", "course_of", "expected_end", "scorecard_of", "shares_of", "waiting_of"]
 
-LEVEL = 0.95
 LOOKS, FEWER, MANY = 60, 16, 64  # looks of a course; fewer where there are many variants
 WORK = 5e8  # arms times squared parameters up to which every look goes through all arms
 TOO_MANY = 2**12  # variants for a share of each
@@ -247,10 +247,13 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
     if waiting is not None and started is not None and runs:
         end = expected_end(waiting, started, to_datetime(now), left)
     metrics: tuple[MetricResult, ...] = ()
+    at_stop = metrics
     series = storage.series(experiment.key) if settings.further or settings.attributes else ()
     if settings.further:
-        metrics = metric_results(settings, snapshot, series, now, level)
-    verdict, obstacle = _verdict(results, snapshot, level, metrics)
+        metrics = at_stop = metric_results(settings, snapshot, series, now, level)
+        if settings.stop is not None and level != LEVEL:
+            at_stop = metric_results(settings, snapshot, series, now, LEVEL)
+    verdict, obstacle = _verdict(results, snapshot, level, metrics, at_stop)
     course = effects = drift = None
     by_day = False
     if verdict is not None and settings.policy.unbiased:
@@ -350,15 +353,19 @@ def _has_chosen(settings: Settings, snapshot: Snapshot) -> bool:
 
 
 def _verdict(
-    results: LiveResults, snapshot: Snapshot, level: float, metrics: tuple[MetricResult, ...]
+    results: LiveResults,
+    snapshot: Snapshot,
+    level: float,
+    metrics: tuple[MetricResult, ...],
+    at_stop: tuple[MetricResult, ...],
 ) -> tuple[Verdict | None, str]:
-    """The verdict, or why there is none."""
+    """The verdict, or why there is none; metrics as for `LiveResults.recommend`."""
     try:
         results.check_complete()
     except RewardsPendingError as error:
         return None, f"{error}".partition(", and")[0] + ", so there is no verdict."
     if results.judged():
-        verdict = results.recommend(level, metrics=metrics)
+        verdict = results.recommend(level, metrics=metrics, at_stop=at_stop)
         limits = _clipped(verdict.intervals, results.settings.reward_range)
         return replace(verdict, intervals=limits), ""
     if not any(tally.total_rewarded for _, tally in snapshot.segments):

@@ -33,6 +33,7 @@ from steadyarm.live.decisions import (
     why_it_waits,
 )
 from steadyarm.live.looks import Stopped
+from steadyarm.live.metrics import LARGEST
 from steadyarm.live.results import LiveResults, LiveTest
 from steadyarm.live.settings import STOPPING, Looking, Settings, Spending, Stop, stored_policy
 from steadyarm.live.stopping import stop_now
@@ -156,7 +157,7 @@ class Session(LiveTest):
             values=values,  # type: ignore[arg-type]  # a mapping is made there
         )
         self._stopped: Stopped | None = None
-        self._looked = 0  # looks that were examined whether to stop at them
+        self._looked = 0  # looks that are done with: examined whether to stop at them
         self._lock = RLock()
         self._state: State = policy.start(arms, budget, trials=1, seed=self.seed)
         self._slopes = first_slopes(self.settings)  # from the closed segments
@@ -238,6 +239,10 @@ class Session(LiveTest):
     def tell(self, assignment: Assignment | int, reward: float) -> None:
         """Record the reward of an assignment (or of its number); late and out of order is fine."""
         value = finite_number(reward, "the reward")
+        if abs(value) > LARGEST:
+            raise InvalidInputError.of(
+                "the reward", reward, f"a number from {-LARGEST:g} to {LARGEST:g}; use another unit"
+            )
         value = value if self.settings.direction == "maximize" else -value
         with self._lock:
             self._settle(assignment, lambda ledger, arm, z: ledger.record(arm, value, z))
@@ -382,13 +387,13 @@ class Session(LiveTest):
             self._stop_when_sure()
 
     def _stop_when_sure(self) -> None:
-        """Stop the test if it is sure at a look that was not examined yet."""
+        """Stop the test if it is sure at a look that is not done with yet."""
         if self.settings.stop != "when sure" or self._stopped is not None or self._finished:
             return
         results = self._results(self._open.values())
-        before, self._looked = self._looked, len(results.looks)
-        if len(results.looks) > before and results.judged():
-            self._stopped = stop_now(results)
+        if len(results.looks) > self._looked and results.judged():
+            self._stopped, done = stop_now(results)
+            self._looked = len(results.looks) if done else self._looked
 
     # JSON
 

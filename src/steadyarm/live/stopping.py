@@ -31,11 +31,17 @@ LEVEL = 0.95  # at which tests stop
 
 
 def verdict_at_look(
-    results: LiveResults, level: float = LEVEL, metrics: tuple[MetricResult, ...] = ()
+    results: LiveResults,
+    level: float = LEVEL,
+    metrics: tuple[MetricResult, ...] = (),
+    at_stop: tuple[MetricResult, ...] | None = None,
 ) -> Verdict:
     """The verdict at the last look; before the first one estimates without limits.
 
+    What is said of stopping is said at the level at which tests stop, whatever `level` is asked.
+
     metrics : what is known of further metrics, whose guardrails have a say in the decision
+    at_stop : the same at the level at which tests stop; by default `metrics`
     """
     if not results.judged():
         results.explain_emptiness()
@@ -60,8 +66,7 @@ def verdict_at_look(
         verdict = replace(verdict, **there.beside(verdict))
     verdict = results.with_visits(verdict, pieces, level, watched=True)
     plain, decision = results.decided(verdict, ()), results.decided(verdict, metrics)
-    clear = plain.word in ("ship", "keep")
-    sure = clear and decision == plain
+    decides = clear = bool(looks) and plain.word in ("ship", "keep")
     if evidence.arms.large:
         control = [] if settings.control is None else [settings.arms.index(settings.control)]
         evidence, _ = shortlisted(evidence, also=control)
@@ -70,28 +75,40 @@ def verdict_at_look(
         assert settings.futility is not None
         least = settings.shown(settings.futility)
         why = f"no variant can any longer be shown to differ by {least}"
-        decision, sure = Decision("unclear", f"No clear winner: {why}."), True
+        decision = plain = Decision("unclear", f"No clear winner: {why}.")
+        decides = True
+    verdict = replace(verdict, decision=decision, metrics=metrics)
+    if level != LEVEL:
+        usual = verdict_at_look(results, LEVEL, metrics if at_stop is None else at_stop)
+        return replace(verdict, stopping=usual.stopping)
     report = StopReport(
         rule=settings.stop or "",
         spending=settings.spending or "",
         planned=settings.looks if isinstance(settings.looks, int) else None,
         looks=_look_results(settings, looks, pieces, sequence),
-        recommended=bool(looks) and sure and not over and not verdict.unhealthy,
-        reason=decision.text if sure else "",
+        recommended=decides and decision == plain and not over,
+        reason=decision.text if decides else "",
     )
     if (stopped := results.stopped) is not None:
         when = None if stopped.when is None else to_datetime(stopped.when)
         report = replace(report, recommended=False, stopped=True, when=when, reason=stopped.reason)
-    return replace(verdict, decision=decision, metrics=metrics, stopping=report)
+    return replace(verdict, stopping=report)
 
 
-def stop_now(results: LiveResults, metrics: tuple[MetricResult, ...] = ()) -> Stopped | None:
-    """Why a test that may stop itself stops now, at its last look; None if it goes on."""
-    report = verdict_at_look(results, metrics=metrics).stopping
+def stop_now(
+    results: LiveResults, metrics: tuple[MetricResult, ...] = ()
+) -> tuple[Stopped | None, bool]:
+    """Why a test that may stop itself stops now, at its last look; None if it goes on.
+
+    Also whether that look is done with: it is not if only a guardrail or a health check kept the
+    test from stopping, since these may be fine a little later.
+    """
+    verdict = verdict_at_look(results, metrics=metrics)
+    report = verdict.stopping
     if report is None or not report.recommended:
-        return None
+        return None, not verdict.unhealthy and (report is None or not report.reason)
     last = results.looks[-1]
-    return Stopped(last.number, results.mature[last.pieces - 1].index, report.reason)
+    return Stopped(last.number, results.mature[last.pieces - 1].index, report.reason), True
 
 
 def _look_results(
@@ -113,24 +130,26 @@ def _look_results(
 
 
 def _extent(settings: Settings, sequence: ConfidenceSequence, j: int) -> tuple[float, float]:
-    """The boundary at the end of piece j, and how many standard errors were reached."""
+    """The boundary at the end of piece j, and how many standard errors were reached.
+
+    A winner is declared if it leads all others; with a control a lead over that is enough, at the
+    boundary of all comparisons with it. What is nearer to deciding is given.
+    """
     arms, until = sequence.evidence.arms, sequence.until(j)
-    if settings.control is None:
-        first, alpha = int(until.best[0]), (1 - LEVEL) / 2
-    else:
-        first = arms.index(settings.control)
-        alpha = (1 - LEVEL) / (2 * max(sequence.evidence.family - 1, 1))
-    others = np.arange(arms.size) != first
+    best = int(until.best[0])
     X = arms.coordinates
     known = np.zeros((1, arms.size))
-    errors = sequence.errors(j, (X[first] - X)[None], known, known)[0, others]
-    gaps = np.abs(until.estimates[0, first] - until.estimates[0])[others]
-    standard = gaps[errors > 0] / errors[errors > 0]
-    if not standard.size:
+    errors = sequence.errors(j, (X[best] - X)[None], known, known)[0]
+    leads = np.abs(until.estimates[0, best] - until.estimates[0]) / np.where(errors > 0, errors, 1)
+    others = (np.arange(arms.size) != best) & (errors > 0)
+    if not others.any():
         return np.inf, 0.0
-    reached = standard.min() if settings.control is None else standard.max()
-    boundary = sequence.factor(j, alpha)[0, 0]
-    return (np.inf if boundary > 1e9 else float(boundary)), float(reached)
+    ways = [((1 - LEVEL) / 2, leads[others].min())]
+    if settings.control is not None and others[row := arms.index(settings.control)]:
+        ways.append(((1 - LEVEL) / (2 * max(sequence.evidence.family - 1, 1)), leads[row]))
+    found = [(float(sequence.factor(j, alpha)[0, 0]), float(lead)) for alpha, lead in ways]
+    boundary, reached = max(found, key=lambda way: way[1] / way[0])
+    return (np.inf if boundary > 1e9 else boundary), reached
 
 
 def _is_futile(settings: Settings, sequence: ConfidenceSequence) -> bool:

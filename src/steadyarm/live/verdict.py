@@ -32,7 +32,7 @@ from steadyarm.live.looks import StopReport
 from steadyarm.live.metrics import MetricResult
 from steadyarm.live.settings import Settings
 from steadyarm.live.tables import columns_of, html_of, lift_text
-from steadyarm.policies import State
+from steadyarm.policies import Policy, State
 from steadyarm.policies.base import Recommendations
 from steadyarm.policies.ips import IPSPolicy
 from steadyarm.policies.thompson import ThompsonPolicy
@@ -392,13 +392,12 @@ def evidence_of(
             (s if s.reference is None else replace(s, reference=-s.reference), stats.negated())
             for s, stats in segments
         ]
-    arms, direction = arms_judged(settings), settings.direction
+    arms, direction = arms_judged(settings.policy, settings.arms), settings.direction
     return Evidence.from_segments(arms, segments, direction, binary, levels)
 
 
-def arms_judged(settings: Settings) -> ArmSet:
+def arms_judged(policy: Policy[Any], arms: ArmSet) -> ArmSet:
     """The arms with the features that estimates use; of a policy that ignores features none."""
-    policy, arms = settings.policy, settings.arms
     among = np.arange(2) if arms.large else None
     if isinstance(policy, IPSPolicy) and not np.array_equal(
         policy.features(arms, among), arms.coordinates_of(among)

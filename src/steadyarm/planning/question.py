@@ -26,7 +26,7 @@ from steadyarm.wording import did_you_mean, strung
 
 TOP = (
     "error", "clear", "control", "traffic_per_day", "most_days", "policies",
-    "stop", "looks", "spending",
+    "stop", "looks", "spending", "futility",
 )  # fmt: skip  # the order in which people say it
 TABLES = {
     "arms": None,  # checked where arms are built
@@ -39,7 +39,8 @@ CLEAR = 0.8  # the usual chance of a clear answer
 STOPS = ("when sure", "recommend")
 RHYTHMS_OF_LOOKS = {"daily": 1, "weekly": 7}  # days
 USUAL_LOOKS, MOST_LOOKS = 8, 60  # as a live test has them
-OWN = ("error", "most_days", "control", "stop", "looks", "spending")  # taken as they are
+STOPPING = ("stop", "looks", "spending", "futility")
+OWN = ("error", "most_days", "control", *STOPPING)  # taken as they are
 LACKING = {  # what to say where something is missing
     "effects": "say what the arms are worth, such as [effects] with smallest_gap = 0.01.",
     "arms": 'describe them, such as [arms] with one_hot = ["A", "B"].',
@@ -70,11 +71,14 @@ class Question:
         ruled out. None if that is not asked
     control : name of the variant that others are compared with; None for none
     correlation : of rewards with what is known of a unit before it is assigned, a covariate
-    delay : days until a reward is known, as the reward window of a test
+    delay : days until a reward is known: the reward window of a live test and the grace after it,
+        by default as long again, but a week at most
     stop : "when sure" or "recommend" for a test that may end at one of its looks; None for none
     looks : how many looks at equal distances, or "daily" or "weekly"; None for weekly ones if the
         rhythm is weekly, else for eight
     spending : how the error probability is spread over the looks, "obrien-fleming" or "pocock"
+    futility : smallest difference that matters, in units of the reward: the test also ends at a
+        look, without a clear answer, when none can be shown any more. None for never
 
     Examples
     --------
@@ -104,6 +108,7 @@ class Question:
     stop: str | None = None
     looks: int | str | None = None
     spending: Spending = SPENDING[0]
+    futility: float | None = None
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], folder: Path = Path()) -> Question:
@@ -256,10 +261,13 @@ class Question:
         check_word(self.spending, "spending", SPENDING)
         if self.stop is not None:
             check_word(self.stop, "stop", STOPS)
-        if self.stop is None and (self.looks is not None or self.spending != SPENDING[0]):
-            key, given = "looks", self.looks
-            if given is None:
-                key, given = "spending", self.spending
+        if self.futility is not None:
+            check_positive(self.futility, "futility")
+        spending = None if self.spending == SPENDING[0] else self.spending
+        further = {"looks": self.looks, "spending": spending, "futility": self.futility}
+        for key, given in further.items():
+            if given is None or self.stop is not None:
+                continue
             expected = 'nothing, unless the test may stop before its end (stop = "when sure")'
             raise InvalidInputError.of(key, given, expected)
         if self.stop is not None and self.clear is None:
@@ -298,6 +306,17 @@ class Question:
         """
         return round(self.delay * budget / rhythm.days(budget, self.traffic_per_day))
 
+    def how_often(self, rhythm: Rhythm | None = None) -> int | str:
+        """How often a test that may stop is looked at: weekly if the rhythm is, else eight times.
+
+        Parameters
+        ----------
+        rhythm : how effects move; by default that of the question
+        """
+        if self.looks is not None:
+            return self.looks
+        return "weekly" if (rhythm or self.rhythm).weekly else USUAL_LOOKS
+
     def planned_looks(self, budget: int, rhythm: Rhythm) -> Looks:
         """When a test that may stop is looked at.
 
@@ -306,9 +325,7 @@ class Question:
         budget : rounds of the test
         rhythm : how effects move
         """
-        days, looks = rhythm.days(budget, self.traffic_per_day), self.looks
-        if looks is None:
-            looks = "weekly" if rhythm.weekly else USUAL_LOOKS
+        days, looks = rhythm.days(budget, self.traffic_per_day), self.how_often(rhythm)
         if not isinstance(looks, str):
             return Looks.equally(looks, self.spending)
         every = RHYTHMS_OF_LOOKS[looks] * ceil(days / (RHYTHMS_OF_LOOKS[looks] * MOST_LOOKS))
@@ -390,7 +407,7 @@ class Question:
             rewards["correlation"] = self.correlation
         if self.delay:
             rewards["delay"] = self.delay
-        stopping = {"stop": self.stop, "looks": self.looks, "spending": self.spending}
+        stopping = {name: getattr(self, name) for name in STOPPING}
         return {
             "error": self.error,
             "clear": False if self.clear is None else self.clear,
@@ -420,9 +437,9 @@ class Question:
                 f"Rewards: known after {self.delay:g} {'day' if self.delay == 1 else 'days'}."
             )
         if self.stop is not None:
-            usual = "weekly" if self.rhythm.weekly else USUAL_LOOKS
-            often = usual if self.looks is None else self.looks
-            more.append(f"Stops when sure: looks {often}, spending {self.spending}.")
+            what = "Stops when sure" if self.stop == "when sure" else "Says when to stop"
+            futile = "" if self.futility is None else f", futility {self.futility:g}"
+            more.append(f"{what}: looks {self.how_often()}, spending {self.spending}{futile}.")
         return (
             f"{self.arms.size} arms{control}, {self.effects.describe()}; {noise}; "
             f"{self.traffic_per_day:,} visits a day.\nRhythm: {self.rhythm.describe()}."

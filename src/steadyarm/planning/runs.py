@@ -23,10 +23,10 @@ from steadyarm.inference.lift import simultaneous_value
 from steadyarm.inference.quantiles import normal_quantile
 from steadyarm.inference.stopping import UNDECIDED, decided_for
 from steadyarm.live.results import ON_THE_WAY
+from steadyarm.live.verdict import arms_judged
 from steadyarm.policies import Policy
 from steadyarm.policies.base import Recommendations
 from steadyarm.policies.fixed import ShuffledPlan
-from steadyarm.policies.ips import IPSPolicy
 from steadyarm.segments import Segment, SegmentStats
 
 Floats = NDArray[np.float64]
@@ -67,8 +67,9 @@ def run(
 
     Parameters
     ----------
-    lag : rounds that are played before a reward arrives. Meanwhile the allocation stays, as in a
-        live test; a policy that must wait for rewards waits, which takes days and no rounds
+    lag : rounds that are played before a reward arrives. Meanwhile the allocation stays. A live
+        test moves it by early rewards, which are left out here: plans are a little pessimistic. A
+        policy that must wait for rewards waits, which takes days and no rounds
     squares : whether sums of squared rewards are needed, for intervals
     """
     arms, budget = world.arms, world.budget
@@ -111,15 +112,6 @@ def _whole(segment: Segment, rounds: Integers) -> int:
     return max(1, ceil(int(rounds.max()) / block)) * block
 
 
-def features_of(policy: Policy[Any], arms: ArmSet) -> ArmSet:
-    """The arms with the features that the policy estimates by."""
-    if isinstance(policy, IPSPolicy) and not np.array_equal(
-        policy.features(arms), arms.coordinates
-    ):
-        return ArmSet.one_hot(arms.names)
-    return arms
-
-
 @dataclass(frozen=True, eq=False)
 class Decided:
     """What each of n tests ends with.
@@ -141,24 +133,26 @@ def decided(
     done: Run,
     control: int | None,
     looks: Looks | None = None,
+    futility: float | None = None,
 ) -> Decided:
     """What the verdicts of live tests would decide.
 
     Without a control a test decides for a declared winner, that is, if all others are ruled out;
     with one, for the recommended arm if it is shown to beat the control, and for the control if
     every other arm is shown not to be better. Limits hold with probability 0.95, of whose error a
-    live test spends a fifth before its end; with looks, as these spend it.
+    live test spends a fifth before its end; with looks, as these spend it, and with futility tests
+    also end when no difference of that size can be shown any more.
     """
     picked = done.found.arm
     out, rounds = np.empty(len(picked), dtype=np.int64), np.full(len(picked), budget)
     if not policy.unbiased and not isinstance(policy, ShuffledPlan):
         return Decided(_by_own_errors(done.found, control), rounds)
     level = 1 - (1 - ON_THE_WAY) * (1 - LEVEL) if policy.unbiased else LEVEL
-    for rows, evidence in evidence_of(features_of(policy, arms), done.played):
+    for rows, evidence in evidence_of(arms_judged(policy, arms), done.played):
         if looks is None:
             out[rows] = _at_end(evidence, level, picked[rows], control)
             continue
-        stopped = stopping_of(evidence, budget, looks, LEVEL, control)
+        stopped = stopping_of(evidence, budget, looks, LEVEL, control, futility=futility)
         out[rows], rounds[rows] = stopped.variant, stopped.rounds
     return Decided(out, rounds)
 

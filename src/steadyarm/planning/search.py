@@ -72,7 +72,7 @@ def measure_answers(
         looks = question.planned_looks(budget, rhythm)
     lag, right, clear, visits = question.lag(budget, rhythm), 0, 0, 0
     for world, done in _runs(question, candidate, rhythm, budget, trials, seed, stream, True):
-        found = decided(policy, arms, budget, done, control, looks)
+        found = decided(policy, arms, budget, done, control, looks, question.futility)
         right += int(_right(question, world, done.found.arm).sum())
         named = found.decided != UNDECIDED
         clear += int((named & _right(question, world, found.decided)).sum())

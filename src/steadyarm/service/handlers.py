@@ -18,7 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from steadyarm.covariates import with_expected
+from steadyarm.covariates import each_with_expected, with_expected
 from steadyarm.errors import (
     ExperimentExistsError,
     InvalidInputError,
@@ -68,9 +68,8 @@ async def assign_many(
     live = await service.find(request.path_params["name"])
     places = [i for i, unit in enumerate(units) if unit is None or isinstance(unit, str)]
     none = [None] * len(units)
-    attributes, covariates = body.attributes or none, body.covariates or none
-    if body.expected is not None:
-        covariates = list(map(with_expected, covariates, body.expected))
+    attributes = body.attributes or none
+    covariates = each_with_expected(body.covariates, body.expected) or none
     visits = [(units[i], attributes[i], covariates[i]) for i in places]
     found = await live.ask(visits) if places else []
     known = dict(zip(places, found, strict=True))

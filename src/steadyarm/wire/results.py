@@ -363,8 +363,8 @@ class LookAnswer(Response):
     share : these as a share of the budget
     when : the last of these visits was assigned; null if that is not known
     boundary : standard errors that decide; null if the look was too early to decide anything
-    reached : standard errors that were seen: of the largest difference from the control; without a
-        control, of the lead of the best variant over the nearest other one
+    reached : standard errors that were seen, of what was nearest to its boundary: the lead of the
+        best variant over the nearest other one or, with a control, over that
     """
 
     number: int
@@ -382,7 +382,8 @@ class StoppingAnswer(Response):
     spending : how the error probability is spent: obrien-fleming, hardly any early, or pocock
     planned : number of looks; null if they are taken daily or weekly
     looks : what was found at the looks so far
-    recommended : whether the last of them decides, so that the test should be stopped
+    recommended : whether the last of them decides, so that the test should be stopped; false at
+        its end, and while a guardrail forbids what was decided
     stopped : whether the test stopped itself
     when : it did; null if it did not
     reason : what the last look found; empty if it decides nothing
