@@ -1,4 +1,4 @@
-"""`steadyarm webhook`: who is told when an experiment starts, is decided, turns bad or ends."""
+"""`steadyarm webhook`: who is told when an experiment starts, is decided, turns unhealthy or ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ID = ("id ID", "of the endpoint, such as wh_0123456789ab; steadyarm webhook list
 
 group(
     "webhook",
-    """Tell others when an experiment starts, is decided, turns bad or ends.
+    """Tell others when an experiment starts, is decided, turns unhealthy or ends.
 
     A running steadyarm serve notices events and sends them, signed as Standard Webhooks asks for.
     """,

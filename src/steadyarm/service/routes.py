@@ -186,7 +186,7 @@ TAGS = {
     "leases": "Assign variants without a request for each.",
     "results": "What an experiment has found so far.",
     "corrections": "Correct what was stored, and read who did what.",
-    "webhooks": "Tell others when an experiment starts, is decided, turns bad or ends.",
+    "webhooks": "Tell others when an experiment starts, is decided, turns unhealthy or ends.",
     "service": "The service itself.",
 }
 PLACES = {

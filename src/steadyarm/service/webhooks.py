@@ -1,4 +1,4 @@
-"""Webhooks: somebody is told when an experiment starts, is decided, turns bad or ends.
+"""Webhooks: somebody is told when an experiment starts, is decided, turns unhealthy or ends.
 
 One process of a service watches the experiments of its storage, whoever runs them, and sends what
 was noticed. The storage has both, so that nothing is lost when the process is killed: another one

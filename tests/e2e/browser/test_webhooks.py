@@ -29,7 +29,7 @@ def test_a_person_tries_an_endpoint(empty: Site, visitor: Visitor, tmp_path: Pat
     ):
         now = storage.now()
         storage.add_webhook(new_webhook(receiver.url, now, private=True))
-        slack = new_webhook("https://hooks.slack.com/services/T0/B0/x", now + 1, format="slack")
+        slack = new_webhook("https://slack.example/services/T0/B0/x", now + 1, format="slack")
         more: dict[str, Any] = {
             "events": ["experiment.decided", "experiment.unhealthy"],
             "experiments": ["shop"],
