@@ -1,4 +1,4 @@
-"""`steadyarm webhook`: who is told when an experiment starts, is decided, turns unhealthy or ends."""
+"""`steadyarm webhook`: who is told when a test starts, is decided, turns unhealthy or ends."""
 
 from __future__ import annotations
 
