@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -42,15 +41,10 @@ def test_a_cell_is_its_simulation(tmp_path: Path) -> None:
     assert result.parameter == "budget"
 
 
-def test_jobs_and_dask_give_the_same_counts(tmp_path: Path) -> None:
+def test_the_number_of_jobs_changes_no_counts(tmp_path: Path) -> None:
     one = run_cells(CELLS, LocalEngine(1), Journal(tmp_path / "one.jsonl"))
     two = run_cells(CELLS, LocalEngine(2), Journal(tmp_path / "two.jsonl"))
-    (tmp_path / "cells.json").write_text(json.dumps([asdict(cell) for cell in CELLS]))
-    command = [sys.executable, "-m", "tests.simulation.dask_scenarios", "cells", str(tmp_path)]
-    root = Path(__file__).parents[2]
-    printed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
-    dask = [tuple(row) for row in json.loads(printed.splitlines()[-1])]
-    assert counts(one) == counts(two) == dask
+    assert counts(one) == counts(two)
     assert sum(r.errors for r in one) > 0
 
 

@@ -1,7 +1,5 @@
 """What the tests do on real clusters, as a script: sockets of killed workers die with its process.
 
-python -m tests.simulation.dask_scenarios killed FOLDER    a worker kills itself in the middle
-python -m tests.simulation.dask_scenarios cells FOLDER     cells of a figure
 python -m tests.simulation.dask_scenarios sweep FOLDER N   a sweep; a worker is killed in the middle
 python -m tests.simulation.dask_scenarios jobs FOLDER N    a sweep on jobs of dask-jobqueue
 python -m tests.simulation.dask_scenarios slurm FOLDER     what the guide's recipe would submit
@@ -23,30 +21,7 @@ from typing import Any
 from distributed import LocalCluster
 
 from steadyarm.engines import DaskEngine
-from steadyarm.paper import Cell, Journal, run_cells
 from tests.simulation import own
-
-
-def die_once(marker: str, x: int) -> int:
-    """Kill the worker the first time it comes to number 3."""
-    if x == 3 and not Path(marker).exists():
-        Path(marker).write_text(str(os.getpid()))
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.01)
-    return x * x
-
-
-def killed(cluster: LocalCluster, folder: Path) -> Any:
-    engine = DaskEngine(cluster)
-    return sorted(engine.run(die_once, [(str(folder / "killed"), i) for i in range(40)]))
-
-
-def cells(cluster: LocalCluster, folder: Path) -> Any:
-    asked = [Cell(**cell) for cell in json.loads((folder / "cells.json").read_text())]
-    results = run_cells(
-        asked, DaskEngine(cluster.scheduler_address), Journal(folder / "dask.jsonl")
-    )
-    return [[r.world, r.value, r.policy, r.trials, r.errors] for r in results]
 
 
 def sweep(cluster: LocalCluster, folder: Path) -> Any:
@@ -103,9 +78,7 @@ def main() -> None:
     with LocalCluster(
         n_workers=3, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
     ) as cluster:
-        scenario = {"killed": killed, "cells": cells, "sweep": sweep}[sys.argv[1]]
-        answer = scenario(cluster, folder)
-    print(json.dumps(answer))
+        print(json.dumps(sweep(cluster, folder)))
 
 
 if __name__ == "__main__":
