@@ -27,8 +27,8 @@ collect_ignore = ["simulation/dask_scenarios.py"]  # a script, which imports all
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Many tests wait for servers and browsers: one more worker than cores fills these pauses."""
-    return (os.cpu_count() or 1) + 1
+    """Many tests wait for servers and browsers: two more workers than cores fill these pauses."""
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_configure(config: pytest.Config) -> None:

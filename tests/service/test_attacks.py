@@ -341,7 +341,7 @@ def test_the_proxy_of_the_guide_works_and_opens_nothing(tmp_path: Path) -> None:
     command = re.search(r"^(steadyarm serve --allowed-host .*?)( *#.*)?$", GUIDE, re.MULTILINE)
     assert block
     assert command
-    values = {"$host": "tests.example.org", "$remote_addr": "10.1.2.3", "$scheme": "https"}
+    values = {"$host": "tests.example.org", "$http_host": "tests.example.org", "$scheme": "https"}
     values["$proxy_add_x_forwarded_for"] = "10.1.2.3"
     passed = dict(re.findall(r"proxy_set_header (\S+) +(\S+);", block[1]))
     headers = {name: values[value] for name, value in passed.items()}
