@@ -482,3 +482,76 @@ def test_too_little_for_a_ratio_says_so_and_the_rest_goes_on(tmp_path: Path) -> 
     assert "There is no result of share: " in found.notes[-1]
     with pytest.raises(sa.InvalidInputError, match="share is divided by count"):
         sa.analyze(exposures=paths[0], events=paths[1], metrics=metrics[1:])
+
+
+def test_a_cap_hides_no_value_that_cannot_be_added_up(tmp_path: Path) -> None:
+    import polars as pl
+
+    exposures, events = random_tables(60)
+    paths = write_parquets(tmp_path, exposures, events)
+    for wrong in (float("nan"), float("inf"), 1e200):
+        broken = pl.read_parquet(paths[1]).with_columns(
+            amount=pl.when(pl.col("event_name") == "view").then(None).otherwise(wrong)
+        )
+        for metric in ("revenue = sum(purchase) capped at 30", "most = max(purchase) capped at 30"):
+            with pytest.raises(sa.InvalidInputError, match=r"the value is (nan|inf|1e\+200); exp"):
+                sa.analyze(exposures=paths[0], events=broken, metrics=[metric])
+        views = sa.analyze(
+            exposures=paths[0], events=broken, metrics=["n = count(view) capped at 3"]
+        )
+        assert views.rows == 60  # which no value matters to
+
+
+def test_units_that_match_nothing_are_an_error_with_examples(tmp_path: Path) -> None:
+    exposures, events = random_tables(60)
+    refund = [*events, ("u3", at(-500), "refund", 1.0)]
+    paths = write_parquets(tmp_path, exposures, refund)
+    before = [(unit, time - timedelta(days=90), *rest) for unit, time, *rest in events]
+    capitals = [(unit and unit.upper(), *rest) for unit, *rest in events]
+    cases: list[tuple[list[Any], str]] = [
+        (before, "every event purchase of an exposed unit is before its first exposure"),
+        (capitals, "is of a unit of exposures.csv. Units are 'U9' and the like there, and 'u9'"),
+        ([("stranger", *rest) for _, *rest in events], "Units are 'stranger' and the like there"),
+    ]
+    for other, said in cases:
+        csvs = write_csvs(tmp_path, exposures, other)
+        with pytest.raises(sa.InvalidInputError, match=said):
+            sa.analyze(exposures=csvs[0], events=csvs[1], metrics=["purchase"])
+    csvs = write_csvs(tmp_path, exposures, [])
+    with pytest.raises(sa.InvalidInputError, match=r"events.csv has no rows; expected one for"):
+        sa.analyze(exposures=csvs[0], events=csvs[1], metrics=["purchase"])
+    found = sa.analyze(exposures=paths[0], events=paths[1], metrics=["purchase", "refund"])
+    assert list(found.metrics) == ["purchase"]
+    assert "no result of refund: every event refund of an exposed unit is before" in found.notes[-1]
+
+
+def test_notes_say_how_many_events_count(tmp_path: Path) -> None:
+    exposures, events = random_tables(120)
+    paths = write_parquets(tmp_path, exposures, events)
+    found = sa.analyze(exposures=paths[0], events=paths[1], metrics=["purchase"])
+    counts = plain_join(exposures, events, [("count", "purchase")], None)
+    used = int(sum(unit.values[0] for unit in counts))
+    assert f"{used} of {len(events)} events (" in str(found.notes)
+
+
+def test_a_database_that_lets_nobody_make_tables(postgres: str) -> None:
+    import psycopg
+
+    exposures, events = random_tables(120)
+    write_postgres_tables(postgres, exposures, events)
+    metrics = ["purchase", "revenue = sum(purchase) capped at 30", "basket = revenue / purchase"]
+    common: dict[str, Any] = {"exposures": "exposures", "events": "events", "metrics": metrics}
+    true = sa.analyze(postgres, **common)
+    with psycopg.connect(postgres, autocommit=True) as server:
+        [[name]] = server.execute("select current_database()").fetchall()
+        server.execute(f'alter database "{name}" set default_transaction_read_only = on')
+        try:
+            found = sa.analyze(postgres, **common)
+        finally:
+            server.execute("set default_transaction_read_only = off")
+            server.execute(f'alter database "{name}" reset default_transaction_read_only')
+    for one in metrics:
+        metric = one.split(" ")[0]
+        np.testing.assert_allclose(
+            found.metrics[metric].estimates, true.metrics[metric].estimates, rtol=1e-12
+        )

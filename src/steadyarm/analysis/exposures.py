@@ -20,7 +20,7 @@ from steadyarm.analysis.two_tables import Tables
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.health import Finding
 from steadyarm.live.metrics import duration_text
-from steadyarm.wording import counted, did_you_mean, strung
+from steadyarm.wording import counted, did_you_mean, percent, strung
 
 Contaminated = Literal["first", "drop"]
 
@@ -46,6 +46,8 @@ class Exposed:
     removed : exposures that the filter left out; None without one
     nobody : events without a unit
     end : the latest time in either table
+    events, used : rows of events, and how many of them count for a metric, as they are of an
+        exposed unit and within the longest window after its first exposure
     """
 
     rows: int
@@ -56,6 +58,8 @@ class Exposed:
     removed: int | None
     nobody: int
     end: Any
+    events: int
+    used: int = 0
 
     @property
     def notes(self) -> list[str]:
@@ -70,6 +74,10 @@ class Exposed:
             )
         if self.nobody:
             said.append(f"{counted(self.nobody, 'event has', 'events have')} no unit.")
+        said.append(
+            f"{self.used:,} of {counted(self.events, 'event')} ({percent(self.used / self.events)})"
+            " count: they are of a metric, of an exposed unit, and not before its first exposure."
+        )
         return said
 
     @property
@@ -116,25 +124,48 @@ def join_tables(
     first, events, exposed = _read(tables, measures, contaminated)
     table = _measured(tables.exposures, first, events, measures)
     table = _kept(tables.exposures, "units and metrics", table)
-    _check_sums(tables, table, measures)
-    return Joined(tables, table, measures, exposed)
-
-
-def _check_sums(tables: Tables, table: Any, measures: Sequence[Measure]) -> None:
-    """Events that are nowhere, and values that cannot be added up, are errors."""
     sums = {f"sum {i}": table[f"measure {i}"].sum() for i in range(len(measures))}
-    [found] = tables.exposures.fetch(table.aggregate(**sums))
-    events = tables.events
+    [found] = tables.exposures.fetch(table.aggregate(used=table.used.sum(), **sums))
+    empty = {}
     for i, one in enumerate(measures):
         total = float(found[f"sum {i}"] or 0.0)
-        if one.event is not None and not total:
-            [seen] = events.fetch(
-                events.table.aggregate(n=(events.table.event.cast("string") == one.event).sum())
-            )
-            if not seen["n"]:
-                raise _no_event(events, one.event)
         if not abs(total) < LARGEST:  # nan, too
-            _refuse_values(events, measures, 1)
+            _refuse_values(tables.events, measures, 1)
+        if not total:
+            empty[one] = _why_nothing(tables, first, events, one)
+    exposed = replace(exposed, used=int(found["used"] or 0))
+    return Joined(tables, table.drop("used"), measures, exposed, empty)
+
+
+def _why_nothing(tables: Tables, first: Any, events: Any, measure: Measure) -> str:
+    """Why a measure is 0 for every unit; an event that is nowhere is an error."""
+    left, right = _alike(first.unit, events.unit)
+    log, starts = tables.exposures, first.select(key=left, start=first.time)
+    named = events.mutate(key=right)
+    if measure.event is not None:
+        named = named.filter(named.event == measure.event)
+    [seen] = log.fetch(named.aggregate(n=named.count(), unit=named.key.cast("string").max()))
+    if not seen["n"] and measure.event is not None:
+        raise _no_event(tables.events, measure.event)
+    what = "event" if measure.event is None else f"event {measure.event}"
+    both = named.join(starts, "key")
+    [known] = log.fetch(both.aggregate(n=both.count(), later=(both.time >= both.start).sum()))
+    if not known["n"]:
+        [ours] = log.fetch(starts.aggregate(unit=starts.key.cast("string").max()))
+        return (
+            f"not one {what} of {tables.events.name} is of a unit of {log.name}. Units are "
+            f"{seen['unit']!r} and the like there, and {ours['unit']!r} and the like here; they "
+            "must be written alike in both tables."
+        )
+    if not known["later"]:
+        return (
+            f"every {what} of an exposed unit is before its first exposure. Is the time stamp of "
+            "either table in another zone, or of another month?"
+        )
+    return (
+        f"{measure.text} is 0 for every unit, though {known['later']:,} of {known['n']:,} events "
+        "are not before the first exposure: they are after the window, or their values are 0."
+    )
 
 
 # What the tables hold.
@@ -174,7 +205,15 @@ def _read(
         first = first.drop("low", "high", "other")
     times = [time for time in (found["last"], totals["last"]) if time is not None]
     exposed = Exposed(
-        rows, units, several, tied, contaminated, tables.removed, totals["nobody"], max(times)
+        rows,
+        units,
+        several,
+        tied,
+        contaminated,
+        tables.removed,
+        totals["nobody"],
+        max(times),
+        totals["rows"],
     )
     return first, right, exposed
 
@@ -231,8 +270,12 @@ def _checked_events(log: Log, measures: Sequence[Measure]) -> tuple[Any, dict[st
         new["event"] = table.event.cast("string")
     if valued:
         new["value"] = as_number(log, table.value)
-    if valued and (table.value.type().is_string() or log.backend == "sqlite"):
-        new["bad"] = _bad_value(log, table, measures)  # anything may stand in a column of text
+    if valued and (
+        table.value.type().is_string()  # in which anything may stand
+        or log.backend == "sqlite"
+        or any(one.cap is not None for one in valued)  # which would hide what is too large
+    ):
+        new["bad"] = _bad_value(log, table, measures)
     found = table.select(**new)
     unnamed = found.unit.isnull()
     if found.unit.type().is_string():
@@ -242,6 +285,8 @@ def _checked_events(log: Log, measures: Sequence[Measure]) -> tuple[Any, dict[st
     if "bad" in new:
         totals["bad"] = found.bad.sum()
     [seen] = log.fetch(found.aggregate(**totals))
+    if not seen["rows"]:
+        raise InvalidInputError(f"{log.name} has no rows; expected one for each event.")
     if untimed := seen["rows"] - seen["timed"]:
         faults.refuse(_locatable(log), [(faults.NO_TIME, untimed)])
     if seen.get("bad"):
@@ -260,7 +305,10 @@ def _all_named(measures: Sequence[Measure]) -> bool:
 def _bad_value(log: Log, table: Any, measures: Sequence[Measure]) -> Any:
     """Whether what stands for a value that counts is no number, or one that cannot be added up."""
     number = as_number(log, table.value)
-    bad = (table.value.notnull() & number.isnull()) | (number.abs() > LARGEST).fill_null(False)
+    large = number.abs() > LARGEST
+    if log.backend != "sqlite":  # which has no nan
+        large = large | number.isnan()
+    bad = (table.value.notnull() & number.isnull()) | large.fill_null(False)
     if not _all_named(measures):
         return bad
     return bad & table.event.cast("string").isin([one.event for one in measures])
@@ -351,7 +399,7 @@ def _measured(log: Log, first: Any, events: Any, measures: Sequence[Measure]) ->
     # A difference and not a comparison: DuckDB is much quicker if the join is by equal units alone.
     later = both.time - both.start >= 0 if numbers else both.time >= both.start
     both = both.filter(later if longest is None else later & within(longest))
-    sums = {}
+    sums = {"used": both.count()}
     for i, one in enumerate(measures):
         good = None if one.event is None else both.event == one.event
         if one.window is not None and one.window != longest:
@@ -390,7 +438,7 @@ def _final(column: Any, measure: Measure) -> Any:
 
     value = column.cast("float64").fill_null(0.0)
     if measure.kind == "conversion":
-        value = ibis.ifelse(value > 0, 1.0, 0.0)
+        value = ibis.ifelse(value > 0, 1, 0).cast("float64")
     return value if measure.cap is None else ibis.ifelse(value > measure.cap, measure.cap, value)
 
 
@@ -446,12 +494,14 @@ class Joined:
     """Units with what was measured of them.
 
     table : unit, timestamp, arm, further columns of exposures, and a column for each of `measures`
+    empty : measures that are 0 for every unit, and why
     """
 
     tables: Tables
     table: Any
     measures: list[Measure]
     exposed: Exposed
+    empty: dict[Measure, str]
 
     def mature(self, metric: EventMetric) -> tuple[Any, int]:
         """The units whose window is over at the end of the data, and how many others there are."""

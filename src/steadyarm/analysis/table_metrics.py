@@ -59,6 +59,9 @@ def analyze_tables(
 
 def _analysis(joined: Joined, metric: EventMetric, verdict: Verdict, level: float) -> Analysis:
     """The analysis of one metric."""
+    for part in metric.parts:
+        if part in joined.empty:
+            raise RewardsPendingError(joined.empty[part])
     table, waiting = joined.mature(metric)
     above = joined.value(table, metric.above)
     if metric.below is None:
