@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -254,6 +254,29 @@ def test_duplicates_are_named_across_files_and_in_databases(tmp_path: Path, post
         finding = next(f for f in found.health.findings if f.name == "duplicate rows")
         assert finding.status == "fail"
         assert finding.explanation.endswith(f"differ in arm or reward: {text}.")
+
+
+def test_duplicates_at_times_with_a_zone(tmp_path: Path) -> None:
+    import polars as pl
+
+    twice = replace(ROWS[7], reward=7.5)
+    frame = pl.DataFrame([asdict(row) for row in [*ROWS, twice]]).with_columns(
+        pl.col("timestamp").dt.replace_time_zone("UTC").dt.convert_time_zone("Europe/Berlin")
+    )
+    frame.write_parquet(tmp_path / "log.parquet")
+    for source in (frame, frame.to_pandas(), tmp_path / "log.parquet"):
+        found = sa.analyze(source)
+        finding = next(f for f in found.health.findings if f.name == "duplicate rows")
+        assert finding.explanation.endswith("row 8 and row 121 (unit u7).")
+
+
+def test_booleans_are_rewards_on_postgres(postgres: str) -> None:
+    write_postgres(postgres, [replace(row, reward=float(row.reward > 0)) for row in ROWS], "yes")
+    whole = sa.analyze(postgres, table="yes")
+    found = sa.analyze(
+        postgres, query="select timestamp, unit, arm, probability, reward > 0 as reward from yes"
+    )
+    assert found.estimates.tolist() == whole.estimates.tolist()
 
 
 def test_missing_rewards_can_be_dropped_or_zero(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ class Log:
         """Rows of a small result of an Ibis expression, or of a function that makes it."""
 
         def work() -> Any:
-            found = expression() if callable(expression) else expression
+            found = _without_zones(expression() if callable(expression) else expression)
             if self._plain(found):  # Ibis would import pandas for it
                 backend = self.table.get_backend()
                 rows = backend.raw_sql(backend.compile(found)).fetchall()
@@ -218,6 +218,16 @@ _STATISTICS = f"""
 def _literal(text: str) -> str:
     """A text in SQL; DuckDB imports pandas for a parameter."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def _without_zones(expression: Any) -> Any:
+    """The expression with times in UTC that have no zone: for others DuckDB imports pytz."""
+    zoned = {
+        name: "timestamp"
+        for name, kind in expression.schema().items()
+        if kind.is_timestamp() and kind.timezone is not None
+    }
+    return expression.cast(zoned) if zoned else expression
 
 
 def _with_names(rows: list[tuple[Any, ...]], schema: Any) -> list[dict[str, Any]]:

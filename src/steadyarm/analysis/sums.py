@@ -175,7 +175,7 @@ def as_number(log: Log, column: Any) -> Any:
         number = column.re_search(NUMBER)
         return ibis.ifelse(number, column.cast("float64"), ibis.null("float64"))
     if kind.is_boolean():
-        return column.cast("int64").cast("float64")
+        return column.cast("int32").cast("float64")  # PostgreSQL has no cast to int64
     if not (kind.is_numeric() or kind.is_null()):
         raise InvalidInputError(
             f"the column {log.their(column.get_name())} of {log.name} has "
@@ -347,7 +347,7 @@ def row_covariates(numbers: Sequence[Any]) -> dict[str, Any]:
     known = numbers[0].notnull()
     for number in numbers[1:]:
         known = known | number.notnull()
-    found = {"z0": ibis.ifelse(known, 1.0, 0.0)}
+    found = {"z0": ibis.ifelse(known, 1, 0).cast("float64")}  # 1.0 is a decimal to PostgreSQL
     return found | {f"z{a}": number.fill_null(0.0) for a, number in enumerate(numbers, 1)}
 
 
