@@ -334,3 +334,22 @@ def test_postgresql_adjusts_alike(tmp_path: Path, postgres: str) -> None:
             np.testing.assert_allclose(
                 same.intervals.standard_errors, one.intervals.standard_errors, rtol=1e-9
             )
+
+
+def test_no_number_means_that_nothing_is_known(tmp_path: Path) -> None:
+    import polars as pl
+
+    rng = np.random.default_rng(4)
+    rows = [[time_of(i, 300), i, "AB"[i % 2], 0.5, float(rng.normal())] for i in range(300)]
+    spend = [None if i % 7 == 0 else float(rng.normal()) for i in range(300)]
+    frame = pl.DataFrame(rows, schema=HEADER[:5], orient="row").with_columns(
+        pl.col("timestamp").str.to_datetime()
+    )
+    true = sa.analyze(frame.with_columns(spend=pl.Series(spend)), covariates=["spend"])
+    nan = frame.with_columns(spend=pl.Series([np.nan if x is None else x for x in spend]))
+    log = tmp_path / "log.csv"
+    nan.write_csv(log)
+    assert "NaN" in log.read_text()
+    for source in (nan, log):
+        found = sa.analyze(source, covariates=["spend"])
+        np.testing.assert_allclose(found.estimates, true.estimates, rtol=1e-12)

@@ -413,3 +413,30 @@ def test_unknown_tables_name_the_nearest(tmp_path: Path) -> None:
     log = write_sqlite(tmp_path / "log.db", ROWS)
     with pytest.raises(sa.InvalidInputError, match=r"no table 'logs'; there is log; did you mean"):
         sa.analyze(log, table="logs")
+
+
+def test_empty_text_is_no_arm(tmp_path: Path) -> None:
+    for options in ({}, {"arms": ["A", "B", "C"]}):
+        with pytest.raises(sa.InvalidInputError, match="row 17, row 20: the arm is ''; every row"):
+            sa.analyze(write_parquet(tmp_path / "log.parquet", changed(arm="")), **options)
+
+
+def test_units_that_are_no_number_are_none(tmp_path: Path) -> None:
+    import polars as pl
+
+    frame = pl.DataFrame([asdict(row) for row in ROWS]).with_columns(
+        unit=pl.when(pl.int_range(len(ROWS)) < 50)
+        .then(float("nan"))
+        .otherwise(pl.int_range(len(ROWS)) // 2)
+    )
+    found = sa.analyze(frame)
+    assert found.units is not None
+    assert (found.units.units, found.units.nameless) == (50 + 35, 50)
+
+
+@pytest.mark.parametrize("name", ["varient", "varaint", "experiment_variant", "VariantShown"])
+def test_a_misspelt_usual_name_is_near(name: str, tmp_path: Path) -> None:
+    log = write_csv(tmp_path / "log.csv", ROWS)
+    log.write_text(log.read_text().replace("arm", name, 1))
+    with pytest.raises(sa.InvalidInputError, match=f"--column arm={name} "):
+        sa.analyze(log)

@@ -555,3 +555,84 @@ def test_a_database_that_lets_nobody_make_tables(postgres: str) -> None:
         np.testing.assert_allclose(
             found.metrics[metric].estimates, true.metrics[metric].estimates, rtol=1e-12
         )
+
+
+def test_a_range_is_that_of_the_first_metric(tmp_path: Path) -> None:
+    paths = write_parquets(tmp_path, *random_tables(120))
+    tables: dict[str, Any] = {"exposures": paths[0], "events": paths[1], "reward_range": (0, 1)}
+    metrics = ["purchase", "revenue = sum(purchase)", "basket = revenue / purchase"]
+    assert list(sa.analyze(**tables, metrics=metrics).metrics) == ["purchase", "revenue", "basket"]
+    with pytest.raises(sa.InvalidInputError, match="expected 0 to 1; correct it"):
+        sa.analyze(**tables, metrics=metrics[1:2])
+    with pytest.raises(sa.InvalidInputError, match="reward_range is given, but b, the first metri"):
+        sa.analyze(**tables, metrics=["b = sum(purchase) / count(purchase)"])
+
+
+def test_seconds_since_1970_by_a_query_on_files(tmp_path: Path) -> None:
+    import polars as pl
+
+    paths = write_parquets(tmp_path, *random_tables(120))
+    options: dict[str, Any] = {"metrics": ["purchase"], "window": "2 days"}
+    true = sa.analyze(exposures=paths[0], events=paths[1], **options)
+    names, queries = {"exposures": "exposed_at", "events": "event_time"}, {}
+    numbers: dict[str, Any] = {}
+    for (label, name), path in zip(names.items(), paths, strict=True):
+        frame = pl.read_parquet(path).with_columns(pl.col(name).dt.epoch("ms") / 1000)
+        frame.write_csv(tmp_path / f"{label}.csv")
+        frame.write_parquet(tmp_path / f"{label}.parquet")
+        numbers[label] = tmp_path / f"{label}.parquet"
+        queries[label] = (
+            f"select * replace (to_timestamp({name}::double) as {name}) "
+            f"from '{tmp_path / f'{label}.csv'}'"
+        )
+    found = sa.analyze(**queries, **options)
+    np.testing.assert_array_equal(found.estimates, true.estimates)
+    for other in (numbers, {label: tmp_path / f"{label}.csv" for label in names}):
+        with pytest.raises(sa.InvalidInputError, match="turn seconds since 1970 into times by a q"):
+            sa.analyze(**other, **options)
+
+
+def test_further_metrics_have_their_lifts_in_words(tmp_path: Path) -> None:
+    from steadyarm.reports.analysis import analysis_report
+
+    paths = write_parquets(tmp_path, *random_tables(300))
+    metrics = ["purchase", *(f"{name} = sum(purchase)" for name in ("a", "b", "c", "d"))]
+    found = sa.analyze(exposures=paths[0], events=paths[1], metrics=metrics, control="A")
+    further = str(found).partition("a of 300 units")[2]
+    assert further.count("against A") == 4
+    assert "a is sum(purchase); a unit without such an event counts as 0." in further
+    assert "At level 98.8 %" in further
+    assert list(found.to_dict()["metrics"]) == ["a", "b", "c", "d"]  # the rest is purchase
+    heads = [getattr(block, "text", "") for block in analysis_report(found).blocks]
+    assert [text for text in heads if text.startswith("Against A")] == [
+        f"Against A: {name}" for name in found.metrics
+    ]
+
+
+def test_names_with_quotes() -> None:
+    given = {"m": """count(o'neil "x")""", "n": "count('a b')", "o": 'count("c")'}
+    assert [metric.above.event for metric in event_metrics(given)] == [
+        *("""o'neil "x\"""", "a b", "c"),
+    ]
+
+
+def test_events_without_names_and_units_that_are_no_number(tmp_path: Path) -> None:
+    import polars as pl
+
+    exposures, events = random_tables(60)
+    paths = write_parquets(tmp_path, exposures, events)
+    number = pl.col("user_id").str.slice(1).cast(pl.Int64, strict=False).cast(pl.Float64)
+    left, right = (pl.read_parquet(path).with_columns(user_id=number) for path in paths)
+    nameless = right.with_columns(event_name=pl.lit(None, pl.String))
+    with pytest.raises(sa.InvalidInputError, match="none of its events has a name"):
+        sa.analyze(exposures=left, events=nameless, metrics=["purchase"])
+    some = pl.when(pl.col("user_id") < 3).then(float("nan")).otherwise(pl.col("user_id"))
+    found = sa.analyze(exposures=left, events=right.with_columns(user_id=some), metrics=["view"])
+    lost = right.filter((pl.col("user_id") < 3) | pl.col("user_id").is_null()).height
+    assert f"{lost} events have no unit." in found.notes
+    with pytest.raises(sa.InvalidInputError, match="rows are counted from 1 in the frame") as error:
+        sa.analyze(exposures=left.with_columns(user_id=some), events=right, metrics=["view"])
+    assert "row 1, row 2" in str(error.value)
+    blank = left.with_columns(variant=pl.lit(""))
+    with pytest.raises(sa.InvalidInputError, match="the arm is ''; every row needs one"):
+        sa.analyze(exposures=blank, events=right, metrics=["view"])

@@ -15,7 +15,7 @@ from steadyarm.analysis import faults
 from steadyarm.analysis.clusters import CONTAMINATED
 from steadyarm.analysis.event_metrics import EventMetric, Measure
 from steadyarm.analysis.log import Log, Part, rows_by_time
-from steadyarm.analysis.sums import as_number, as_time
+from steadyarm.analysis.sums import as_number, as_time, as_unit
 from steadyarm.analysis.two_tables import Tables
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.health import Finding
@@ -28,7 +28,7 @@ KEEPING = ("duckdb", "postgres", "sqlite")  # where a temporary table costs nobo
 MOST_NAMES = 200  # of events that are looked at to say which one may be meant
 LARGEST = 1e150  # values whose squares can be added up
 NO_UNIT = faults.Fault(
-    "the unit is {value}", "every exposure needs one", "unit", lambda t: _no_unit(t)
+    "the unit is {value}", "every exposure needs one", "unit", lambda t: t.unit.isnull()
 )
 
 
@@ -171,9 +171,20 @@ def _why_nothing(tables: Tables, first: Any, events: Any, measure: Measure) -> s
 # What the tables hold.
 
 
-def _no_unit(table: Any) -> Any:
-    unit = table.unit
-    return unit.isnull() | (unit == "") if unit.type().is_string() else unit.isnull()
+def no_time(log: Log, label: str) -> faults.Fault:
+    """The fault of a row without a time stamp, in a table that can be given as a query."""
+    return replace(
+        faults.NO_TIME, advice=f"expected ISO 8601 in every row; {into_times(log, label)}"
+    )
+
+
+def into_times(log: Log, label: str) -> str:
+    """How to turn seconds since 1970 into times."""
+    name = log.their("timestamp")
+    return (
+        f'turn seconds since 1970 into times by a query in place of the table: --{label} "select * '
+        f"replace (to_timestamp({name}::double) as {name}) from 'FILE'\""
+    )
 
 
 def _read(
@@ -190,8 +201,8 @@ def _read(
         )
     if left.time.type().is_numeric() and any(one.window is not None for one in measures):
         raise InvalidInputError(
-            "a window is given, but time stamps are plain numbers, whose unit is not known; turn "
-            "them into times by a query.",
+            "a window is given, but time stamps are plain numbers, whose unit is not known; "
+            f"{into_times(log, 'exposures')}.",
             field="window",
         )
     rows, units, several, tied = found["rows"], found["units"], 0, 0
@@ -224,11 +235,13 @@ def _checked_exposures(log: Log) -> tuple[Any, dict[str, Any]]:
     What is missing in a row is an error.
     """
     table = log.table
-    new = {"time": as_time(log, table.timestamp), "arm": table.arm.cast("string")}
+    new = {
+        "time": as_time(log, table.timestamp),
+        "arm": table.arm.cast("string").nullif(""),
+        "unit": as_unit(log, table.unit),
+    }
     out = [name for name in ("timestamp", "file_row_number") if name in table.columns]
     found = table.mutate(**new).drop(*out)
-    if found.unit.type().is_string():
-        found = found.mutate(unit=found.unit.nullif(""))
     [counts] = log.fetch(
         found.aggregate(
             rows=found.count(),
@@ -241,7 +254,7 @@ def _checked_exposures(log: Log) -> tuple[Any, dict[str, Any]]:
     )
     if not counts["rows"]:
         raise InvalidInputError(f"{log.name} has no rows; expected one for each exposure.")
-    kinds = {"time": faults.NO_TIME, "arm": faults.NO_ARM, "unit": NO_UNIT}
+    kinds = {"time": no_time(log, "exposures"), "arm": faults.NO_ARM, "unit": NO_UNIT}
     broken = [(kinds[n], counts["rows"] - counts[n]) for n in kinds if counts[n] < counts["rows"]]
     faults.refuse(_locatable(log), broken)
     return found, counts
@@ -265,7 +278,7 @@ def _checked_events(log: Log, measures: Sequence[Measure]) -> tuple[Any, dict[st
             "map it with --column value=NAME.",
             field="metrics",
         )
-    new: dict[str, Any] = {"unit": table.unit, "time": as_time(log, table.timestamp)}
+    new: dict[str, Any] = {"unit": as_unit(log, table.unit), "time": as_time(log, table.timestamp)}
     if names:
         new["event"] = table.event.cast("string")
     if valued:
@@ -277,18 +290,15 @@ def _checked_events(log: Log, measures: Sequence[Measure]) -> tuple[Any, dict[st
     ):
         new["bad"] = _bad_value(log, table, measures)
     found = table.select(**new)
-    unnamed = found.unit.isnull()
-    if found.unit.type().is_string():
-        unnamed = unnamed | (found.unit == "")
     totals = {"rows": found.count(), "timed": found.time.count(), "last": found.time.max()}
-    totals["nobody"] = unnamed.sum()
+    totals["nobody"] = found.unit.isnull().sum()
     if "bad" in new:
         totals["bad"] = found.bad.sum()
     [seen] = log.fetch(found.aggregate(**totals))
     if not seen["rows"]:
         raise InvalidInputError(f"{log.name} has no rows; expected one for each event.")
     if untimed := seen["rows"] - seen["timed"]:
-        faults.refuse(_locatable(log), [(faults.NO_TIME, untimed)])
+        faults.refuse(_locatable(log), [(no_time(log, "events"), untimed)])
     if seen.get("bad"):
         _refuse_values(log, measures, int(seen["bad"]))
     found = found.drop("bad") if "bad" in new else found
@@ -329,9 +339,9 @@ def _no_event(log: Log, name: str) -> InvalidInputError:
     each = log.table.group_by(name=log.table.event.cast("string")).aggregate(n=log.table.count())
     rows = log.fetch(each.order_by([each.n.desc(), each.name]).limit(MOST_NAMES))
     there = [row["name"] for row in rows if row["name"]]
+    events = f"its events are {strung(there, 12)}" if there else "none of its events has a name."
     return InvalidInputError(
-        f"{log.name} has no event {name!r}; its events are {strung(there, 12)}"
-        f"{did_you_mean(name, there)}",
+        f"{log.name} has no event {name!r}; {events}{did_you_mean(name, there)}",
         field="metrics",
     )
 
@@ -345,7 +355,10 @@ def _locatable(log: Log) -> Log:
         for name, kind in (("reward", "float64"), ("arm", "string"))
         if not log.has(name)
     }
-    parts = [replace(part, table=part.table.mutate(**lacking)) for part in log.parts]
+    parts = [
+        replace(part, table=part.table.mutate(unit=as_unit(log, part.table.unit), **lacking))
+        for part in log.parts
+    ]
     return replace(log, parts=tuple(parts))
 
 

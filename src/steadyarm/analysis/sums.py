@@ -160,7 +160,7 @@ def readable(log: Log, table: Any, zero: bool = False) -> Any:
     if "probability" in table.columns:
         new["p"] = as_number(log, table["probability"])
     names = [name for name in table.columns if name.startswith(COVARIATE)]
-    new |= row_covariates([as_number(log, table[name]) for name in names])
+    new |= row_covariates([_without_nan(log, as_number(log, table[name])) for name in names])
     return table.mutate(**new)
 
 
@@ -185,6 +185,20 @@ def as_number(log: Log, column: Any) -> Any:
         number = column.typeof().isin(["integer", "real"])
         return ibis.ifelse(number, column.cast("float64"), ibis.null("float64"))
     return column if kind.is_float64() else column.cast("float64")
+
+
+def as_unit(log: Log, column: Any) -> Any:
+    """A column of units; null where there is none, which empty text and nan mean, too."""
+    return column.nullif("") if column.type().is_string() else _without_nan(log, column)
+
+
+def _without_nan(log: Log, column: Any) -> Any:
+    """The column with null for nan."""
+    import ibis
+
+    if log.backend == "sqlite" or not column.type().is_floating():  # SQLite has no nan
+        return column
+    return ibis.ifelse(column.isnan(), ibis.null(column.type()), column)
 
 
 def as_time(log: Log, column: Any) -> Any:
