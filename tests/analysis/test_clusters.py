@@ -252,7 +252,7 @@ def test_a_split_says_the_same_as_probabilities(switch: bool) -> None:
 
 
 def test_names_with_signs_of_ours() -> None:
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped]  # its types are not installed
 
     rng = np.random.default_rng(3)
     frame = pd.DataFrame(

@@ -319,7 +319,7 @@ def test_postgresql_adjusts_alike(tmp_path: Path, postgres: str) -> None:
     log, other = (write(tmp_path / f"{name}.csv", head, v) for name, head, v in tables)
     whole: dict[str, Any] = {"table": tables[0][0]}
     two: dict[str, Any] = {"metrics": ["value = sum(visit)"]}
-    both = (
+    both: tuple[dict[str, Any], dict[str, Any]] = (
         {"exposures": log, "events": other},
         {"exposures": whole["table"], "events": tables[1][0]},
     )

@@ -416,9 +416,9 @@ def test_unknown_tables_name_the_nearest(tmp_path: Path) -> None:
 
 
 def test_empty_text_is_no_arm(tmp_path: Path) -> None:
-    for options in ({}, {"arms": ["A", "B", "C"]}):
+    for arms in (None, ["A", "B", "C"]):
         with pytest.raises(sa.InvalidInputError, match="row 17, row 20: the arm is ''; every row"):
-            sa.analyze(write_parquet(tmp_path / "log.parquet", changed(arm="")), **options)
+            sa.analyze(write_parquet(tmp_path / "log.parquet", changed(arm="")), arms=arms)
 
 
 def test_units_that_are_no_number_are_none(tmp_path: Path) -> None:

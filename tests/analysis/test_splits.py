@@ -352,7 +352,7 @@ def test_the_command_line_takes_splits(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_truth_values_and_times_of_numpy() -> None:
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped]  # its types are not installed
 
     rng = np.random.default_rng(3)
     frame = pd.DataFrame(

@@ -574,8 +574,9 @@ def test_seconds_since_1970_by_a_query_on_files(tmp_path: Path) -> None:
     paths = write_parquets(tmp_path, *random_tables(120))
     options: dict[str, Any] = {"metrics": ["purchase"], "window": "2 days"}
     true = sa.analyze(exposures=paths[0], events=paths[1], **options)
-    names, queries = {"exposures": "exposed_at", "events": "event_time"}, {}
+    names = {"exposures": "exposed_at", "events": "event_time"}
     numbers: dict[str, Any] = {}
+    queries: dict[str, Any] = {}
     for (label, name), path in zip(names.items(), paths, strict=True):
         frame = pl.read_parquet(path).with_columns(pl.col(name).dt.epoch("ms") / 1000)
         frame.write_csv(tmp_path / f"{label}.csv")
