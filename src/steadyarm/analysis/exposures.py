@@ -413,8 +413,9 @@ def _measured(log: Log, first: Any, events: Any, measures: Sequence[Measure]) ->
     later = both.time - both.start >= 0 if numbers else both.time >= both.start
     both = both.filter(later if longest is None else later & within(longest))
     sums = {"used": both.count()}
+    several = len({one.event for one in measures}) > 1  # else there are no other events
     for i, one in enumerate(measures):
-        good = None if one.event is None else both.event == one.event
+        good = both.event == one.event if several and one.event is not None else None
         if one.window is not None and one.window != longest:
             soon = within(one.window)
             good = soon if good is None else good & soon
