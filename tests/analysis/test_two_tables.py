@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import steadyarm as sa
 from steadyarm.analysis.event_metrics import event_metrics
 from steadyarm.analysis.exposures import join_tables
+from steadyarm.analysis.log import Log
 from steadyarm.analysis.two_tables import open_tables
 from tests.analysis.logs import Row, true_evidence
 from tests.analysis.tables import (
@@ -454,8 +455,17 @@ def test_units_that_are_numbers_in_one_table_and_text_in_the_other(tmp_path: Pat
     np.testing.assert_array_equal(found.estimates, true.estimates)
 
 
-def test_ibis_tables_of_one_connection(tmp_path: Path) -> None:
+def test_ibis_tables_of_one_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ibis
+
+    cached = Log.cached
+    kept: list[list[str]] = []
+
+    def seen(log: Log, expression: Any) -> Any:
+        kept.append(list(expression.columns))
+        return cached(log, expression)
+
+    monkeypatch.setattr(Log, "cached", seen)
 
     exposures, events = random_tables(100)
     paths = write_parquets(tmp_path, exposures, events)
@@ -464,6 +474,7 @@ def test_ibis_tables_of_one_connection(tmp_path: Path) -> None:
     found = sa.analyze(exposures=left, events=right, metrics=["purchase"], window="1 day")
     true = sa.analyze(exposures=paths[0], events=paths[1], metrics=["purchase"], window="1 day")
     np.testing.assert_array_equal(found.estimates, true.estimates)
+    assert "measure 0" in kept[-1]  # the join is computed once for all queries
     made = connection.con.execute("select table_name from duckdb_tables()").fetchall()
     assert made == []  # nothing is left behind
     for wrong in (other.read_parquet(paths[1]), paths[1]):

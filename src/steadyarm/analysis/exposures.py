@@ -492,11 +492,14 @@ def _strftime() -> Any:
 
 
 def _kept(log: Log, name: str, expression: Any) -> Any:
-    """The expression as a temporary table, where we may make one: several queries read it."""
-    if not log.ours or log.backend not in KEEPING:
+    """The expression as a temporary table, where we may make one: several queries read it.
+
+    In a connection of somebody else Ibis keeps it for as long as we need it.
+    """
+    if log.backend not in KEEPING:
         return expression
     try:
-        return log.kept(name, expression)
+        return log.kept(name, expression) if log.ours else log.cached(expression)
     except InvalidInputError:
         if log.backend == "duckdb":  # a fault of the data; others may not let us make tables
             raise

@@ -159,6 +159,10 @@ class Log:
         create = self.table.get_backend().create_table
         return self._guarded(lambda: create(name, expression, temp=True, overwrite=True))
 
+    def cached(self, expression: Any) -> Any:
+        """The expression as a table that Ibis drops when nothing refers to it any more."""
+        return self._guarded(expression.cache)
+
     def run(self, query: str) -> None:
         """Run a statement of DuckDB's own language where temporary tables are."""
         self._guarded(lambda: self.table.get_backend().raw_sql(query))
