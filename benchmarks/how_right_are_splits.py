@@ -5,8 +5,7 @@ of the variance; "skewed": rewards are lognormal. "ratio": revenue per order, by
 "stores": the variant is drawn for a store, whose users share a level of their own (standard
 deviation 1, as the noise); "unequal": a few stores have most of the users. "switchback": drawn for
 a store and day; "lasting": yesterday's noise of a store lives on, and clusters are stores. "by
-row": what the same log says if nobody knows of stores. Intervals are meant to be right in 95 %.
-Sums are those that a database would give.
+row": what the same log says if nobody knows of stores. Intervals should be right in 95 %.
 """
 
 from __future__ import annotations
