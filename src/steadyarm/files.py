@@ -54,6 +54,11 @@ def csv_text(cell: str) -> str:
     return cell[1:] if cell[:1] == "'" and cell[1:2] and cell[1] in GUARDED else cell
 
 
+def description_path(log: Path) -> Path:
+    """Where the description of the experiment stands that a log was exported from."""
+    return log.with_name(f"{log.name}.experiment.json")
+
+
 def frame_of(columns: Mapping[str, Any], library: FrameLibrary) -> Any:
     """Columns of plain values or arrays as a data frame of that library."""
     plain = {

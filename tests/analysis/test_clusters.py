@@ -249,3 +249,24 @@ def test_a_split_says_the_same_as_probabilities(switch: bool) -> None:
     found = sa.analyze(frame.drop("probability"), cluster="store", split="equal")
     np.testing.assert_allclose(found.intervals.low, own.intervals.low, rtol=1e-10)
     assert found.health.findings[0].p_value == pytest.approx(own.health.findings[0].p_value)
+
+
+def test_names_with_signs_of_ours() -> None:
+    import pandas as pd  # type: ignore[import-untyped]  # its types are not installed
+
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "timestamp": pd.date_range("2026-03-01", periods=400, freq="h"),
+            "arm": rng.choice(["A", "B"], 400),
+            "reward": rng.normal(size=400),
+            "st{ore}": ["a | b", "a"] * 200,
+            "city": ["c", "b | c"] * 200,
+        }
+    )
+    found = sa.analyze(frame, split="equal", cluster=["st{ore}", "city"])
+    assert found.units is not None
+    assert found.units.units == 2
+    frame.loc[3, "st{ore}"] = None
+    with pytest.raises(sa.InvalidInputError, match=r"row 4: the cluster st\{ore\} is missing"):
+        sa.analyze(frame, split="equal", cluster="st{ore}")

@@ -295,3 +295,61 @@ def test_intervals_of_adjusted_units_are_right() -> None:
         gap = 0.5 if other == 0 else -0.5
         wrong += not found.gap_low[0, other] <= gap <= found.gap_high[0, other]
     assert wrong < 9
+
+
+def test_postgresql_adjusts_alike(tmp_path: Path, postgres: str) -> None:
+    import psycopg
+
+    rng, rows, events = np.random.default_rng(4), [], []
+    for i in range(1200):
+        spend, arm = float(rng.normal()), "AB"[int(rng.integers(2))]
+        reward = 2 * spend + (arm == "B") + float(rng.normal())
+        time = time_of(i, 1200)
+        rows.append([time, i, arm, 0.5, reward, None if i % 9 == 0 else spend, i % 40])
+        events.append([time, i, "visit", reward])
+    heads = (*HEADER[:5], "spend", "store"), ("timestamp", "unit", "event", "value")
+    tables = [("log_of_covariates", heads[0], rows), ("events_of_covariates", heads[1], events)]
+    with psycopg.connect(postgres) as server, server.cursor() as cursor:
+        for name, head, values in tables:
+            own = ["timestamp", "int", "text", *["double precision"] * 4]
+            columns = ", ".join(f"{c} {k}" for c, k in zip(head, own, strict=False))
+            cursor.execute(f"drop table if exists {name}; create table {name} ({columns})")
+            marks = ", ".join(["%s"] * len(head))
+            cursor.executemany(f"insert into {name} values ({marks})", values)
+    log, other = (write(tmp_path / f"{name}.csv", head, v) for name, head, v in tables)
+    whole: dict[str, Any] = {"table": tables[0][0]}
+    two: dict[str, Any] = {"metrics": ["value = sum(visit)"]}
+    both: tuple[dict[str, Any], dict[str, Any]] = (
+        {"exposures": log, "events": other},
+        {"exposures": whole["table"], "events": tables[1][0]},
+    )
+    for options in ({}, {"cluster": "store"}):
+        more: dict[str, Any] = {"covariates": ["spend"], **options}
+        pairs = [
+            (sa.analyze(log, **more), sa.analyze(postgres, **whole, **more)),
+            (sa.analyze(**both[0], **two, **more), sa.analyze(postgres, **both[1], **two, **more)),
+        ]
+        for one, same in pairs:
+            np.testing.assert_allclose(same.estimates, one.estimates, rtol=1e-9)
+            np.testing.assert_allclose(
+                same.intervals.standard_errors, one.intervals.standard_errors, rtol=1e-9
+            )
+
+
+def test_no_number_means_that_nothing_is_known(tmp_path: Path) -> None:
+    import polars as pl
+
+    rng = np.random.default_rng(4)
+    rows = [[time_of(i, 300), i, "AB"[i % 2], 0.5, float(rng.normal())] for i in range(300)]
+    spend = [None if i % 7 == 0 else float(rng.normal()) for i in range(300)]
+    frame = pl.DataFrame(rows, schema=HEADER[:5], orient="row").with_columns(
+        pl.col("timestamp").str.to_datetime()
+    )
+    true = sa.analyze(frame.with_columns(spend=pl.Series(spend)), covariates=["spend"])
+    nan = frame.with_columns(spend=pl.Series([np.nan if x is None else x for x in spend]))
+    log = tmp_path / "log.csv"
+    nan.write_csv(log)
+    assert "NaN" in log.read_text()
+    for source in (nan, log):
+        found = sa.analyze(source, covariates=["spend"])
+        np.testing.assert_allclose(found.estimates, true.estimates, rtol=1e-12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -256,6 +256,29 @@ def test_duplicates_are_named_across_files_and_in_databases(tmp_path: Path, post
         assert finding.explanation.endswith(f"differ in arm or reward: {text}.")
 
 
+def test_duplicates_at_times_with_a_zone(tmp_path: Path) -> None:
+    import polars as pl
+
+    twice = replace(ROWS[7], reward=7.5)
+    frame = pl.DataFrame([asdict(row) for row in [*ROWS, twice]]).with_columns(
+        pl.col("timestamp").dt.replace_time_zone("UTC").dt.convert_time_zone("Europe/Berlin")
+    )
+    frame.write_parquet(tmp_path / "log.parquet")
+    for source in (frame, frame.to_pandas(), tmp_path / "log.parquet"):
+        found = sa.analyze(source)
+        finding = next(f for f in found.health.findings if f.name == "duplicate rows")
+        assert finding.explanation.endswith("row 8 and row 121 (unit u7).")
+
+
+def test_booleans_are_rewards_on_postgres(postgres: str) -> None:
+    write_postgres(postgres, [replace(row, reward=float(row.reward > 0)) for row in ROWS], "yes")
+    whole = sa.analyze(postgres, table="yes")
+    found = sa.analyze(
+        postgres, query="select timestamp, unit, arm, probability, reward > 0 as reward from yes"
+    )
+    assert found.estimates.tolist() == whole.estimates.tolist()
+
+
 def test_missing_rewards_can_be_dropped_or_zero(tmp_path: Path) -> None:
     log = write_csv(tmp_path / "log.csv", changed(reward=None))
     kept = [row for i, row in enumerate(ROWS, 1) if i not in (17, 20)]
@@ -390,3 +413,30 @@ def test_unknown_tables_name_the_nearest(tmp_path: Path) -> None:
     log = write_sqlite(tmp_path / "log.db", ROWS)
     with pytest.raises(sa.InvalidInputError, match=r"no table 'logs'; there is log; did you mean"):
         sa.analyze(log, table="logs")
+
+
+def test_empty_text_is_no_arm(tmp_path: Path) -> None:
+    for arms in (None, ["A", "B", "C"]):
+        with pytest.raises(sa.InvalidInputError, match="row 17, row 20: the arm is ''; every row"):
+            sa.analyze(write_parquet(tmp_path / "log.parquet", changed(arm="")), arms=arms)
+
+
+def test_units_that_are_no_number_are_none(tmp_path: Path) -> None:
+    import polars as pl
+
+    frame = pl.DataFrame([asdict(row) for row in ROWS]).with_columns(
+        unit=pl.when(pl.int_range(len(ROWS)) < 50)
+        .then(float("nan"))
+        .otherwise(pl.int_range(len(ROWS)) // 2)
+    )
+    found = sa.analyze(frame)
+    assert found.units is not None
+    assert (found.units.units, found.units.nameless) == (50 + 35, 50)
+
+
+@pytest.mark.parametrize("name", ["varient", "varaint", "experiment_variant", "VariantShown"])
+def test_a_misspelt_usual_name_is_near(name: str, tmp_path: Path) -> None:
+    log = write_csv(tmp_path / "log.csv", ROWS)
+    log.write_text(log.read_text().replace("arm", name, 1))
+    with pytest.raises(sa.InvalidInputError, match=f"--column arm={name} "):
+        sa.analyze(log)

@@ -19,7 +19,7 @@ import steadyarm as sa
 from steadyarm.analysis import row_groups
 from steadyarm.analysis.log import open_log
 from steadyarm.analysis.result import Analysis
-from steadyarm.analysis.row_groups import RowGroup, pieces_of, stretches
+from steadyarm.analysis.row_groups import RowGroup, pieces_of
 from steadyarm.analysis.sums import UNITS, Plan, plan_periods
 
 ROWS, GROUP = 6_000, 500
@@ -280,8 +280,7 @@ def test_hashes_of_doubles_are_one_to_one() -> None:
 
 @pytest.fixture
 def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_groups, "STRETCHES", 4)
-    monkeypatch.setattr(row_groups, "PLACES", 2)
+    monkeypatch.setattr(row_groups, "LEAST_GROUPS", 8)
 
 
 def repeats(path: Path) -> bool | None:
@@ -315,15 +314,6 @@ def test_units_of_which_statistics_say_nothing(tmp_path: Path) -> None:
     assert repeats(few) is None
     analysis = sa.analyze(tmp_path / "across.parquet", thorough=False)
     assert analysis.units is not None
-
-
-def test_stretches_reach_all_parts_of_the_log() -> None:
-    groups = [RowGroup(0, 10 * i, 10 * i + 9, i, i, 0) for i in range(800)]
-    found = stretches(groups)
-    assert len(found) == row_groups.STRETCHES
-    assert sum(piece.rows for piece in found) == 10 * row_groups.STRETCHES * (800 // 256)
-    gaps = np.diff([piece.first for piece in found])
-    assert gaps.max() <= 10 * 800 // row_groups.STRETCHES
 
 
 def test_segments_ask_for_sums_again(ways: Ways, tmp_path: Path) -> None:

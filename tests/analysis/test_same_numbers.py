@@ -165,3 +165,25 @@ def test_any_small_log(picks: list[tuple[int, int, float, float]], tmp_path_fact
     ]
     folder = tmp_path_factory.mktemp("log")
     assert_like_rows(sa.analyze(write_csv(folder / "log.csv", rows), period="day"), rows)
+
+
+def test_quotes_of_other_kinds(tmp_path: Path) -> None:
+    rows = random_rows(60)
+    log = write_csv(tmp_path / "log.csv", [replace(row, arm=f'{row.arm}, 5" "x"') for row in rows])
+    true = sa.analyze(log)
+    assert true.arms.names == tuple(f'{arm}, 5" "x"' for arm in "ABC")
+    log.write_text(log.read_text().replace('""', '\\"'))  # as Spark writes them
+    found = sa.analyze(log)
+    assert found.arms.names == true.arms.names
+    assert found.estimates.tolist() == true.estimates.tolist()
+
+
+def test_no_unit_twice_needs_no_search_for_duplicates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = random_rows(60)
+    log = write_csv(tmp_path / "log.csv", rows)
+    true = sa.analyze(log, units=False)
+    monkeypatch.setattr("steadyarm.analysis.faults.duplicate_finding", None)
+    found = sa.analyze(log)
+    assert found.health.findings[-1] == true.health.findings[-1]

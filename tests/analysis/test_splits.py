@@ -349,3 +349,22 @@ def test_the_command_line_takes_splits(tmp_path: Path, capsys: pytest.CaptureFix
     capsys.readouterr()
     assert main(["analyze", str(log)]) == 1
     assert "--split equal" in capsys.readouterr().err
+
+
+def test_truth_values_and_times_of_numpy() -> None:
+    import pandas as pd  # type: ignore[import-untyped]  # its types are not installed
+
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "timestamp": pd.date_range("2026-03-01", periods=400, freq="h"),
+            "arm": rng.choice([True, False], 400),
+            "reward": rng.normal(size=400),
+        }
+    )
+    found = sa.analyze(frame, split={True: 0.5, False: 0.5})
+    assert sorted(found.arms.names) == ["false", "true"]
+    start = np.datetime64("2026-03-08")
+    split = [(None, "equal"), (start, {"true": 0.4, "false": 0.6})]
+    other = [(None, "equal"), ("2026-03-08", {"true": 0.4, "false": 0.6})]
+    assert sa.analyze(frame, split=split).split == sa.analyze(frame, split=other).split

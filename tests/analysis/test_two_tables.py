@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import steadyarm as sa
 from steadyarm.analysis.event_metrics import event_metrics
 from steadyarm.analysis.exposures import join_tables
+from steadyarm.analysis.log import Log
 from steadyarm.analysis.two_tables import open_tables
 from tests.analysis.logs import Row, true_evidence
 from tests.analysis.tables import (
@@ -454,8 +455,17 @@ def test_units_that_are_numbers_in_one_table_and_text_in_the_other(tmp_path: Pat
     np.testing.assert_array_equal(found.estimates, true.estimates)
 
 
-def test_ibis_tables_of_one_connection(tmp_path: Path) -> None:
+def test_ibis_tables_of_one_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ibis
+
+    cached = Log.cached
+    kept: list[list[str]] = []
+
+    def seen(log: Log, expression: Any) -> Any:
+        kept.append(list(expression.columns))
+        return cached(log, expression)
+
+    monkeypatch.setattr(Log, "cached", seen)
 
     exposures, events = random_tables(100)
     paths = write_parquets(tmp_path, exposures, events)
@@ -464,6 +474,7 @@ def test_ibis_tables_of_one_connection(tmp_path: Path) -> None:
     found = sa.analyze(exposures=left, events=right, metrics=["purchase"], window="1 day")
     true = sa.analyze(exposures=paths[0], events=paths[1], metrics=["purchase"], window="1 day")
     np.testing.assert_array_equal(found.estimates, true.estimates)
+    assert "measure 0" in kept[-1]  # the join is computed once for all queries
     made = connection.con.execute("select table_name from duckdb_tables()").fetchall()
     assert made == []  # nothing is left behind
     for wrong in (other.read_parquet(paths[1]), paths[1]):
@@ -482,3 +493,158 @@ def test_too_little_for_a_ratio_says_so_and_the_rest_goes_on(tmp_path: Path) -> 
     assert "There is no result of share: " in found.notes[-1]
     with pytest.raises(sa.InvalidInputError, match="share is divided by count"):
         sa.analyze(exposures=paths[0], events=paths[1], metrics=metrics[1:])
+
+
+def test_a_cap_hides_no_value_that_cannot_be_added_up(tmp_path: Path) -> None:
+    import polars as pl
+
+    exposures, events = random_tables(60)
+    paths = write_parquets(tmp_path, exposures, events)
+    for wrong in (float("nan"), float("inf"), 1e200):
+        broken = pl.read_parquet(paths[1]).with_columns(
+            amount=pl.when(pl.col("event_name") == "view").then(None).otherwise(wrong)
+        )
+        for metric in ("revenue = sum(purchase) capped at 30", "most = max(purchase) capped at 30"):
+            with pytest.raises(sa.InvalidInputError, match=r"the value is (nan|inf|1e\+200); exp"):
+                sa.analyze(exposures=paths[0], events=broken, metrics=[metric])
+        views = sa.analyze(
+            exposures=paths[0], events=broken, metrics=["n = count(view) capped at 3"]
+        )
+        assert views.rows == 60  # which no value matters to
+
+
+def test_units_that_match_nothing_are_an_error_with_examples(tmp_path: Path) -> None:
+    exposures, events = random_tables(60)
+    refund = [*events, ("u3", at(-500), "refund", 1.0)]
+    paths = write_parquets(tmp_path, exposures, refund)
+    before = [(unit, time - timedelta(days=90), *rest) for unit, time, *rest in events]
+    capitals = [(unit and unit.upper(), *rest) for unit, *rest in events]
+    cases: list[tuple[list[Any], str]] = [
+        (before, "every event purchase of an exposed unit is before its first exposure"),
+        (capitals, "is of a unit of exposures.csv. Units are 'U9' and the like there, and 'u9'"),
+        ([("stranger", *rest) for _, *rest in events], "Units are 'stranger' and the like there"),
+    ]
+    for other, said in cases:
+        csvs = write_csvs(tmp_path, exposures, other)
+        with pytest.raises(sa.InvalidInputError, match=said):
+            sa.analyze(exposures=csvs[0], events=csvs[1], metrics=["purchase"])
+    csvs = write_csvs(tmp_path, exposures, [])
+    with pytest.raises(sa.InvalidInputError, match=r"events.csv has no rows; expected one for"):
+        sa.analyze(exposures=csvs[0], events=csvs[1], metrics=["purchase"])
+    found = sa.analyze(exposures=paths[0], events=paths[1], metrics=["purchase", "refund"])
+    assert list(found.metrics) == ["purchase"]
+    assert "no result of refund: every event refund of an exposed unit is before" in found.notes[-1]
+
+
+def test_notes_say_how_many_events_count(tmp_path: Path) -> None:
+    exposures, events = random_tables(120)
+    paths = write_parquets(tmp_path, exposures, events)
+    found = sa.analyze(exposures=paths[0], events=paths[1], metrics=["purchase"])
+    counts = plain_join(exposures, events, [("count", "purchase")], None)
+    used = int(sum(unit.values[0] for unit in counts))
+    assert f"{used} of {len(events)} events (" in str(found.notes)
+
+
+def test_a_database_that_lets_nobody_make_tables(postgres: str) -> None:
+    import psycopg
+
+    exposures, events = random_tables(120)
+    write_postgres_tables(postgres, exposures, events)
+    metrics = ["purchase", "revenue = sum(purchase) capped at 30", "basket = revenue / purchase"]
+    common: dict[str, Any] = {"exposures": "exposures", "events": "events", "metrics": metrics}
+    true = sa.analyze(postgres, **common)
+    with psycopg.connect(postgres, autocommit=True) as server:
+        [[name]] = server.execute("select current_database()").fetchall()
+        server.execute(f'alter database "{name}" set default_transaction_read_only = on')
+        try:
+            found = sa.analyze(postgres, **common)
+        finally:
+            server.execute("set default_transaction_read_only = off")
+            server.execute(f'alter database "{name}" reset default_transaction_read_only')
+    for one in metrics:
+        metric = one.split(" ")[0]
+        np.testing.assert_allclose(
+            found.metrics[metric].estimates, true.metrics[metric].estimates, rtol=1e-12
+        )
+
+
+def test_a_range_is_that_of_the_first_metric(tmp_path: Path) -> None:
+    paths = write_parquets(tmp_path, *random_tables(120))
+    tables: dict[str, Any] = {"exposures": paths[0], "events": paths[1], "reward_range": (0, 1)}
+    metrics = ["purchase", "revenue = sum(purchase)", "basket = revenue / purchase"]
+    assert list(sa.analyze(**tables, metrics=metrics).metrics) == ["purchase", "revenue", "basket"]
+    with pytest.raises(sa.InvalidInputError, match="expected 0 to 1; correct it"):
+        sa.analyze(**tables, metrics=metrics[1:2])
+    with pytest.raises(sa.InvalidInputError, match="reward_range is given, but b, the first metri"):
+        sa.analyze(**tables, metrics=["b = sum(purchase) / count(purchase)"])
+
+
+def test_seconds_since_1970_by_a_query_on_files(tmp_path: Path) -> None:
+    import polars as pl
+
+    paths = write_parquets(tmp_path, *random_tables(120))
+    options: dict[str, Any] = {"metrics": ["purchase"], "window": "2 days"}
+    true = sa.analyze(exposures=paths[0], events=paths[1], **options)
+    names = {"exposures": "exposed_at", "events": "event_time"}
+    numbers: dict[str, Any] = {}
+    queries: dict[str, Any] = {}
+    for (label, name), path in zip(names.items(), paths, strict=True):
+        frame = pl.read_parquet(path).with_columns(pl.col(name).dt.epoch("ms") / 1000)
+        frame.write_csv(tmp_path / f"{label}.csv")
+        frame.write_parquet(tmp_path / f"{label}.parquet")
+        numbers[label] = tmp_path / f"{label}.parquet"
+        queries[label] = (
+            f"select * replace (to_timestamp({name}::double) as {name}) "
+            f"from '{tmp_path / f'{label}.csv'}'"
+        )
+    found = sa.analyze(**queries, **options)
+    np.testing.assert_array_equal(found.estimates, true.estimates)
+    for other in (numbers, {label: tmp_path / f"{label}.csv" for label in names}):
+        with pytest.raises(sa.InvalidInputError, match="turn seconds since 1970 into times by a q"):
+            sa.analyze(**other, **options)
+
+
+def test_further_metrics_have_their_lifts_in_words(tmp_path: Path) -> None:
+    from steadyarm.reports.analysis import analysis_report
+
+    paths = write_parquets(tmp_path, *random_tables(300))
+    metrics = ["purchase", *(f"{name} = sum(purchase)" for name in ("a", "b", "c", "d"))]
+    found = sa.analyze(exposures=paths[0], events=paths[1], metrics=metrics, control="A")
+    further = str(found).partition("a of 300 units")[2]
+    assert further.count("against A") == 4
+    assert "a is sum(purchase); a unit without such an event counts as 0." in further
+    assert "At level 98.8 %" in further
+    assert list(found.to_dict()["metrics"]) == ["a", "b", "c", "d"]  # the rest is purchase
+    heads = [getattr(block, "text", "") for block in analysis_report(found).blocks]
+    assert [text for text in heads if text.startswith("Against A")] == [
+        f"Against A: {name}" for name in found.metrics
+    ]
+
+
+def test_names_with_quotes() -> None:
+    given = {"m": """count(o'neil "x")""", "n": "count('a b')", "o": 'count("c")'}
+    assert [metric.above.event for metric in event_metrics(given)] == [
+        *("""o'neil "x\"""", "a b", "c"),
+    ]
+
+
+def test_events_without_names_and_units_that_are_no_number(tmp_path: Path) -> None:
+    import polars as pl
+
+    exposures, events = random_tables(60)
+    paths = write_parquets(tmp_path, exposures, events)
+    number = pl.col("user_id").str.slice(1).cast(pl.Int64, strict=False).cast(pl.Float64)
+    left, right = (pl.read_parquet(path).with_columns(user_id=number) for path in paths)
+    nameless = right.with_columns(event_name=pl.lit(None, pl.String))
+    with pytest.raises(sa.InvalidInputError, match="none of its events has a name"):
+        sa.analyze(exposures=left, events=nameless, metrics=["purchase"])
+    some = pl.when(pl.col("user_id") < 3).then(float("nan")).otherwise(pl.col("user_id"))
+    found = sa.analyze(exposures=left, events=right.with_columns(user_id=some), metrics=["view"])
+    lost = right.filter((pl.col("user_id") < 3) | pl.col("user_id").is_null()).height
+    assert f"{lost} events have no unit." in found.notes
+    with pytest.raises(sa.InvalidInputError, match="rows are counted from 1 in the frame") as error:
+        sa.analyze(exposures=left.with_columns(user_id=some), events=right, metrics=["view"])
+    assert "row 1, row 2" in str(error.value)
+    blank = left.with_columns(variant=pl.lit(""))
+    with pytest.raises(sa.InvalidInputError, match="the arm is ''; every row needs one"):
+        sa.analyze(exposures=blank, events=right, metrics=["view"])

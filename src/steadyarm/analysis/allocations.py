@@ -16,11 +16,11 @@ from steadyarm.analysis.log import PREFIX, Log
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import is_one_hot
+from steadyarm.files import description_path
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.health import Finding, assignment_finding
 from steadyarm.inference.sampling_variance import LoggedSegment
 from steadyarm.inference.srm import srm_from_sums
-from steadyarm.live.transfer import description_beside
 from steadyarm.segments import Direction, Order, Segment, SegmentStats
 
 # Evidence from sums by period and arm, for separate arms: a row needs only its own probability.
@@ -179,10 +179,13 @@ def described(source: Any) -> Described | None:
         source = source[0]
     if not isinstance(source, (str, Path)) or "://" in str(source) or not Path(source).is_file():
         return None
+    description = description_path(Path(source))
+    if not description.is_file():
+        return None
+    from steadyarm.live.transfer import read_description  # which imports all that storages keep
+
     try:
-        snapshot = description_beside(source)
-        if snapshot is None:
-            return None
+        snapshot = read_description(description)[0]
         config = snapshot.experiment.config
         arms = ArmSet.from_dict(config["arms"])
         weights = {
@@ -340,8 +343,7 @@ def vector_fault(row: dict[str, Any], problem: str, order: str) -> Fault:
 
     text = str(row["probabilities"]) if "probabilities" in row else ""
     return Fault(
-        f"the probabilities {text[:60]}{' ' if text else ''}".replace("{", "{{").replace("}", "}}")
-        + problem,
+        f"the probabilities {text[:60]}{' ' if text else ''}{problem}",
         f"expected one probability for every arm, {order}",
         "probabilities",
         where,

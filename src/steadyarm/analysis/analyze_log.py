@@ -92,7 +92,8 @@ def analyze(
     period : "hour", "day", "week", "month", "shares:20" or "auto", for the drift report
     direction : "maximize" or "minimize" the reward
     level : of the intervals
-    reward_range : the least and the largest reward that can occur; others are refused
+    reward_range : the least and the largest reward that can occur; others are refused. Of two
+        tables it is that of the first metric
     missing : what to do with rows without a reward: "fail", "drop" them, or count them as "zero".
         By default "fail"; of a test whose export this is, what was declared when it was created
     reference : compare rewards with the means of earlier periods, which keeps estimates unbiased
@@ -204,8 +205,17 @@ def analyze(
         arm_set = ArmSet.one_hot(shares.names)
     by = clusters.cluster_columns(cluster, units)
 
-    def verdict(log: Log, direction: Direction, level: float, by_level: bool = True) -> Analysis:
-        """The analysis of an open log; by_level : with that of each level of the segments."""
+    def verdict(
+        log: Log,
+        direction: Direction,
+        level: float,
+        by_level: bool = True,
+        bounded: bool = True,
+    ) -> Analysis:
+        """The analysis of an open log.
+
+        by_level : with that of each level of the segments; bounded : whether the range is of it
+        """
         log = splits.with_split(log, shares)
         exported = (
             allocations.described(source)
@@ -224,8 +234,7 @@ def analyze(
             faults.refuse(log, clusters.without_cluster(log, frame, by))
             found = clusters.count_units(log, frame, rows, False, " and ".join(by.values()))
         elif log.has("unit") and units and not log.single:
-            if frame.unit.type().is_string():  # empty text is no unit
-                frame = frame.mutate(unit=frame.unit.nullif(""))
+            frame = frame.mutate(unit=sums.as_unit(log, frame.unit))
             found = clusters.count_units(log, frame, rows, sample=not searched)
         asked = Asked(
             log=log,
@@ -237,7 +246,7 @@ def analyze(
             broken=broken,
             direction=direction,
             level=level,
-            reward_range=span,
+            reward_range=span if bounded else None,
             missing=absent,
             reference=reference,
             thorough=searched,
@@ -266,6 +275,12 @@ def analyze(
             )
         check_choice(contaminated, "contaminated", ("first", "drop"))
         measured = event_metrics(metrics, window, direction)
+        if span is not None and measured[0].below is not None:
+            raise InvalidInputError(
+                f"reward_range is given, but {measured[0].name}, the first metric, is a ratio, of "
+                "which nobody knows a range; leave it out.",
+                field="reward_range",
+            )
         both = open_tables(
             source,
             exposures,
@@ -389,9 +404,11 @@ def _propensity_sums(asked: Asked) -> Rows:
         rows = row_groups.sums_by_piece(log, table, asked.plan, asked.reward_range)
         if rows is not None:
             return rows
-    some = table.limit(sums.SAMPLE)
-    [sample] = log.fetch(some.aggregate(kinds=some.p.nunique()))
-    few = sample["kinds"] <= sums.FEW
+    few = asked.rows <= sums.FEW
+    if not few:
+        some = table.limit(sums.SAMPLE)
+        [sample] = log.fetch(some.aggregate(kinds=some.p.nunique()))
+        few = sample["kinds"] <= sums.FEW
     return log.fetch(sums.propensity_sums(table, asked.bucket(table), few, asked.reward_range))
 
 

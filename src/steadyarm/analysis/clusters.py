@@ -147,8 +147,10 @@ def with_clusters(log: Log, table: Any, names: Mapping[str, str]) -> Any:
             )
         parts.append(part)
     unit = parts[0]
-    for part in parts[1:]:
-        unit = unit.concat(ibis.literal(" | "), part)
+    if len(parts) > 1:  # a stroke within a name is doubled, so that it separates nothing
+        unit, *rest = (part.replace("|", "||") for part in parts)
+        for part in rest:
+            unit = unit.concat(ibis.literal(" | "), part)
     return table.mutate(unit=unit)
 
 

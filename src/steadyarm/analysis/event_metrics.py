@@ -174,7 +174,9 @@ def _number(text: str) -> float | str:
 
 
 def _measure(call: re.Match[str], window: float | None, cap: float | None = None) -> Measure:
-    kind, event = call[1].lower(), call[2].strip().strip("'\"")
+    kind, event = call[1].lower(), call[2].strip()
+    if len(event) > 1 and event[0] == event[-1] and event[0] in "'\"":
+        event = event[1:-1]
     return Measure(cast(Kind, kind), event if event not in ("", "*") else None, window, cap)
 
 

@@ -15,12 +15,12 @@ from steadyarm.analysis import faults
 from steadyarm.analysis.clusters import CONTAMINATED
 from steadyarm.analysis.event_metrics import EventMetric, Measure
 from steadyarm.analysis.log import Log, Part, rows_by_time
-from steadyarm.analysis.sums import as_number, as_time
+from steadyarm.analysis.sums import as_number, as_time, as_unit
 from steadyarm.analysis.two_tables import Tables
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.health import Finding
 from steadyarm.live.metrics import duration_text
-from steadyarm.wording import counted, did_you_mean, strung
+from steadyarm.wording import counted, did_you_mean, percent, strung
 
 Contaminated = Literal["first", "drop"]
 
@@ -28,7 +28,7 @@ KEEPING = ("duckdb", "postgres", "sqlite")  # where a temporary table costs nobo
 MOST_NAMES = 200  # of events that are looked at to say which one may be meant
 LARGEST = 1e150  # values whose squares can be added up
 NO_UNIT = faults.Fault(
-    "the unit is {value}", "every exposure needs one", "unit", lambda t: _no_unit(t)
+    "the unit is {value}", "every exposure needs one", "unit", lambda t: t.unit.isnull()
 )
 
 
@@ -46,6 +46,8 @@ class Exposed:
     removed : exposures that the filter left out; None without one
     nobody : events without a unit
     end : the latest time in either table
+    events, used : rows of events, and how many of them count for a metric, as they are of an
+        exposed unit and within the longest window after its first exposure
     """
 
     rows: int
@@ -56,6 +58,8 @@ class Exposed:
     removed: int | None
     nobody: int
     end: Any
+    events: int
+    used: int = 0
 
     @property
     def notes(self) -> list[str]:
@@ -70,6 +74,10 @@ class Exposed:
             )
         if self.nobody:
             said.append(f"{counted(self.nobody, 'event has', 'events have')} no unit.")
+        said.append(
+            f"{self.used:,} of {counted(self.events, 'event')} ({percent(self.used / self.events)})"
+            " count: they are of a metric, of an exposed unit, and not before its first exposure."
+        )
         return said
 
     @property
@@ -116,33 +124,67 @@ def join_tables(
     first, events, exposed = _read(tables, measures, contaminated)
     table = _measured(tables.exposures, first, events, measures)
     table = _kept(tables.exposures, "units and metrics", table)
-    _check_sums(tables, table, measures)
-    return Joined(tables, table, measures, exposed)
-
-
-def _check_sums(tables: Tables, table: Any, measures: Sequence[Measure]) -> None:
-    """Events that are nowhere, and values that cannot be added up, are errors."""
     sums = {f"sum {i}": table[f"measure {i}"].sum() for i in range(len(measures))}
-    [found] = tables.exposures.fetch(table.aggregate(**sums))
-    events = tables.events
+    [found] = tables.exposures.fetch(table.aggregate(used=table.used.sum(), **sums))
+    empty = {}
     for i, one in enumerate(measures):
         total = float(found[f"sum {i}"] or 0.0)
-        if one.event is not None and not total:
-            [seen] = events.fetch(
-                events.table.aggregate(n=(events.table.event.cast("string") == one.event).sum())
-            )
-            if not seen["n"]:
-                raise _no_event(events, one.event)
         if not abs(total) < LARGEST:  # nan, too
-            _refuse_values(events, measures, 1)
+            _refuse_values(tables.events, measures, 1)
+        if not total:
+            empty[one] = _why_nothing(tables, first, events, one)
+    exposed = replace(exposed, used=int(found["used"] or 0))
+    return Joined(tables, table.drop("used"), measures, exposed, empty)
+
+
+def _why_nothing(tables: Tables, first: Any, events: Any, measure: Measure) -> str:
+    """Why a measure is 0 for every unit; an event that is nowhere is an error."""
+    left, right = _alike(first.unit, events.unit)
+    log, starts = tables.exposures, first.select(key=left, start=first.time)
+    named = events.mutate(key=right)
+    if measure.event is not None:
+        named = named.filter(named.event == measure.event)
+    [seen] = log.fetch(named.aggregate(n=named.count(), unit=named.key.cast("string").max()))
+    if not seen["n"] and measure.event is not None:
+        raise _no_event(tables.events, measure.event)
+    what = "event" if measure.event is None else f"event {measure.event}"
+    both = named.join(starts, "key")
+    [known] = log.fetch(both.aggregate(n=both.count(), later=(both.time >= both.start).sum()))
+    if not known["n"]:
+        [ours] = log.fetch(starts.aggregate(unit=starts.key.cast("string").max()))
+        return (
+            f"not one {what} of {tables.events.name} is of a unit of {log.name}. Units are "
+            f"{seen['unit']!r} and the like there, and {ours['unit']!r} and the like here; they "
+            "must be written alike in both tables."
+        )
+    if not known["later"]:
+        return (
+            f"every {what} of an exposed unit is before its first exposure. Is the time stamp of "
+            "either table in another zone, or of another month?"
+        )
+    return (
+        f"{measure.text} is 0 for every unit, though {known['later']:,} of {known['n']:,} events "
+        "are not before the first exposure: they are after the window, or their values are 0."
+    )
 
 
 # What the tables hold.
 
 
-def _no_unit(table: Any) -> Any:
-    unit = table.unit
-    return unit.isnull() | (unit == "") if unit.type().is_string() else unit.isnull()
+def no_time(log: Log, label: str) -> faults.Fault:
+    """The fault of a row without a time stamp, in a table that can be given as a query."""
+    return replace(
+        faults.NO_TIME, advice=f"expected ISO 8601 in every row; {into_times(log, label)}"
+    )
+
+
+def into_times(log: Log, label: str) -> str:
+    """How to turn seconds since 1970 into times."""
+    name = log.their("timestamp")
+    return (
+        f'turn seconds since 1970 into times by a query in place of the table: --{label} "select * '
+        f"replace (to_timestamp({name}::double) as {name}) from 'FILE'\""
+    )
 
 
 def _read(
@@ -159,8 +201,8 @@ def _read(
         )
     if left.time.type().is_numeric() and any(one.window is not None for one in measures):
         raise InvalidInputError(
-            "a window is given, but time stamps are plain numbers, whose unit is not known; turn "
-            "them into times by a query.",
+            "a window is given, but time stamps are plain numbers, whose unit is not known; "
+            f"{into_times(log, 'exposures')}.",
             field="window",
         )
     rows, units, several, tied = found["rows"], found["units"], 0, 0
@@ -174,7 +216,15 @@ def _read(
         first = first.drop("low", "high", "other")
     times = [time for time in (found["last"], totals["last"]) if time is not None]
     exposed = Exposed(
-        rows, units, several, tied, contaminated, tables.removed, totals["nobody"], max(times)
+        rows,
+        units,
+        several,
+        tied,
+        contaminated,
+        tables.removed,
+        totals["nobody"],
+        max(times),
+        totals["rows"],
     )
     return first, right, exposed
 
@@ -185,11 +235,13 @@ def _checked_exposures(log: Log) -> tuple[Any, dict[str, Any]]:
     What is missing in a row is an error.
     """
     table = log.table
-    new = {"time": as_time(log, table.timestamp), "arm": table.arm.cast("string")}
+    new = {
+        "time": as_time(log, table.timestamp),
+        "arm": table.arm.cast("string").nullif(""),
+        "unit": as_unit(log, table.unit),
+    }
     out = [name for name in ("timestamp", "file_row_number") if name in table.columns]
     found = table.mutate(**new).drop(*out)
-    if found.unit.type().is_string():
-        found = found.mutate(unit=found.unit.nullif(""))
     [counts] = log.fetch(
         found.aggregate(
             rows=found.count(),
@@ -202,7 +254,7 @@ def _checked_exposures(log: Log) -> tuple[Any, dict[str, Any]]:
     )
     if not counts["rows"]:
         raise InvalidInputError(f"{log.name} has no rows; expected one for each exposure.")
-    kinds = {"time": faults.NO_TIME, "arm": faults.NO_ARM, "unit": NO_UNIT}
+    kinds = {"time": no_time(log, "exposures"), "arm": faults.NO_ARM, "unit": NO_UNIT}
     broken = [(kinds[n], counts["rows"] - counts[n]) for n in kinds if counts[n] < counts["rows"]]
     faults.refuse(_locatable(log), broken)
     return found, counts
@@ -226,24 +278,27 @@ def _checked_events(log: Log, measures: Sequence[Measure]) -> tuple[Any, dict[st
             "map it with --column value=NAME.",
             field="metrics",
         )
-    new: dict[str, Any] = {"unit": table.unit, "time": as_time(log, table.timestamp)}
+    new: dict[str, Any] = {"unit": as_unit(log, table.unit), "time": as_time(log, table.timestamp)}
     if names:
         new["event"] = table.event.cast("string")
     if valued:
         new["value"] = as_number(log, table.value)
-    if valued and (table.value.type().is_string() or log.backend == "sqlite"):
-        new["bad"] = _bad_value(log, table, measures)  # anything may stand in a column of text
+    if valued and (
+        table.value.type().is_string()  # in which anything may stand
+        or log.backend == "sqlite"
+        or any(one.cap is not None for one in valued)  # which would hide what is too large
+    ):
+        new["bad"] = _bad_value(log, table, measures)
     found = table.select(**new)
-    unnamed = found.unit.isnull()
-    if found.unit.type().is_string():
-        unnamed = unnamed | (found.unit == "")
     totals = {"rows": found.count(), "timed": found.time.count(), "last": found.time.max()}
-    totals["nobody"] = unnamed.sum()
+    totals["nobody"] = found.unit.isnull().sum()
     if "bad" in new:
         totals["bad"] = found.bad.sum()
     [seen] = log.fetch(found.aggregate(**totals))
+    if not seen["rows"]:
+        raise InvalidInputError(f"{log.name} has no rows; expected one for each event.")
     if untimed := seen["rows"] - seen["timed"]:
-        faults.refuse(_locatable(log), [(faults.NO_TIME, untimed)])
+        faults.refuse(_locatable(log), [(no_time(log, "events"), untimed)])
     if seen.get("bad"):
         _refuse_values(log, measures, int(seen["bad"]))
     found = found.drop("bad") if "bad" in new else found
@@ -260,7 +315,10 @@ def _all_named(measures: Sequence[Measure]) -> bool:
 def _bad_value(log: Log, table: Any, measures: Sequence[Measure]) -> Any:
     """Whether what stands for a value that counts is no number, or one that cannot be added up."""
     number = as_number(log, table.value)
-    bad = (table.value.notnull() & number.isnull()) | (number.abs() > LARGEST).fill_null(False)
+    large = number.abs() > LARGEST
+    if log.backend != "sqlite":  # which has no nan
+        large = large | number.isnan()
+    bad = (table.value.notnull() & number.isnull()) | large.fill_null(False)
     if not _all_named(measures):
         return bad
     return bad & table.event.cast("string").isin([one.event for one in measures])
@@ -281,9 +339,9 @@ def _no_event(log: Log, name: str) -> InvalidInputError:
     each = log.table.group_by(name=log.table.event.cast("string")).aggregate(n=log.table.count())
     rows = log.fetch(each.order_by([each.n.desc(), each.name]).limit(MOST_NAMES))
     there = [row["name"] for row in rows if row["name"]]
+    events = f"its events are {strung(there, 12)}" if there else "none of its events has a name."
     return InvalidInputError(
-        f"{log.name} has no event {name!r}; its events are {strung(there, 12)}"
-        f"{did_you_mean(name, there)}",
+        f"{log.name} has no event {name!r}; {events}{did_you_mean(name, there)}",
         field="metrics",
     )
 
@@ -297,7 +355,10 @@ def _locatable(log: Log) -> Log:
         for name, kind in (("reward", "float64"), ("arm", "string"))
         if not log.has(name)
     }
-    parts = [replace(part, table=part.table.mutate(**lacking)) for part in log.parts]
+    parts = [
+        replace(part, table=part.table.mutate(unit=as_unit(log, part.table.unit), **lacking))
+        for part in log.parts
+    ]
     return replace(log, parts=tuple(parts))
 
 
@@ -351,9 +412,10 @@ def _measured(log: Log, first: Any, events: Any, measures: Sequence[Measure]) ->
     # A difference and not a comparison: DuckDB is much quicker if the join is by equal units alone.
     later = both.time - both.start >= 0 if numbers else both.time >= both.start
     both = both.filter(later if longest is None else later & within(longest))
-    sums = {}
+    sums = {"used": both.count()}
+    several = len({one.event for one in measures}) > 1  # else there are no other events
     for i, one in enumerate(measures):
-        good = None if one.event is None else both.event == one.event
+        good = both.event == one.event if several and one.event is not None else None
         if one.window is not None and one.window != longest:
             soon = within(one.window)
             good = soon if good is None else good & soon
@@ -390,7 +452,7 @@ def _final(column: Any, measure: Measure) -> Any:
 
     value = column.cast("float64").fill_null(0.0)
     if measure.kind == "conversion":
-        value = ibis.ifelse(value > 0, 1.0, 0.0)
+        value = ibis.ifelse(value > 0, 1, 0).cast("float64")
     return value if measure.cap is None else ibis.ifelse(value > measure.cap, measure.cap, value)
 
 
@@ -430,11 +492,14 @@ def _strftime() -> Any:
 
 
 def _kept(log: Log, name: str, expression: Any) -> Any:
-    """The expression as a temporary table, where we may make one: several queries read it."""
-    if not log.ours or log.backend not in KEEPING:
+    """The expression as a temporary table, where we may make one: several queries read it.
+
+    In a connection of somebody else Ibis keeps it for as long as we need it.
+    """
+    if log.backend not in KEEPING:
         return expression
     try:
-        return log.kept(name, expression)
+        return log.kept(name, expression) if log.ours else log.cached(expression)
     except InvalidInputError:
         if log.backend == "duckdb":  # a fault of the data; others may not let us make tables
             raise
@@ -446,12 +511,14 @@ class Joined:
     """Units with what was measured of them.
 
     table : unit, timestamp, arm, further columns of exposures, and a column for each of `measures`
+    empty : measures that are 0 for every unit, and why
     """
 
     tables: Tables
     table: Any
     measures: list[Measure]
     exposed: Exposed
+    empty: dict[Measure, str]
 
     def mature(self, metric: EventMetric) -> tuple[Any, int]:
         """The units whose window is over at the end of the data, and how many others there are."""

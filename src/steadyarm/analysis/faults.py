@@ -53,7 +53,9 @@ NO_TIME = Fault(
     "timestamp",
     lambda t: t.time.isnull(),
 )
-NO_ARM = Fault("the arm is {value}", "every row needs one", "arm", lambda t: t.arm.isnull())
+NO_ARM = Fault(
+    "the arm is {value}", "every row needs one", "arm", lambda t: t.arm.isnull() | (t.arm == "")
+)
 NO_PROBABILITY = Fault(
     "the probability is {value}",
     "expected a number above 0 and at most 1: the one with which the row's arm was drawn",
@@ -111,10 +113,10 @@ def faults_in(
         return sum(int(row.get(name) or 0) for row in among)
 
     faults: Faults = []
-    if nameless := count("n", [row for row in rows if row["arm"] is None]):
+    if nameless := count("n", [row for row in rows if not row["arm"]]):
         faults.append((NO_ARM, nameless))
     if names is not None:
-        known = {None, *names}
+        known = {None, "", *names}
         if strange := count("n", [row for row in rows if row["arm"] not in known]):
             faults.append((_unknown_arm(names), strange))
     if unusable := count("unusable"):
@@ -167,9 +169,9 @@ def refuse(log: Log, faults: Faults) -> None:
         for place, value in rows:
             groups.setdefault("missing" if value is None else repr(value), []).append(place)
         for value, places in groups.items():
-            lines.append(f"{', '.join(places)}: {fault.says.format(value=value)}")
+            lines.append(f"{', '.join(places)}: {fault.says.replace('{value}', value)}")
         if not rows:
-            lines.append(f"{fault.says.format(value='not usable')} somewhere")
+            lines.append(f"{fault.says.replace('{value}', 'not usable')} somewhere")
         rest = f" {count:,} rows in all." if count > len(rows) else ""
         lines[-1] += f"; {fault.advice}.{rest}"
     if lines:
@@ -257,6 +259,9 @@ def _order(places: list[str], fine: str) -> Finding:
     return Finding("order of rows", "ok", None, other)
 
 
+NO_DUPLICATES = Finding("duplicate rows", "ok", None, "No unit has two rows of the same time.")
+
+
 def duplicate_finding(log: Log, table: Any) -> Finding:
     """Whether a unit has several rows at one time, and whether these differ."""
     alike = table.group_by("unit", "timestamp").aggregate(
@@ -270,7 +275,7 @@ def duplicate_finding(log: Log, table: Any) -> Finding:
             other=again.count(where=differ),
         )
     )
-    name = "duplicate rows"
+    name = NO_DUPLICATES.name
     if found["other"]:
         return Finding(
             name,
@@ -289,7 +294,7 @@ def duplicate_finding(log: Log, table: Any) -> Finding:
             f"{_places(log, again)}.",
             "They were counted as often as they stand there; remove them if they are copies.",
         )
-    return Finding(name, "ok", None, "No unit has two rows of the same time.")
+    return NO_DUPLICATES
 
 
 def _places(log: Log, again: Any) -> str:

@@ -60,6 +60,8 @@ USUAL = {  # what columns are often called, without capitals and signs
 PERIODS = ("hour", "day", "week", "month")  # which a cluster may be of without a column
 PREFIX = "p_"  # of the columns that hold the probability of one arm each
 SMALL = 2**26  # bytes of CSV that are read once and kept; every query would guess its dialect anew
+TINY = 2**20  # bytes that are searched for quotes
+QUOTES = frozenset(b"\"'\\")
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +138,7 @@ class Log:
         """Rows of a small result of an Ibis expression, or of a function that makes it."""
 
         def work() -> Any:
-            found = expression() if callable(expression) else expression
+            found = _without_zones(expression() if callable(expression) else expression)
             if self._plain(found):  # Ibis would import pandas for it
                 backend = self.table.get_backend()
                 rows = backend.raw_sql(backend.compile(found)).fetchall()
@@ -156,6 +158,10 @@ class Log:
         """The expression as a table that lasts as long as the connection."""
         create = self.table.get_backend().create_table
         return self._guarded(lambda: create(name, expression, temp=True, overwrite=True))
+
+    def cached(self, expression: Any) -> Any:
+        """The expression as a table that Ibis drops when nothing refers to it any more."""
+        return self._guarded(expression.cache)
 
     def run(self, query: str) -> None:
         """Run a statement of DuckDB's own language where temporary tables are."""
@@ -218,6 +224,16 @@ _STATISTICS = f"""
 def _literal(text: str) -> str:
     """A text in SQL; DuckDB imports pandas for a parameter."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def _without_zones(expression: Any) -> Any:
+    """The expression with times in UTC that have no zone: for others DuckDB imports pytz."""
+    zoned = {
+        name: "timestamp"
+        for name, kind in expression.schema().items()
+        if kind.is_timestamp() and kind.timezone is not None
+    }
+    return expression.cast(zoned) if zoned else expression
 
 
 def _with_names(rows: list[tuple[Any, ...]], schema: Any) -> list[dict[str, Any]]:
@@ -412,10 +428,36 @@ def read_files(connection: Any, files: list[Path], kind: str, label: str) -> Any
     names = [str(path) for path in files]
     if kind == "parquet":
         return connection.read_parquet(names, table_name=label, file_row_number=True)
-    table = connection.read_csv(names, table_name=label, all_varchar=True, header=True)
     if sum(path.stat().st_size for path in files) > SMALL:
-        return table
-    return connection.create_table(f"{label} as read", table, temp=True)
+        return connection.read_csv(names, table_name=label, all_varchar=True, header=True)
+    return _text_table(connection, files, label)
+
+
+def _text_table(connection: Any, files: Sequence[Path], label: str) -> Any:
+    """Small CSV files as a temporary table of text.
+
+    To find out which quotes a small file has takes DuckDB longer than to read it, and Ibis would
+    have it found out three times; where there are none it does not matter.
+    """
+    import ibis
+
+    names = ", ".join(_literal(str(path)) for path in files)
+    options = "all_varchar=true, header=true"
+    if not any(_may_have_quotes(path) for path in files):
+        options += """, quote='"', escape='"'"""
+    connection.raw_sql(
+        f'CREATE TEMP TABLE "{label}" AS SELECT * FROM read_csv([{names}], {options})'
+    )
+    columns = connection.raw_sql(f'DESCRIBE "{label}"').fetchall()
+    schema = ibis.schema({column[0]: "string" for column in columns})
+    return connection.sql(f'SELECT * FROM "{label}"', schema=schema)
+
+
+def _may_have_quotes(path: Path) -> bool:
+    """Whether a quote or backslash is in a file; yes if that is not quickly found out."""
+    if path.stat().st_size > TINY or path.name.endswith(".gz"):
+        return True
+    return not set(path.read_bytes()).isdisjoint(QUOTES)
 
 
 def _frame(
@@ -650,15 +692,21 @@ def nearest_column(wanted: str, ours: str, there: Sequence[str]) -> str:
     'Revenue'
     >>> nearest_column("contry", "attribute 1", ["country", "arm"])
     'country'
+    >>> nearest_column("arm", "arm", ["ts", "varaint"])
+    'varaint'
     """
     plain = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in reversed(there)}
     search = re.sub(r"[^a-z0-9]", "", wanted.lower())
     if search in plain:
         return plain[search]
-    usual = [plain[word] for word in USUAL.get(ours, ()) if word in plain] if wanted == ours else []
+    words = USUAL.get(ours, ()) if wanted == ours else ()
+    usual = [plain[word] for word in words if word in plain]
     near = [plain[word] for word in get_close_matches(search, list(plain), 1, 0.7)]
     part = [name for word, name in plain.items() if len(search) > 2 and search in word]
-    return next(iter([*usual, *near, *part]), "")
+    long = [word for word in words if len(word) > 4]  # shorter ones are like anything
+    alike = [plain[one] for word in long for one in get_close_matches(word, list(plain), 1, 0.8)]
+    inside = [name for word in long for one, name in plain.items() if word in one]
+    return next(iter([*usual, *near, *part, *alike, *inside]), "")
 
 
 def _named(table: Any, columns: dict[str, str], name: str) -> Any:

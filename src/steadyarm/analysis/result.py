@@ -26,7 +26,7 @@ from steadyarm.inference.intervals import Intervals, fixed_budget, variance_kept
 from steadyarm.inference.limits import shortlisted
 from steadyarm.inference.sequences import confidence_sequence
 from steadyarm.segments import Direction
-from steadyarm.wording import counted, strung
+from steadyarm.wording import counted, percent, strung
 
 if TYPE_CHECKING:
     from steadyarm.live.people import Breakdown
@@ -185,7 +185,7 @@ class Analysis:
         """A few sentences; where a health check fails they say so instead of who is the best."""
         if self.health.unhealthy:
             return f"{self.health.unhealthy} The best estimate is that of {self.recommended}."
-        level = f"{self.intervals.level:.0%}".replace("%", " %")
+        level = percent(self.intervals.level)
         others = [name for name in self.plausible if name != self.recommended]
         more = self.intervals.others
         if not others and not more:
@@ -198,6 +198,11 @@ class Analysis:
         else:
             sure = f"At level {level} these may be the best, too: {strung(others, 8)}."
         return f"The best variant is {self.recommended}. {sure}"
+
+    @property
+    def further(self) -> dict[str, Analysis]:
+        """The metrics but this one, by name."""
+        return {name: one for name, one in self.metrics.items() if name != self.metric}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is unknown or infinite is None."""
@@ -255,13 +260,13 @@ class Analysis:
         if self.metric:
             found["metric"] = self.metric
         if self.metrics:
-            found["metrics"] = {name: one.to_dict() for name, one in self.metrics.items()}
+            found["metrics"] = {name: one.to_dict() for name, one in self.further.items()}
         plain: dict[str, Any] = json_ready(found)
         return plain
 
     def __str__(self) -> str:
         i = self.intervals
-        level = f"{i.level:.0%}".replace("%", " %")
+        level = percent(i.level)
         width = max(6, *(len(name) for name in i.arms.names)) + 2
         lines = [] if self.against is None else [self.against.decision.text]
         lines += [self.verdict, "", f"{self.log}: {self.size}."]
@@ -291,15 +296,17 @@ class Analysis:
     def _further(self) -> list[str]:
         """The other metrics, a few lines each."""
         lines: list[str] = []
-        for name, one in self.metrics.items():
-            if name == self.metric:
-                continue
+        for name, one in self.further.items():
             i = one.intervals
             width = max(6, *(len(arm) for arm in i.arms.names)) + 2
             lines.append(f"{name} of {one.rows:,} units: {_smoothed(one.verdict)}")
+            lines.append(one.notes[0])  # what it is
             for k, arm in list(enumerate(i.arms.names))[:MOST_LINES]:
                 reach = f"{i.low[0, k]:.4g} to {i.high[0, k]:.4g}"
                 lines.append(f"{arm:<{width}}{'':>12}{i.estimates[0, k]:>11.4g}{reach:>24}")
+            if one.against is not None:
+                order = list(range(i.arms.size))
+                lines += comparing.control_lines(one.against, order, width, MOST_LINES)
             lines.append("")
         return lines
 
@@ -454,7 +461,8 @@ def _checks_and_notes(asked: Asked, rows: Rows) -> tuple[list[Finding], list[str
             findings.append(faults.order_finding(log))
         if log.has("unit"):
             table = asked.table if asked.rows_of is None else asked.rows_of
-            findings.append(faults.duplicate_finding(log, table))
+            once = asked.by_unit and units is None  # all units were counted
+            findings.append(faults.NO_DUPLICATES if once else faults.duplicate_finding(log, table))
     elif (groups := faults.group_order_finding(log)) is not None:
         findings.append(groups)
         notes.append("Duplicates were not searched for.")

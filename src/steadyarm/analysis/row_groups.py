@@ -20,7 +20,7 @@ from steadyarm.analysis import sums
 from steadyarm.analysis.log import Log
 
 WORTH = 1_000_000  # rows of a piece from which on a query of its own is worth its cost
-STRETCHES, PLACES, SHARE = 16, 16, 8  # see `no_unit_repeats`
+PLACES, LEAST_GROUPS, MOST_UNITS = 8, 40, 2**20  # see `no_unit_repeats`
 COUNTS = "counts by piece"
 HASHES = 2**64
 EXACT = ("INT32", "INT64")  # physical types whose statistics bound the values whoever wrote them
@@ -47,7 +47,7 @@ class RowGroup:
 
 
 @dataclass(frozen=True)
-class Piece:
+class RowRange:
     """Neighbouring row groups of a file, in the one period that begins `at`, or in several."""
 
     part: int
@@ -85,9 +85,9 @@ def row_groups(log: Log, column: str, kind: str, exact: bool = True) -> list[Row
     return found
 
 
-def pieces_of(groups: list[RowGroup], plan: sums.Plan) -> list[Piece]:
+def pieces_of(groups: list[RowGroup], plan: sums.Plan) -> list[RowRange]:
     """Runs of row groups that lie in one period, and runs of those that may not."""
-    found: list[Piece] = []
+    found: list[RowRange] = []
     for group in groups:
         at = None
         if _known(group):
@@ -95,9 +95,9 @@ def pieces_of(groups: list[RowGroup], plan: sums.Plan) -> list[Piece]:
             at = at if at == plan.start_of(group.high) else None
         last = found[-1] if found else None
         if last is not None and (last.part, last.at) == (group.part, at):
-            found[-1] = Piece(last.part, last.first, group.last, at)
+            found[-1] = RowRange(last.part, last.first, group.last, at)
         else:
-            found.append(Piece(group.part, group.first, group.last, at))
+            found.append(RowRange(group.part, group.first, group.last, at))
     return found
 
 
@@ -180,7 +180,7 @@ def sums_by_piece(
     return log.fetch(sums.weighed(counted.cast(dict.fromkeys(decimals, "float64"))))
 
 
-def _worth(pieces: list[Piece]) -> bool:
+def _worth(pieces: list[RowRange]) -> bool:
     """Whether enough rows are in pieces of one period for the number of queries."""
     return sum(piece.rows for piece in pieces if piece.at is not None) >= WORTH * len(pieces)
 
@@ -200,7 +200,7 @@ def _only_chosen(log: Log, table: Any) -> bool:
     )
 
 
-def _bucket(log: Log, plan: sums.Plan, piece: Piece) -> str:
+def _bucket(log: Log, plan: sums.Plan, piece: RowRange) -> str:
     """The bucket of a piece, made by the same expression as that of a row."""
     import ibis
 
@@ -208,7 +208,7 @@ def _bucket(log: Log, plan: sums.Plan, piece: Piece) -> str:
     return f"({log.table.get_backend().compile(start)})"
 
 
-def _into(query: str, log: Log, piece: Piece, new: bool = False) -> str:
+def _into(query: str, log: Log, piece: RowRange, new: bool = False) -> str:
     """A statement that adds what the query finds in a piece of the log to the counts."""
     into = (
         f'CREATE OR REPLACE TEMP TABLE "{COUNTS}" AS' if new else f'INSERT INTO "{COUNTS}" BY NAME'
@@ -216,7 +216,7 @@ def _into(query: str, log: Log, piece: Piece, new: bool = False) -> str:
     return f'{into} WITH "log" AS ({_rows_of(log, piece)}) SELECT * FROM ({query})'
 
 
-def _rows_of(log: Log, piece: Piece) -> str:
+def _rows_of(log: Log, piece: RowRange) -> str:
     name = "log" if len(log.parts) == 1 else f"log {piece.part}"
     rows = f"file_row_number BETWEEN {piece.first} AND {piece.last}"
     return f'SELECT * FROM temp.main."{name}" WHERE {rows}'
@@ -234,8 +234,8 @@ def _mixed(log: Log) -> list[int]:
 def no_unit_repeats(log: Log, table: Any) -> bool | None:
     """Whether no unit of a sample has two rows, for units that are in no two row groups.
 
-    Statistics prove the latter for numbers that grow with time. Then it is enough to look at a
-    sixteenth of the row groups, in sixteen stretches of the log, and at an eighth of their units.
+    Statistics prove the latter for numbers that grow with time. Then it is enough to look at one
+    row group in each of eight places of the log, and at about a million of their units.
 
     Returns
     -------
@@ -244,7 +244,7 @@ def no_unit_repeats(log: Log, table: Any) -> bool | None:
     if not log.table["unit"].type().is_integer() or not _only_chosen(log, table):
         return None
     groups = row_groups(log, "unit", "HUGEINT")
-    if groups is None or len(groups) < STRETCHES * PLACES:
+    if groups is None or len(groups) < LEAST_GROUPS:
         return None
     if any(group.low is None or group.high is None for group in groups):
         return None
@@ -252,27 +252,14 @@ def no_unit_repeats(log: Log, table: Any) -> bool | None:
     if any(one.high >= other.low for one, other in pairwise(ordered)):
         return None
     unit = log.table.get_backend().compile(table.select("unit"))
-    parts = []
-    for piece in stretches(groups):
-        parts.append(f'WITH "log" AS ({_rows_of(log, piece)}) SELECT unit FROM ({unit})')
-    union = " UNION ALL ".join(f"({part})" for part in parts)
+    places = [groups[number * len(groups) // PLACES] for number in range(PLACES)]
+    chosen = [RowRange(group.part, group.first, group.last, None) for group in places]
+    union = " UNION ALL ".join(
+        f'(WITH "log" AS ({_rows_of(log, one)}) SELECT unit FROM ({unit}))' for one in chosen
+    )
+    share = max(sum(one.rows for one in chosen) // MOST_UNITS, 1)
     [(seen, units)] = log.rows(
         f"SELECT count(unit), count(DISTINCT unit) FROM ({union}) "
-        f"WHERE hash(unit) < {HASHES // SHARE}"
+        f"WHERE hash(unit) <= {(HASHES - 1) // share}"
     )
     return bool(seen == units)
-
-
-def stretches(groups: list[RowGroup]) -> list[Piece]:
-    """A sixteenth of the row groups, in sixteen places that are as far apart as can be."""
-    found: list[Piece] = []
-    for number in range(STRETCHES):
-        first = number * len(groups) // STRETCHES
-        count = max(len(groups) // (STRETCHES * PLACES), 1)
-        for group in groups[first : first + count]:
-            last = found[-1] if found else None
-            if last is not None and (last.part, last.last + 1) == (group.part, group.first):
-                found[-1] = Piece(last.part, last.first, group.last, None)
-            else:
-                found.append(Piece(group.part, group.first, group.last, None))
-    return found

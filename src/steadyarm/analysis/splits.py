@@ -168,7 +168,8 @@ def _shares(given: Any) -> Shares | None:
         given = _read(text)
     if not isinstance(given, Mapping) or not given:
         raise InvalidInputError(f"the split is {shortened(given)}; {FORMS}.", field="split")
-    shares = {str(name): _share(str(name), value) for name, value in given.items()}
+    named = {_name(name): value for name, value in given.items()}
+    shares = {name: _share(name, value) for name, value in named.items()}
     if len(shares) < 2:
         raise InvalidInputError(
             f"the split names {listed(tuple(shares))} alone; name every arm of the log, at least "
@@ -215,6 +216,11 @@ def _read(text: str) -> dict[str, Any]:
     return shares
 
 
+def _name(given: Any) -> str:
+    """The name of an arm as databases write it."""
+    return str(given).lower() if isinstance(given, (bool, np.bool_)) else str(given)
+
+
 def _share(name: str, value: Any) -> float:
     try:
         share = float(Fraction(value) if isinstance(value, str) else value)
@@ -238,7 +244,9 @@ def _time(given: Any) -> datetime | float | None:
     if given is None or (isinstance(given, (int, float)) and not isinstance(given, bool)):
         return given
     found = given
-    if isinstance(given, str):
+    if isinstance(given, np.datetime64):
+        found = given.astype("datetime64[us]").item()
+    elif isinstance(given, str):
         try:
             found = datetime.fromisoformat(given)
         except ValueError:
@@ -358,7 +366,7 @@ def check_arms(log: Log, split: Split, rows: Sequence[Mapping[str, Any]]) -> Non
     names = split.names
     counts: dict[str, int] = {}
     for row in rows:
-        if row["arm"] is not None and row["arm"] not in names:
+        if row["arm"] and row["arm"] not in names:
             counts[row["arm"]] = counts.get(row["arm"], 0) + int(row["n"])
     if not names or not counts:
         return

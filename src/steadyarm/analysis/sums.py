@@ -160,7 +160,7 @@ def readable(log: Log, table: Any, zero: bool = False) -> Any:
     if "probability" in table.columns:
         new["p"] = as_number(log, table["probability"])
     names = [name for name in table.columns if name.startswith(COVARIATE)]
-    new |= row_covariates([as_number(log, table[name]) for name in names])
+    new |= row_covariates([_without_nan(log, as_number(log, table[name])) for name in names])
     return table.mutate(**new)
 
 
@@ -175,7 +175,7 @@ def as_number(log: Log, column: Any) -> Any:
         number = column.re_search(NUMBER)
         return ibis.ifelse(number, column.cast("float64"), ibis.null("float64"))
     if kind.is_boolean():
-        return column.cast("int64").cast("float64")
+        return column.cast("int32").cast("float64")  # PostgreSQL has no cast to int64
     if not (kind.is_numeric() or kind.is_null()):
         raise InvalidInputError(
             f"the column {log.their(column.get_name())} of {log.name} has "
@@ -185,6 +185,20 @@ def as_number(log: Log, column: Any) -> Any:
         number = column.typeof().isin(["integer", "real"])
         return ibis.ifelse(number, column.cast("float64"), ibis.null("float64"))
     return column if kind.is_float64() else column.cast("float64")
+
+
+def as_unit(log: Log, column: Any) -> Any:
+    """A column of units; null where there is none, which empty text and nan mean, too."""
+    return column.nullif("") if column.type().is_string() else _without_nan(log, column)
+
+
+def _without_nan(log: Log, column: Any) -> Any:
+    """The column with null for nan."""
+    import ibis
+
+    if log.backend == "sqlite" or not column.type().is_floating():  # SQLite has no nan
+        return column
+    return ibis.ifelse(column.isnan(), ibis.null(column.type()), column)
 
 
 def as_time(log: Log, column: Any) -> Any:
@@ -347,7 +361,7 @@ def row_covariates(numbers: Sequence[Any]) -> dict[str, Any]:
     known = numbers[0].notnull()
     for number in numbers[1:]:
         known = known | number.notnull()
-    found = {"z0": ibis.ifelse(known, 1.0, 0.0)}
+    found = {"z0": ibis.ifelse(known, 1, 0).cast("float64")}  # 1.0 is a decimal to PostgreSQL
     return found | {f"z{a}": number.fill_null(0.0) for a, number in enumerate(numbers, 1)}
 
 

@@ -21,7 +21,8 @@ from steadyarm.live.metrics import duration_text
 from steadyarm.segments import Direction
 from steadyarm.wording import counted
 
-Verdict = Callable[[Log, Direction, float, bool], Analysis]  # of a log: direction, level, by level
+# of a log: direction, level, by level of segments, whether the range of rewards is of this one
+Verdict = Callable[[Log, Direction, float, bool, bool], Analysis]
 Floats = NDArray[np.float64]
 
 
@@ -45,7 +46,7 @@ def analyze_tables(
     for place, metric in enumerate(metrics):
         share = level if place == 0 else 1 - (1 - level) / further
         try:
-            found[metric.name] = _analysis(joined, metric, verdict, share)
+            found[metric.name] = _analysis(joined, metric, verdict, share, place == 0)
         except RewardsPendingError as error:
             if place == 0:
                 raise InvalidInputError(str(error)) from None
@@ -57,19 +58,25 @@ def analyze_tables(
     return replace(primary, metrics=found, notes=(*primary.notes, *said, *missing))
 
 
-def _analysis(joined: Joined, metric: EventMetric, verdict: Verdict, level: float) -> Analysis:
+def _analysis(
+    joined: Joined, metric: EventMetric, verdict: Verdict, level: float, first: bool
+) -> Analysis:
     """The analysis of one metric."""
+    for part in metric.parts:
+        if part in joined.empty:
+            raise RewardsPendingError(joined.empty[part])
     table, waiting = joined.mature(metric)
     above = joined.value(table, metric.above)
     if metric.below is None:
-        found = _verdict_on(joined, table, above, metric, verdict, level)
+        found = _verdict_on(joined, table, above, metric, verdict, level, first)
     else:
         below = joined.value(table, metric.below)
         parts = [
-            _verdict_on(joined, table, part, metric, verdict, level) for part in (above, below)
+            _verdict_on(joined, table, part, metric, verdict, level, False)
+            for part in (above, below)
         ]
         reward = _linearised(joined.log(table), table, metric, parts, above, below)
-        found = _verdict_on(joined, table, reward, metric, verdict, level)
+        found = _verdict_on(joined, table, reward, metric, verdict, level, False)
         sums = [part.means * part.counts for part in parts]
         with np.errstate(invalid="ignore", divide="ignore"):
             found = replace(found, means=sums[0] / sums[1])
@@ -90,10 +97,11 @@ def _verdict_on(
     metric: EventMetric,
     verdict: Verdict,
     level: float,
+    bounded: bool,
 ) -> Analysis:
     out = [name for name in table.columns if name.startswith("measure ")]
     log = joined.log(table.mutate(reward=reward).drop(*out))
-    return verdict(log, metric.direction, level, metric.below is None)
+    return verdict(log, metric.direction, level, metric.below is None, bounded)
 
 
 def _about(joined: Joined, metric: EventMetric, waiting: int) -> list[str]:

@@ -164,7 +164,7 @@ def _in_files(exposures: Any, events: Any, memory: str) -> tuple[_Read, _Read]:
     """Files, read by DuckDB."""
     found = []
     for name, given in zip(TABLES, (exposures, events), strict=True):
-        if (database := _as_database(given)) is not None:
+        if not _is_query(given) and (database := _as_database(given)) is not None:
             other = events if name == "exposures" else exposures
             if _as_database(other) is None:
                 raise InvalidInputError(
@@ -190,9 +190,12 @@ def _in_files(exposures: Any, events: Any, memory: str) -> tuple[_Read, _Read]:
 
 
 def _read(connection: Any, label: str, given: Any) -> _Read:
-    """Files or a DataFrame, in a connection to DuckDB."""
+    """Files, a query that reads them, or a DataFrame, in a connection to DuckDB."""
     from steadyarm.analysis.frames import frame_table, is_frame
 
+    if _is_query(given):
+        found = guarded(lambda: connection.sql(given), f"the query of {label} fails")
+        return _Read(f"the {label}", found, ordered=False)
     if is_frame(given):
         name = f"the frame of {label}"
         found = guarded(lambda: frame_table(connection, label, given), f"{name} cannot be read")
@@ -203,6 +206,10 @@ def _read(connection: Any, label: str, given: Any) -> _Read:
     table = guarded(lambda: read_files(connection, paths, kind, label), f"{name} cannot be read")
     csv = kind == "csv"
     return _Read(name, table, csv=csv, paths=tuple(paths))
+
+
+def _is_query(given: Any) -> bool:
+    return isinstance(given, str) and QUERY.match(given) is not None
 
 
 def _as_database(given: Any) -> str | None:
@@ -239,7 +246,7 @@ def _in_database(source: Any, exposures: Any, events: Any, memory: str) -> tuple
 def _in_connection(connection: Any, name: str, secret: str | None, label: str, given: Any) -> _Read:
     from steadyarm.analysis.frames import is_frame
 
-    if isinstance(given, str) and QUERY.match(given):
+    if _is_query(given):
         found = guarded(lambda: connection.sql(given), f"the query fails on {name}", secret)
         return _Read(f"the {label} of {name}", found, ordered=False, secret=secret)
     if connection.name == "duckdb" and is_frame(given):
@@ -367,6 +374,7 @@ def _named(
     if read.ordered:
         several = len(read.paths) > 1 and not read.csv
         how = "counted from 1 in each file" if several else "counted from 1 after the header"
+        how = how if read.paths else "counted from 1 in the frame"
     return Log(
         read.name, table, renamed, (part,), read.ordered, how, read.secret, there=tuple(there)
     )

@@ -22,7 +22,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.arms.recipes import LazyNames, names_in
 from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
 from steadyarm.estimators import is_one_hot
-from steadyarm.files import csv_cell, csv_text
+from steadyarm.files import csv_cell, csv_text, description_path
 from steadyarm.segments import Segment
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import AuditEntry, Correction, Trace
@@ -90,7 +90,7 @@ def export_experiment(experiment: Source, path: str | Path) -> Path:
     Neither is there before both are complete.
     """
     path = Path(path)
-    description = _beside(path)
+    description = description_path(path)
     if path.suffix not in (".csv", ".parquet"):
         raise InvalidInputError(f"{path} ends with {path.suffix!r}; expected .csv or .parquet.")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -171,14 +171,8 @@ def read_export(path: str | Path) -> tuple[Snapshot, Iterator[list[LogRow]], Tra
     what was corrected.
     """
     path = Path(path)
-    snapshot, counts, trace = _read_description(_beside(path))
+    snapshot, counts, trace = read_description(description_path(path))
     return snapshot, _checked(path, _read(path, snapshot), counts), trace
-
-
-def description_beside(path: str | Path) -> Snapshot | None:
-    """The experiment and its segments, if the file is an export with its description beside it."""
-    description = _beside(Path(path))
-    return _read_description(description)[0] if description.is_file() else None
 
 
 def _columns(experiment: Source) -> list[str]:
@@ -271,10 +265,6 @@ def _count(page: Iterable[LogRow], counts: Counts) -> None:
             found[2] += len(row.events)
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(path.name + ".experiment.json")
-
-
 def _described(path: Path, snapshot: Snapshot, counts: Counts, trace: Trace) -> dict[str, Any]:
     return {
         "format": FORMAT,
@@ -287,7 +277,8 @@ def _described(path: Path, snapshot: Snapshot, counts: Counts, trace: Trace) -> 
     }
 
 
-def _read_description(path: Path) -> tuple[Snapshot, Counts, Trace]:
+def read_description(path: Path) -> tuple[Snapshot, Counts, Trace]:
+    """The experiment and its segments, its counts and its decisions, from the file beside a log."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -85,14 +85,14 @@ def analysis_report(found: Analysis, command: str = "") -> Document:
 
 
 def _further(found: Analysis) -> Iterator[Block]:
-    """The other metrics of two tables: verdict and estimates of each."""
-    for name, one in found.metrics.items():
-        if name != found.metric:
-            sign = 1 if one.evidence.direction == "maximize" else -1
-            order = np.argsort(-sign * one.estimates, kind="stable").tolist()
-            yield Heading(name)
-            yield Paragraph(f"{one.verdict} {one.size[:1].upper()}{one.size[1:]}.")
-            yield _estimates(one, order)
+    """The other metrics of two tables: what each is, its verdict, estimates and lifts."""
+    for name, one in found.further.items():
+        sign = 1 if one.evidence.direction == "maximize" else -1
+        order = np.argsort(-sign * one.estimates, kind="stable").tolist()
+        yield Heading(name)
+        yield Paragraph(f"{one.notes[0]} {one.verdict} {one.size[:1].upper()}{one.size[1:]}.")
+        yield _estimates(one, order)
+        yield from _against_control(one, order)
 
 
 def _estimates(found: Analysis, order: list[int]) -> Table:
@@ -144,7 +144,7 @@ def _against_control(found: Analysis, order: list[int]) -> Iterator[Block]:
         f"probability {percent(verdict.level)}, and so do relative ones."
     )
     header = ("variant", "difference", "interval", "relative")
-    yield Heading(f"Against {control}")
+    yield Heading(f"Against {control}" + (f": {found.metric}" if found.metric else ""))
     yield Picture(charts.lifts(verdict, found.arms.names, found.evidence.direction))
     yield cut_table(caption, header, "lrrr", rows)
 
