@@ -20,7 +20,7 @@ from steadyarm.analysis import sums
 from steadyarm.analysis.log import Log
 
 WORTH = 1_000_000  # rows of a piece from which on a query of its own is worth its cost
-PLACES, LEAST_GROUPS, MOST_UNITS = 8, 40, 2**20  # see `no_unit_repeats`
+PLACES, LEAST_GROUPS, MOST_UNITS = 8, 40, 2**18  # see `no_unit_repeats`
 COUNTS = "counts by piece"
 HASHES = 2**64
 EXACT = ("INT32", "INT64")  # physical types whose statistics bound the values whoever wrote them
@@ -235,7 +235,7 @@ def no_unit_repeats(log: Log, table: Any) -> bool | None:
     """Whether no unit of a sample has two rows, for units that are in no two row groups.
 
     Statistics prove the latter for numbers that grow with time. Then it is enough to look at one
-    row group in each of eight places of the log, and at about a million of their units.
+    row group in each of eight places of the log, and at a quarter of a million of their units.
 
     Returns
     -------
