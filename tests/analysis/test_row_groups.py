@@ -17,7 +17,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.analysis import row_groups
-from steadyarm.analysis.log import open_log
+from steadyarm.analysis.log import Log, open_log
 from steadyarm.analysis.result import Analysis
 from steadyarm.analysis.row_groups import RowGroup, pieces_of
 from steadyarm.analysis.sums import UNITS, Plan, plan_periods
@@ -347,3 +347,52 @@ def test_names_with_quotes_and_no_pandas(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(ROWS), "False"]
+
+
+@pytest.mark.parametrize("lost", ["units", "times", "nothing"])
+def test_totals_of_events_by_statistics(
+    lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What statistics tell of events is what a query tells, which missing times still need."""
+    rng, n = np.random.default_rng(6), 4000
+    exposed = [START + timedelta(minutes=int(i)) for i in range(1000)]
+    exposures = pa.table(
+        {"unit": np.arange(1000), "arm": np.where(rng.random(1000) < 0.5, "A", "B"), "ts": exposed}
+    )
+    units: list[int | None] = [int(u) for u in rng.integers(0, 1200, n)]
+    times: list[datetime | None] = [START + timedelta(minutes=int(m)) for m in rng.permutation(n)]
+    if lost == "units":
+        units[7::500] = [None] * len(units[7::500])
+    if lost == "times":
+        times[11] = None
+    events = pa.table({"unit": units, "ts": times, "event": ["buy"] * n})
+    pq.write_table(exposures, tmp_path / "exposures.parquet")
+    pq.write_table(events, tmp_path / "events.parquet", row_group_size=GROUP)
+    told: list[Any] = []
+    by_statistics = row_groups.totals
+
+    def noted(log: Log) -> Any:
+        told.append(by_statistics(log))
+        return told[-1]
+
+    monkeypatch.setattr(row_groups, "totals", noted)
+
+    def found() -> Any:
+        return sa.analyze(
+            exposures=tmp_path / "exposures.parquet",
+            events=tmp_path / "events.parquet",
+            metrics=["bought = count(buy)"],
+            window="1 day",
+            split="equal",
+            columns={"timestamp": "ts"},
+        )
+
+    if lost == "times":
+        with pytest.raises(sa.InvalidInputError, match="row 12"):
+            found()
+        assert told == [None]
+        return
+    mine = found()
+    assert told[0]["nobody"] == (8 if lost == "units" else 0)
+    monkeypatch.setattr(row_groups, "totals", lambda log: None)
+    assert mine.to_dict() == found().to_dict()

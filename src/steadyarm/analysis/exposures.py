@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from steadyarm.analysis import faults
+from steadyarm.analysis import faults, row_groups
 from steadyarm.analysis.clusters import CONTAMINATED
 from steadyarm.analysis.event_metrics import EventMetric, Measure
 from steadyarm.analysis.log import Log, Part, rows_by_time
@@ -290,11 +290,13 @@ def _checked_events(log: Log, measures: Sequence[Measure]) -> tuple[Any, dict[st
     ):
         new["bad"] = _bad_value(log, table, measures)
     found = table.select(**new)
-    totals = {"rows": found.count(), "timed": found.time.count(), "last": found.time.max()}
-    totals["nobody"] = found.unit.isnull().sum()
-    if "bad" in new:
-        totals["bad"] = found.bad.sum()
-    [seen] = log.fetch(found.aggregate(**totals))
+    seen = None if "bad" in new else row_groups.totals(log)
+    if seen is None:
+        totals = {"rows": found.count(), "timed": found.time.count(), "last": found.time.max()}
+        totals["nobody"] = found.unit.isnull().sum()
+        if "bad" in new:
+            totals["bad"] = found.bad.sum()
+        [seen] = log.fetch(found.aggregate(**totals))
     if not seen["rows"]:
         raise InvalidInputError(f"{log.name} has no rows; expected one for each event.")
     if untimed := seen["rows"] - seen["timed"]:

@@ -45,6 +45,11 @@ class RowGroup:
     high: Any
     nulls: int | None
 
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.last - self.first + 1
+
 
 @dataclass(frozen=True)
 class RowRange:
@@ -83,6 +88,28 @@ def row_groups(log: Log, column: str, kind: str, exact: bool = True) -> list[Row
             found.append(RowGroup(number, first, first + count - 1, low, high, nulls))
             first += count
     return found
+
+
+def totals(log: Log) -> dict[str, Any] | None:
+    """Rows, rows with a time, the last time, and rows without a unit, of files as they are.
+
+    Returns
+    -------
+    None if statistics do not tell: of tables that are no Parquet file or are filtered, of units
+    that are no whole numbers, of times that are no plain time stamps or missing somewhere
+    """
+    unit, time = log.table["unit"].type(), log.table["timestamp"].type()
+    plain = time.is_timestamp() and time.timezone is None and time.scale != 9
+    if not (plain and unit.is_integer() and _all_rows(log)):
+        return None
+    times, units = row_groups(log, "timestamp", "TIMESTAMP"), row_groups(log, "unit", "HUGEINT")
+    if not times or not units or not all(map(_known, times)):
+        return None
+    rows, nulls = sum(group.rows for group in times), [group.nulls for group in units]
+    if None in nulls:
+        return None
+    last = max(group.high for group in times)
+    return {"rows": rows, "timed": rows, "last": last, "nobody": sum(filter(None, nulls))}
 
 
 def pieces_of(groups: list[RowGroup], plan: sums.Plan) -> list[RowRange]:
@@ -183,6 +210,15 @@ def sums_by_piece(
 def _worth(pieces: list[RowRange]) -> bool:
     """Whether enough rows are in pieces of one period for the number of queries."""
     return sum(piece.rows for piece in pieces if piece.at is not None) >= WORTH * len(pieces)
+
+
+def _all_rows(log: Log) -> bool:
+    """Whether the log is all rows of our files."""
+    from ibis.expr import operations as ops
+
+    relations = log.table.op().find(ops.Relation)
+    plain = (ops.Project, ops.DatabaseTable)
+    return log.ours and log.backend == "duckdb" and all(isinstance(r, plain) for r in relations)
 
 
 def _only_chosen(log: Log, table: Any) -> bool:

@@ -369,7 +369,8 @@ def _named(
     if read.csv:
         table = without_guards(table)
     renamed = {ours: theirs for ours, theirs in chosen.items() if ours != theirs}
-    part = Part("", table, rows_in_file if read.ordered else rows_by_time)
+    file = read.paths[0] if len(read.paths) == 1 and not read.csv else None
+    part = Part("", table, rows_in_file if read.ordered else rows_by_time, file)
     how = "in order of time and unit"
     if read.ordered:
         several = len(read.paths) > 1 and not read.csv
