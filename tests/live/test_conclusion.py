@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -276,7 +277,7 @@ def test_a_large_set_shows_its_control() -> None:
 
 
 def test_a_verdict_becomes_a_data_frame() -> None:
-    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    pandas, polars = import_module("pandas"), import_module("polars")
     found = session().recommend()
     frame, other = found.to_pandas(), found.to_polars()
     assert isinstance(frame, pandas.DataFrame)

@@ -45,11 +45,6 @@ class RowGroup:
     high: Any
     nulls: int | None
 
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-        return self.last - self.first + 1
-
 
 @dataclass(frozen=True)
 class RowRange:
@@ -105,9 +100,10 @@ def totals(log: Log) -> dict[str, Any] | None:
     times, units = row_groups(log, "timestamp", "TIMESTAMP"), row_groups(log, "unit", "HUGEINT")
     if not times or not units or not all(map(_known, times)):
         return None
-    rows, nulls = sum(group.rows for group in times), [group.nulls for group in units]
+    nulls = [group.nulls for group in units]
     if None in nulls:
         return None
+    rows = sum(group.last - group.first + 1 for group in times)
     last = max(group.high for group in times)
     return {"rows": rows, "timed": rows, "last": last, "nobody": sum(filter(None, nulls))}
 
