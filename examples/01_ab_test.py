@@ -3,8 +3,7 @@
 The shop runs a promotion every other week, so an ordinary week and one with a promotion make a
 fair test. Ordinary visitors like photos. The promotion brings people who look for the price, and
 buy more whatever they see. You will see the verdict over both weeks, whether the log is sound and
-what moved, what elimination would have said about the very same visitors, and how often each way
-of testing is wrong.
+what moved, and how often each way of testing is wrong.
 """
 
 import argparse
@@ -35,9 +34,6 @@ for visit in range(2 * week):
 print("Verdict:", session.recommend())
 print("Drift:", session.drift(periods=2).verdict)
 print(session.health())
-
-# The same visitors, judged in other ways: by plain averages, at an early look, by elimination.
-print(session.counterfactuals())
 
 # Luck? The same test a thousand times: with Steady, with an equal split, with the better half of
 # the pages kept for week two, and with Thompson sampling, which follows whoever sells now.

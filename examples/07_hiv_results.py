@@ -42,7 +42,7 @@ share = dict(zip(found.arms.names, found.estimates, strict=True))
 plain = dict(zip(found.arms.names, found.means, strict=True))
 none = found.arms.names.index("none")
 low, high = found.intervals.gap_low[0, none], found.intervals.gap_high[0, none]
-print(f"{found.rows:,} people in {found.units.units} villages. {found.verdict}")
+print(f"{found.rows:,} people in {found.units.units} villages. {found.summary}")
 print("Fetched their result:         published       here")
 print(f"  of those without money      0.34            {plain['none']:.2f}")
 print(f"  more with any money         0.431           {share['money'] - share['none']:.3f}")

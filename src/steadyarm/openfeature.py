@@ -59,7 +59,6 @@ Details = FlagResolutionDetails
 Object = Sequence[FlagValueType] | Mapping[str, FlagValueType]
 
 WAITING = 10_000  # events that the thread has not sent yet
-NAMED = 100  # names of events of which it is logged that nobody measures them
 
 
 class SteadyArmProvider(AbstractProvider):
@@ -119,7 +118,6 @@ class SteadyArmProvider(AbstractProvider):
         self.asyncio = AsyncClient(url, token, **rules)
         self.asyncio.transport.breaker = self.client.transport.breaker  # one service, one outage
         self.lost = 0
-        self._unknown: set[str] = set()
         self.forget()
         forget_after_fork(self)
 
@@ -320,23 +318,10 @@ class SteadyArmProvider(AbstractProvider):
         except Exception as error:  # a thread has nobody to raise to
             self._lose(len(events), str(error))
             return
+        transport = self.client.transport
         for event, result in zip(events, results, strict=True):
-            if isinstance(result, SteadyArmError):
+            if isinstance(result, SteadyArmError) and transport.is_new(event.name, result):
                 log.warning("an event of %r was refused: %s", event.target, result)
-            elif result == "ignored":
-                self._unmeasured(event)
-
-    def _unmeasured(self, event: RewardReport) -> None:
-        """Say once for each name that an event reached no experiment: it may be misspelt."""
-        name = next(iter(event.reward)) if isinstance(event.reward, Mapping) else "reward"
-        if name not in self._unknown and len(self._unknown) < NAMED:
-            self._unknown.add(name)
-            log.warning(
-                "the event %r of %r reached no experiment: none that this unit is in has a metric "
-                "of that name",
-                name,
-                event.target,
-            )
 
     def _lose(self, count: int, reason: str) -> None:
         if count:

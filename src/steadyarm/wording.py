@@ -12,7 +12,7 @@ from typing import Any, Protocol
 WHOLE = 10_000  # numbers from here on are shown without decimals
 
 
-def number(value: float, digits: int = 4) -> str:
+def number(value: float) -> str:
     """A few digits that matter.
 
     Examples
@@ -24,7 +24,7 @@ def number(value: float, digits: int = 4) -> str:
         return "unknown"
     if not isfinite(value):
         return "∞" if value > 0 else "-∞"
-    return f"{value:,.0f}" if WHOLE <= abs(value) < 1e15 else f"{value:.{digits}g}"
+    return f"{value:,.0f}" if WHOLE <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def amount(value: float, rates: bool = False) -> str:
@@ -38,10 +38,16 @@ def amount(value: float, rates: bool = False) -> str:
     return f"{100 * value:.2f} %" if rates and isfinite(value) else number(value)
 
 
-def reach(low: float, high: float, shown: Callable[[float], str] | None = None) -> str:
+def reach(
+    low: float,
+    high: float,
+    shown: Callable[[float], str] | None = None,
+    unknown: str = "unknown",
+) -> str:
     """An interval.
 
     shown : how its ends are written, if not as plain numbers
+    unknown : what to say if neither end is known
 
     Examples
     --------
@@ -52,7 +58,7 @@ def reach(low: float, high: float, shown: Callable[[float], str] | None = None) 
         write = shown or number
         ends = (write(end) if isfinite(end) else number(end) for end in (low, high))
         return " to ".join(ends)
-    return "unknown"
+    return unknown
 
 
 def difference(value: float, rates: bool = False) -> str:
@@ -92,10 +98,14 @@ def percent(share: float) -> str:
     return f"{value:.{digits}f}".removesuffix(".0") + " %"
 
 
-def by_how_much(value: float, low: float, high: float, share: bool) -> str:
+POINTS = "percentage points"
+
+
+def by_how_much(value: float, low: float, high: float, share: bool, unit: str = "") -> str:
     """A difference with its interval, as few digits as its width asks for.
 
     share : whether it is a share of something, which is said in per cent
+    unit : of a difference that is no share; those of rates are in percentage points
 
     Examples
     --------
@@ -105,8 +115,12 @@ def by_how_much(value: float, low: float, high: float, share: bool) -> str:
     ('8.2 % (7.1 to 9.3 %)', '10 % (0.04 to 20 %)')
     >>> by_how_much(0.5, 0.1, float("inf"), share=True), by_how_much(1.25, 0.5, 2.0, share=False)
     ('50 % (at least 10 %)', '1.25 (0.5 to 2)')
+    >>> by_how_much(0.026, -0.01, 0.062, share=False, unit=POINTS)
+    '3 percentage points (-1 to 6 percentage points)'
     """
-    unit, figure = (" %", _in_percent(value, low, high)) if share else ("", number)
+    rates = share or unit == POINTS
+    unit = " %" if share else f" {unit}".rstrip()
+    figure = _in_percent(value, low, high) if rates else number
     said = f"{figure(value)}{unit}"
     if isfinite(low) and isfinite(high):
         return f"{said} ({figure(low)} to {figure(high)}{unit})"
@@ -114,7 +128,7 @@ def by_how_much(value: float, low: float, high: float, share: bool) -> str:
         return f"{said} (at least {figure(low)}{unit})"
     if isfinite(high):
         return f"{said} (at most {figure(high)}{unit})"
-    return f"{said} (how sure that is, is not known yet)"
+    return f"{said} (no interval yet)"
 
 
 def _in_percent(value: float, low: float, high: float) -> Callable[[float], str]:

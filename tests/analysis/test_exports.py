@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import steadyarm as sa
 from steadyarm.cli.main import main
 from steadyarm.inference import Evidence
 from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.verdict import Verdict
 from steadyarm.storages.memory import MemoryStorage
 from tests.live.scorecards import ARMS, played
 
@@ -38,6 +40,50 @@ def without_references(test: sa.Experiment) -> Evidence:
     return Evidence.from_segments(test.arms, segments)
 
 
+def assert_same_verdict(found: sa.analysis.Analysis, live: Verdict) -> None:
+    for name in ("estimates", "intervals", "gap_intervals", "lifts", "relative_intervals"):
+        np.testing.assert_allclose(getattr(found.verdict, name), getattr(live, name), rtol=1e-9)
+    assert found.verdict.decision == live.decision
+    assert found.verdict.judged == live.judged
+    assert found.plausible == live.plausible
+    limits = np.column_stack([found.intervals.low[0], found.intervals.high[0]])
+    np.testing.assert_allclose(limits, live.intervals, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("stop", "rate", "word"), [(None, 0.1, "unclear"), ("when sure", 0.35, "ship")]
+)
+def test_a_test_that_stopped_early_is_judged_as_it_was_live(
+    stop: Any, rate: float, word: str, tmp_path: Path
+) -> None:
+    random = np.random.default_rng(4)
+    rules: Any = {"stop": stop, "control": "today", "direction": "minimize", "missing": "drop"}
+    test = sa.create_experiment(
+        "shop", ["new", "today"], sa.Steady(), 4000, MemoryStorage(), seed=2, **rules
+    )
+    for visit in range(2000):
+        shown = test.ask(f"unit {visit}")
+        if test.state != "running":
+            break
+        test.tell(shown, float(random.random() < (rate if shown.name == "today" else 0.1)))
+    if stop is None:
+        test.stop()
+    assert test.state == "stopped"
+    live, log = test.recommend(), test.export(tmp_path / "shop.parquet")
+    assert live.decision.word == word
+    found = sa.analyze(log)
+    assert_same_verdict(found, live)
+    assert found.anytime
+    assert_same_verdict(sa.analyze(log, level=0.8), test.recommend(0.8))
+    # Rows that were taken out leave no verdict of the test, but its budget: it ended early.
+    table = pd.read_parquet(log).iloc[:-50]
+    table.to_parquet(log)
+    less = sa.analyze(log)
+    assert any("itself is not known" in note and "cut short" in note for note in less.notes)
+    assert less.anytime
+    assert less.control == "today"
+
+
 @pytest.mark.parametrize(
     ("kind", "ending"),
     [("factorial", "csv"), ("factorial", "parquet"), ("main effects", "csv"), ("plain", "parquet")],
@@ -51,9 +97,8 @@ def test_exports_say_what_the_experiment_says(kind: str, ending: str, tmp_path: 
     assert found.recommended == verdict.name
     assert found.health.status == test.health().status
     assert any("those of the test test" in note for note in found.notes)
-    # Both are unbiased; they differ in the reference that rewards are compared with.
-    low, high = found.intervals.low[0], found.intervals.high[0]
-    assert ((low < verdict.estimates) & (verdict.estimates < high)).all()
+    assert_same_verdict(found, verdict)
+    # Without the description's reference means estimates are those of plain scores.
     same = sa.analyze(log, reference=False)
     np.testing.assert_allclose(
         same.estimates, without_references(test).estimates[0], rtol=1e-9, atol=1e-12
@@ -77,13 +122,15 @@ def test_without_its_description_features_must_be_given(tmp_path: Path) -> None:
     alone = sa.analyze(log)
     assert alone.arms == sa.ArmSet.one_hot(sorted(ARMS.names))
     assert any("Features need --arms FILE, or the description" in note for note in alone.notes)
-    np.testing.assert_array_equal(sa.analyze(log, arms=ARMS).estimates, whole.estimates)
+    given = sa.analyze(log, arms=ARMS).estimates
+    assert (np.abs(given - whole.estimates) < whole.intervals.standard_errors[0]).all()
 
 
 def test_another_direction_is_said(tmp_path: Path) -> None:
     log = unequal(PLAIN, direction="minimize").export(tmp_path / "log.parquet")
-    assert any("was to minimize rewards" in note for note in sa.analyze(log).notes)
-    right = sa.analyze(log, direction="minimize")
+    wrong = sa.analyze(log, direction="maximize")
+    assert any("was to minimize rewards" in note for note in wrong.notes)
+    right = sa.analyze(log)
     assert not any("was to minimize" in note for note in right.notes)
     assert right.evidence.direction == "minimize"
 
@@ -141,11 +188,11 @@ def test_a_model_that_does_not_fit_blocks_the_verdict_live_and_of_the_log(tmp_pa
     for report in (live.health(), found.health):
         (fit,) = (finding for finding in report.findings if finding.name == "lack of fit")
         assert fit.status == "fail"
-        assert "interactions=2" in fit.advice
+        assert "Add the interaction of 'image' and 'text'" in fit.advice
         assert report.unhealthy.startswith("Not healthy: do not decide yet.")
     assert not live.recommend().sure
     assert "not healthy, do not decide yet" in scorecard_of(live).headline
-    assert found.verdict.startswith("Not healthy: do not decide yet.")
+    assert found.summary.startswith("Not healthy: do not decide yet.")
 
 
 def test_excluded_rows_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -241,10 +288,10 @@ def test_the_log_of_a_test_after_its_roll_out(tmp_path: Path) -> None:
     test = with_metrics(control="today")
     test.stop()
     test.roll_out("guest")
-    found = sa.analyze(test.export(tmp_path / "log.csv"), control="today")
+    found = sa.analyze(test.export(tmp_path / "log.csv"))
     assert found.rows == 600
-    assert found.against is not None
-    assert found.against.decision.word in ("ship", "unclear")
+    assert found.control == "today"
+    assert found.verdict.decision == test.recommend().decision
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

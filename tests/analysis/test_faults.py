@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -10,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
+import pandas as pd
 import pytest
 
 import steadyarm as sa
 from steadyarm.analysis import Missing
+from steadyarm.inference import Finding
 from tests.analysis.logs import (
     START,
     Row,
@@ -41,7 +45,11 @@ CASES = [
     ({"reward": float("inf")}, {}, "the reward is {}; expected a finite number"),
     ({"reward": 99.0}, {"reward_range": (-10, 10)}, "the reward is {}; expected -10 to 10"),
     ({"arm": None}, {}, "the arm is missing"),
-    ({"arm": "Z"}, {"arms": ["A", "B", "C"]}, "the arm 'Z' was never possible; the arms are A, B"),
+    (
+        {"arm": "Z"},
+        {"arms": ["A", "B", "C"]},
+        "the arm 'Z' was never possible; the arms are 'A', 'B'",
+    ),
     ({"timestamp": None}, {}, "the time stamp is missing; expected ISO 8601"),
 ]
 
@@ -98,6 +106,17 @@ def test_broken_text_is_named(
     with pytest.raises(sa.InvalidInputError) as error:
         sa.analyze(write_csv(tmp_path / "log.csv", changed(**values)), missing=missing)
     assert message in str(error.value)
+
+
+def test_the_query_for_seconds_since_1970_works_as_printed(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    rows = [f"u{i},{1772323200 + i},{'AB'[i % 2]},0.5,{i % 3}" for i in range(40)]
+    log.write_text("\n".join(["unit,when,arm,probability,reward", *rows]))
+    columns = {"timestamp": "when"}  # a word of SQL
+    with pytest.raises(sa.InvalidInputError) as error:
+        sa.analyze(log, columns=columns)
+    (query,) = re.findall(r"--query '(.*)'", str(error.value))
+    assert sa.analyze(log, columns=columns, query=query).rows == 40
 
 
 NO_TIMES = [
@@ -352,7 +371,7 @@ def test_missing_columns_are_listed(
         ("two.db", {}, "has 2 tables (log, other); say which"),
         ("two.db", {"table": "third"}, "has no table 'third'; there is log, other"),
         ("empty.csv", {}, "has no rows"),
-        ("one.csv", {}, "has 1 arms (A)"),
+        ("one.csv", {}, "has 1 arms ('A')"),
         (7, {}, "the log is 7"),
         ([], {}, "the list of files is empty"),
         ("sqlite:///nowhere.db", {}, "there is no file /nowhere.db"),
@@ -440,3 +459,35 @@ def test_a_misspelt_usual_name_is_near(name: str, tmp_path: Path) -> None:
     log.write_text(log.read_text().replace("arm", name, 1))
     with pytest.raises(sa.InvalidInputError, match=f"--column arm={name} "):
         sa.analyze(log)
+
+
+def test_a_unit_that_carries_the_variance_is_named() -> None:
+    random = np.random.default_rng(3)
+    users = [f"user {i}" for i in range(2000)]
+    exposures = pd.DataFrame(
+        {"unit": users, "time": pd.Timestamp("2026-03-01"), "variant": ["A", "B"] * 1000}
+    )
+    orders = [user for user, count in zip(users, random.poisson(0.5, 2000), strict=True) if count]
+    bought = [*orders, *["user 471"] * 300]
+    events = pd.DataFrame({"unit": bought, "time": pd.Timestamp("2026-03-02"), "event": "order"})
+
+    def outliers(metric: str) -> Finding:
+        tables: Any = {"exposures": exposures, "events": events, "split": "equal"}
+        found = sa.analyze(**tables, metrics=[metric])
+        return next(one for one in found.health.findings if one.name == "outliers")
+
+    found = outliers("orders = count(order)")
+    assert found.status == "warn"
+    assert found.explanation.startswith("One unit (user 471) accounts for 99 % of the variance")
+    assert found.explanation.endswith("of orders.")
+    assert "Declare a cap or exclude it" in found.advice
+    assert outliers("orders = count(order) capped at 5").status == "ok"
+
+
+def test_rewards_that_are_all_zero_have_no_best_variant(tmp_path: Path) -> None:
+    rows = [replace(row, reward=0.0) for row in ROWS]
+    found = sa.analyze(write_csv(tmp_path / "log.csv", rows), control="A")
+    assert found.recommended is None
+    assert found.summary.endswith("All 120 rewards are 0, so there is no best variant.")
+    assert found.health.status == "fail"
+    assert found.verdict.decision.word == "unhealthy"

@@ -121,7 +121,10 @@ def test_times_are_read_from_text(text: str, since: Any) -> None:
         (["equal", "equal"], "need the time from which they hold"),
         (["equal", "2026-03-09: equal", "2026-03-08: equal"], "each later than the one before"),
         (["equal", ("soon", "equal")], "holds from 'soon' on; expected a time"),
-        (["A=0.5,B=0.5", "2026-03-09: A=0.5,C=0.5"], "do not name the same arms: B, C are in one"),
+        (
+            ["A=0.5,B=0.5", "2026-03-09: A=0.5,C=0.5"],
+            "do not name the same arms: 'B', 'C' are in one",
+        ),
     ],
 )
 def test_what_cannot_be_a_split_is_refused(given: Any, message: str) -> None:
@@ -171,7 +174,7 @@ def test_shares_that_changed(tmp_path: Path) -> None:
     assert found.means[0] > found.means[1]  # plain means would have chosen A
     wrong = sa.analyze(log, split="equal")
     assert wrong.health.findings[0].status == "fail"
-    assert wrong.verdict.startswith("Not healthy: do not decide yet.")
+    assert wrong.summary.startswith("Not healthy: do not decide yet.")
     assert "Make sure that the split is the one that was used" in wrong.health.findings[0].advice
 
 
@@ -180,7 +183,7 @@ def test_an_arm_that_the_split_does_not_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(sa.InvalidInputError) as error:
         sa.analyze(log, split={"A": 0.5, "B": 0.25, "c": 0.25})
     assert "has the arm 'C' (" in str(error.value)
-    assert "the split names A, B, c; did you mean c?" in str(error.value)
+    assert "the split names 'A', 'B', 'c'; did you mean 'c'?" in str(error.value)
 
 
 def test_an_arm_without_rows_fails_the_check_and_stays_possible(tmp_path: Path) -> None:
@@ -301,7 +304,8 @@ def test_intervals_are_as_wide_as_welchs(n: int, days: int, shares: Sequence[flo
         error = found.standard_errors[0, 1] / np.sqrt(cost) / alone
         assert abs(error - 1) < 4 * np.sqrt((len(parts) - 1) / 2) / min(N.sum(axis=0)) + 0.005
     # Besides the stretches there are degrees of freedom and corrections for skewness.
-    assert 0.99 < np.mean(ratios) < 1.01
+    # Tails of unequal shares do not cancel.
+    assert 0.99 < np.mean(ratios) < (1.01 if shares[0] == 0.5 else 1.03)
 
 
 def test_intervals_hold_as_often_as_they_say() -> None:
@@ -352,7 +356,7 @@ def test_the_command_line_takes_splits(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_truth_values_and_times_of_numpy() -> None:
-    import pandas as pd  # type: ignore[import-untyped]  # its types are not installed
+    import pandas as pd
 
     rng = np.random.default_rng(3)
     frame = pd.DataFrame(

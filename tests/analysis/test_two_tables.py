@@ -405,9 +405,8 @@ def test_splits_covariates_and_clusters_are_columns_of_exposures(tmp_path: Path)
             found.intervals.standard_errors, one.intervals.standard_errors, rtol=1e-9
         )
         assert len(found.segments) == len(one.segments) == len(options.get("segments", ()))
-        if found.against is not None:
-            assert one.against is not None
-            assert found.against.lifts == pytest.approx(one.against.lifts, abs=1e-12)
+        if found.control is not None:
+            assert found.verdict.lifts == pytest.approx(one.verdict.lifts, abs=1e-12)
     ratio = tables | {"metrics": ["visit", "mean = sum(visit) / visit"], "split": "equal"}
     found = sa.analyze(**ratio, control="A", segments=["store"])
     assert len(found.segments) == 1

@@ -218,7 +218,7 @@ def test_exports_of_tests_that_draw_anew(features: bool, tmp_path: Path) -> None
     for i in range(300):
         live.tell(live.ask(unit=f"u{i % 60}"), float(level[i % 60] + rng.normal()))
     log = live.export(tmp_path / "log.csv")
-    found, by_row = sa.analyze(log), sa.analyze(log, units=False)
+    found, by_row = sa.analyze(log, missing="drop"), sa.analyze(log, units=False)
     assert found.units is not None
     assert (found.units.units, found.units.kept) == (60, False)
     assert found.intervals.method == "units"

@@ -9,7 +9,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped]  # its types are not installed
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest

@@ -62,7 +62,6 @@ def test_reports_hold_everything(tmp_path: Path, capsys: pytest.CaptureFixture[s
     verdict = capsys.readouterr().out.splitlines()[0]
     text, html = markdown.read_text(), page.read_text()
     found = sa.analyze(log)
-    assert found.counterfactuals.raw is not None
     assert f"**{verdict}**" in text
     for part in (
         "## Estimates",
@@ -70,15 +69,12 @@ def test_reports_hold_everything(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "## Can the log be trusted? ok",
         "| ok | assignments | The rows per variant fit",
         "| 2026-03-01 | 120 | ",
-        f"| plain means | {found.counterfactuals.raw.leader} | ",
-        "| estimates after 40 % of the rewards | ",
-        "| successive halving | ",
         found.intervals.assumption,
         f"steadyarm analyze {log} --report {markdown}",
     ):
         assert part in text
     assert html.startswith("<!DOCTYPE html>")
-    assert html.count("<table>") == text.count("\n| :---") == 4
+    assert html.count("<table>") == text.count("\n| :---") == 3
     assert html.count('src="data:image/') == text.count("](report-pictures/") == 2
     page_alone = re.sub(r'src="data:[^"]*"', "", html).replace(str(log), "")
     for outside in ("http", "src=", "<script", "<link"):
@@ -181,7 +177,7 @@ def test_two_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tables = [str(database), "--exposures", "exposures", "--events", "select * from events"]
     assert main(["analyze", *tables, *options, "--report", str(tmp_path / "report.md")]) == 0
     printed, report = capsys.readouterr().out, (tmp_path / "report.md").read_text()
-    assert printed.startswith(alone.verdict)
+    assert printed.startswith(alone.summary)
     for name in ("revenue", "basket"):
         assert f"\n{name} of {alone.metrics[name].rows} units: " in printed
         assert f"## {name}" in report

@@ -233,8 +233,13 @@ def test_events_with_ids_are_summed_and_counted_once(
         flags.track("bought", ANN)
         for _ in range(2):
             flags.track("unheard of", ANN)
+            flags.track("bought", EvaluationContext("bob"))
+            flags.track("bought", ANN, TrackingEventDetails(-1))
         assert provider.flush()
-    assert caplog.text.count("the event 'unheard of' of 'ann' reached no experiment") == 1
+        assert provider.client.pending == 0
+    assert caplog.text.count("'bob' has no assignment in 'shop-1'") == 1
+    assert caplog.text.count("outside of the reward_range") == 1
+    assert caplog.text.count("No experiment measures the event 'unheard of'") == 1
     for name in ("shop-1", "shop-2"):
         shop = stored(folder, name)
         (row,) = shop.storage.log(shop.key)

@@ -134,8 +134,11 @@ def test_errors_are_those_of_experiments(client: Client, name: str) -> None:
         shop.ask("u3")
     (refused,) = shop.ask_many(["u3"])
     assert isinstance(refused, sa.BudgetSpentError)
-    with pytest.raises(sa.UnknownAssignmentError, match="u9"):
-        shop.tell("u9", 1.0)
+    with (
+        Client(client.url, on_unknown="raise") as strict,
+        pytest.raises(sa.UnknownAssignmentError, match="u9"),
+    ):
+        strict.experiment(name).tell("u9", 1.0)
     time.sleep(0.25)
     with pytest.raises(sa.RewardTooLateError):
         shop.tell("u2", 1.0)
@@ -154,6 +157,27 @@ def test_a_policy_that_waits_says_so(client: Client, name: str) -> None:
             shop.ask(f"u{shop.status().assigned}")
         except sa.RewardsPendingError:
             break
+
+
+def test_rewards_of_units_without_an_assignment_are_ignored_and_counted(
+    client: Client, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = client.create(name, ["A", "B"], budget=10, missing="drop")
+    shop.ask("u1")
+    before = client.ignored
+    for _ in range(2):
+        shop.tell("nobody", 1.0)
+    assert shop.tell_many([("nobody", 1.0), ("u1", 1.0)]) == ["ignored", "stored"]
+    assert client.track(name, "nobody") == client.track("misspelt", "u1") == "ignored"
+    assert client.ignored == before + 5
+    assert caplog.text.count("ignores rewards of units without an assignment") == 1
+    assert caplog.text.count("No experiment measures the event 'misspelt'") == 1
+    with Client(client.url, on_unknown="raise") as strict:
+        for event, unit, reason in ((name, "nobody", "'nobody'"), ("misspelt", "u1", "'misspelt'")):
+            with pytest.raises(sa.UnknownAssignmentError, match=reason):
+                strict.track(event, unit)
+    with pytest.raises(sa.InvalidInputError, match="on_unknown is 'stop'"):
+        Client(client.url, on_unknown="stop")  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_a_lost_answer_changes_nothing(

@@ -6,7 +6,10 @@ import csv
 import io
 import json
 import re
+import zipfile
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import steadyarm as sa
@@ -207,14 +210,20 @@ def test_names_full_of_markup_are_text() -> None:
         assert "<i onclick=alert(1)>" in overview.text
 
 
-def test_files_to_take_away(shown: tuple[Browser, Scorecard], test: sa.Experiment) -> None:
+def test_files_to_take_away(shown: tuple[Browser, Scorecard], tmp_path: Path) -> None:
     browser, card = shown
-    log = browser.get("/experiments/layouts/log.csv")
-    assert len(list(csv.reader(io.StringIO(log.text)))) == 2401
-    assert log.headers["content-disposition"] == 'attachment; filename="layouts.csv"'
+    log = browser.get("/experiments/layouts/log.zip")
+    assert log.headers["content-disposition"] == 'attachment; filename="layouts.zip"'
+    (tmp_path / "layouts.zip").write_bytes(log.content)
+    found = sa.analyze(tmp_path / "layouts.zip")
+    assert found.rows == 2400
+    assert card.verdict is not None
+    np.testing.assert_allclose(found.verdict.intervals, card.verdict.intervals, rtol=1e-9)
+    with zipfile.ZipFile(tmp_path / "layouts.zip") as archive:
+        described = json.loads(archive.read("layouts.csv.experiment.json"))
+    assert {entry["author"] for entry in described["audit"]} == {""}
     file = browser.get("/experiments/layouts/charts/leaderboard.csv").text
     board = list(csv.DictReader(io.StringIO(file)))
-    assert card.verdict is not None
     assert {row["variant"] for row in board} == set(NAMES)
     report = browser.get("/experiments/layouts/report.html")
     assert card.headline in Elements(report.text).text

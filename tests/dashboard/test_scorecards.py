@@ -19,9 +19,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the experiments whose scorecards are made from now on."""
     seen: list[str] = []
 
-    def counted(experiment: sa.Experiment) -> Scorecard:
+    def counted(experiment: sa.Experiment, received: tuple[str, ...]) -> Scorecard:
         seen.append(experiment.name)
-        return scorecard_of(experiment)
+        return scorecard_of(experiment, received=received)
 
     monkeypatch.setattr(pages, "scorecard_of", counted)
     return seen
@@ -91,7 +91,7 @@ def test_a_scorecard_that_fails_is_not_tried_at_every_view(
     browser, _ = shown
     seen: list[str] = []
 
-    def failing(experiment: sa.Experiment) -> Scorecard:
+    def failing(experiment: sa.Experiment, received: tuple[str, ...]) -> Scorecard:
         seen.append(experiment.name)
         raise sa.InvalidInputError("no such policy here")
 

@@ -116,7 +116,7 @@ def test_only_fields_of_a_problem_may_be_left_out_of_responses() -> None:
     for model in (*vars(responses).values(), *vars(results).values()):
         if isinstance(model, type) and issubclass(model, responses.Response):
             free = {field.name for field in structs.fields(model) if not field.required}
-            problem = {"hint", "field", "given", "expected"}
+            problem = {"hint", "field", "given", "expected", "experiments"}
             assert free == (problem if model is responses.Problem else set()), model
 
 

@@ -108,7 +108,6 @@ def _ab_test(found: dict[str, Any]) -> None:
     means = np.array(list(both.values())) / 2
     assert ((verdict.intervals[:, 0] <= means) & (means <= verdict.intervals[:, 1])).all()
     assert found["session"].drift(periods=2).gap_p_value < 1e-6
-    assert found["session"].counterfactuals().winner != verdict.name
 
 
 def _multivariate(found: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.boundaries import SPENDING, Looks, Spending, boundaries, spent
@@ -63,11 +63,23 @@ def test_earlier_boundaries_do_not_depend_on_later_looks() -> None:
     assert many[:2] == few
 
 
-def test_looks_that_are_very_early_or_add_nothing_have_no_boundary() -> None:
+def test_looks_that_are_very_early_or_add_nothing() -> None:
     found = boundaries((1e-4, 0.5, 0.5, 0.50001, 1.0), 0.025)
-    assert found[0] == found[2] == found[3] == inf
+    assert found[0] == found[2] == inf
     assert found[1] == pytest.approx(boundaries((0.5,), 0.025)[0], abs=1e-6)
+    fresh = spent(0.50001, 0.025) - spent(0.5, 0.025)
+    assert found[3] == pytest.approx(norm.isf(fresh), abs=1e-5)  # Bonferroni
     assert found[4] == pytest.approx(boundaries((0.5, 1.0), 0.025)[1], abs=1e-5)
+
+
+def test_boundaries_follow_the_information_collected() -> None:
+    shares, information = (0.25, 0.5, 0.75, 1.0), np.array([0.05, 0.1, 0.2, 1.0])
+    found = boundaries(shares, 0.025, information=information.tolist())
+    steps = np.sqrt(np.diff(information, prepend=0.0))
+    paths = np.cumsum(np.random.default_rng(1).normal(size=(200_000, 4)) * steps, axis=1)
+    crossed = (paths / np.sqrt(information) > np.array(found)).any(axis=1).sum()
+    assert binomtest(int(crossed), 200_000, 0.025).pvalue > 1e-3
+    assert found[-1] > boundaries(shares, 0.025)[-1]  # later looks are less correlated
 
 
 def test_many_looks_cost_little_and_are_ordered() -> None:
@@ -124,5 +136,5 @@ def test_the_end_of_a_test_that_fell_short_is_its_last_look() -> None:
 def test_a_piece_without_a_look_has_no_limits() -> None:
     looks = Looks.equally(2)
     which, shares = looks.taken(np.array([[40, 50]]), 100)
-    assert looks.factors(which[:, 0], shares, 0.025).tolist() == [inf]
-    assert np.isfinite(looks.factors(which[:, 1], shares, 0.025)).all()
+    assert looks.factors(which[:, 0], shares, shares, 0.025).tolist() == [inf]
+    assert np.isfinite(looks.factors(which[:, 1], shares, shares, 0.025)).all()

@@ -1,4 +1,4 @@
-"""The drift report: estimates by period, tests that hold their level, what others would say."""
+"""The drift report: estimates by period, tests that hold their level."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from scipy.stats import binom, f_oneway
 import steadyarm as sa
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import drift as drift_module
-from steadyarm.inference.counterfactuals import counterfactuals_of
 from steadyarm.inference.drift import MILESTONES, drift_p_values, drift_report
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.periods import (
@@ -259,74 +258,6 @@ def test_the_text_has_every_period() -> None:
     assert text.splitlines()[1].split() == ["May", "200", "0.15", "0.3"]
 
 
-def test_simpsons_paradox_is_seen() -> None:
-    """A is better in both halves, but was played mostly in the worse one."""
-    arms = sa.ArmSet.one_hot(["A", "B"])
-    scores = np.array([[[50.0, 30.0], [300.0, 250.0]]])
-    evidence = Evidence(
-        arms, np.array([[500, 500]]), scores, np.tile(1000 * np.eye(2), (1, 2, 1, 1))
-    )
-    found = counterfactuals_of(evidence, [[450, 50], [50, 450]], [[45, 3], [30, 225]])
-    assert found.simpson
-    assert found.raw is not None
-    assert found.raw.leader == "B"
-    assert found.raw.means == (75 / 500, 228 / 500)
-    assert found.raw.behind == pytest.approx(0.07)
-    assert found.raw.interval[0] < 0.07 < found.raw.interval[1]
-    assert "Raw means say B, which without bias is behind by 0.07" in str(found)
-    assert "too close to tell" in str(found)
-    sure = Evidence(arms, evidence.rounds, scores, np.tile(200 * np.eye(2), (1, 2, 1, 1)))
-    told = str(counterfactuals_of(sure, [[450, 50], [50, 450]], [[45, 3], [30, 225]]))
-    assert "Raw means say B, which is behind by 0.07" in told
-    assert "mix of periods differs" in told
-    assert json.dumps(found.to_dict(), allow_nan=False)
-
-
-def test_raw_means_that_agree_are_behind_by_nothing() -> None:
-    found = counterfactuals_of(by_hand(), [200, 200], [90, 40])
-    assert not found.simpson
-    assert found.raw is not None
-    assert (found.raw.behind, found.raw.interval) == (0, (0, 0))
-
-
-def test_leaders_on_the_way() -> None:
-    found = counterfactuals_of(by_hand())
-    assert [(e.rounds, e.leader) for e in found.early] == [(100, "B"), (200, "B"), (300, "A")]
-    assert found.best == "A"
-    assert found.raw is None
-
-
-def test_elimination_drops_the_arm_that_starts_badly() -> None:
-    arms = sa.ArmSet.one_hot(list("ABCD"))
-    scores = np.array([[[0.0, 10.0, 20.0, 5.0], [90.0, 10.0, 30.0, 5.0]]])
-    evidence = Evidence(arms, np.array([[100, 100]]), scores, np.tile(np.eye(4), (1, 2, 1, 1)))
-    found = counterfactuals_of(evidence)
-    assert [(drop.rounds, drop.names) for drop in found.dropped] == [
-        (100, ("A", "D")),
-        (200, ("B",)),
-    ]
-    assert (found.best, found.winner, found.best_dropped) == ("A", "C", 100)
-    assert "It would have lost the best variant after 100 rounds." in str(found)
-
-
-def test_elimination_that_errs_in_its_last_stage_errs_at_the_end() -> None:
-    arms = sa.ArmSet.one_hot(list("ABCD"))
-    scores = np.array([[[90.0, 10.0, 20.0, 5.0], [0.0, 10.0, 30.0, 5.0]]])
-    evidence = Evidence(arms, np.array([[100, 100]]), scores, np.tile(np.eye(4), (1, 2, 1, 1)))
-    found = counterfactuals_of(evidence)
-    assert (found.best, found.winner, found.best_dropped) == ("A", "C", 200)
-    assert str(found).endswith("It would have lost the best variant at the end.")
-
-
-def test_names_with_commas_are_kept_apart() -> None:
-    arms = sa.ArmSet.one_hot(["x=1, y=1", "x=1, y=2", "x=2, y=1", "x=2, y=2"])
-    scores = np.array([[[0.0, 10.0, 20.0, 5.0], [90.0, 10.0, 30.0, 5.0]]])
-    evidence = Evidence(arms, np.array([[100, 100]]), scores, np.tile(np.eye(4), (1, 2, 1, 1)))
-    said = str(counterfactuals_of(evidence))
-    assert "Ahead on the way: x=2, y=1 after 50%." in said
-    assert "dropped x=1, y=1; x=2, y=2 after 50%; x=1, y=2 at the end; left: x=2, y=1." in said
-
-
 @pytest.mark.parametrize("days", [4, 30])
 def test_sentences_on_drift_are_short_however_many_periods_differ(days: int) -> None:
     arms = sa.ArmSet.one_hot(["headline=long, image=people", "headline=short, image=product"])
@@ -342,16 +273,6 @@ def test_sentences_on_drift_are_short_however_many_periods_differ(days: int) -> 
     assert max(map(len, re.split(r"(?<=\.) ", report.verdict))) < 300
 
 
-def test_elimination_with_a_single_piece_decides_at_its_end() -> None:
-    arms = sa.ArmSet.one_hot(list("ABCD"))
-    scores = np.array([[[0.0, 10.0, 20.0, 5.0]]])
-    evidence = Evidence(arms, np.array([[100]]), scores, np.tile(np.eye(4), (1, 1, 1, 1)))
-    found = counterfactuals_of(evidence)
-    assert found.winner == "C"
-    assert found.best_dropped is None
-    assert sum(len(drop.names) for drop in found.dropped) == 3
-
-
 @pytest.mark.parametrize(
     ("call", "says"),
     [
@@ -361,10 +282,6 @@ def test_elimination_with_a_single_piece_decides_at_its_end() -> None:
         (lambda: drift_report(by_hand(), level=95), "between 0 and 1"),
         (lambda: drift_report(by_hand(), budget=0), "budget is 0"),
         (lambda: drift_report(evidence_of(sa.GBAI(), STILL["clicks"], 2)), "batch of 2"),
-        (lambda: counterfactuals_of(evidence_of(sa.GBAI(), STILL["clicks"], 2)), "of 2 tests"),
-        (lambda: counterfactuals_of(by_hand(), counts=[1, 2]), "counts were given without sums"),
-        (lambda: counterfactuals_of(by_hand(), [1, 2, 3], [1, 2, 3]), "expected finite numbers"),
-        (lambda: counterfactuals_of(by_hand(), shares=[1.5]), "a share"),
         (lambda: group_pieces(by_hand(), True), "periods is True"),
     ],
 )

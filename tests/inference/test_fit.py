@@ -16,7 +16,7 @@ from scipy.stats import f as f_distribution
 import steadyarm as sa
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import LackOfFit, lack_of_fit
-from steadyarm.inference.fit import lack_of_fit_p_values
+from steadyarm.inference.fit import Missing, lack_of_fit_p_values
 from steadyarm.segments import Segment, SegmentStats
 
 Floats = NDArray[np.float64]
@@ -178,16 +178,25 @@ def test_costs_are_turned_rewards() -> None:
     assert (-bad.observed, -bad.fitted) == pytest.approx((good.observed, good.fitted))
 
 
+def lacking(p_value: float, worst: str) -> LackOfFit:
+    missing = Missing("interaction of 'a' and 'b'", p_value, 0.9, np.zeros(12), 0.2)
+    return LackOfFit(
+        p_value, 4.2, (7.0, 300.0), worst, 210, 0.31, 0.22, 0.0145, 5, 12, missing, np.eye(12)
+    )
+
+
 def test_the_finding_names_the_combination_and_what_to_do() -> None:
-    found = LackOfFit(2e-6, 4.2, (7.0, 300.0), "a=1, b=2, c=0", 210, 0.31, 0.22, 0.0145, 5, 12)
+    found = lacking(2e-6, "a=1, b=2, c=0")
     finding = found.finding
     assert (finding.name, finding.status, finding.p_value) == ("lack of fit", "fail", 2e-6)
     assert finding.explanation == (
         "a=1, b=2, c=0 brought 0.31 on average in 210 plays, where the model of 5 parameters says "
         "0.22 (+6.2 standard errors; all combinations together p = 2e-06)."
     )
-    assert "interactions=2" in finding.advice
-    assert "ArmSet.one_hot" in finding.advice
+    assert finding.advice == (
+        "Add the interaction of 'a' and 'b' to the model, or analyse the 12 combinations as "
+        "separate variants (ArmSet.one_hot)."
+    )
     assert json.loads(json.dumps(found.to_dict()))["status"] == "fail"
 
 
@@ -195,7 +204,7 @@ def test_the_finding_names_the_combination_and_what_to_do() -> None:
     ("p_value", "status"), [(0.5, "ok"), (0.011, "ok"), (0.009, "warn"), (0.0009, "fail")]
 )
 def test_the_status_is_that_of_other_findings(p_value: float, status: str) -> None:
-    found = LackOfFit(p_value, 1.0, (7.0, 300.0), "x", 210, 0.31, 0.22, 0.0145, 5, 12)
+    found = lacking(p_value, "x")
     assert found.finding.status == status
     assert bool(found.finding.advice) == (status != "ok")
 

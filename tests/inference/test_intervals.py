@@ -360,11 +360,14 @@ def test_intervals_of_rare_clicks_cover() -> None:
     assert (found.high - found.estimates > found.estimates - found.low).mean() > 0.9
 
 
+@pytest.mark.parametrize(
+    "policy", [sa.Steady(), sa.Steady(order="iid"), sa.P1RAGE()], ids=lambda policy: policy.name
+)
 @pytest.mark.parametrize(("K", "T"), [(5, 60), (10, 200), (20, 200)])
-def test_intervals_of_few_plays_an_arm_cover(K: int, T: int) -> None:
+def test_intervals_of_few_plays_an_arm_cover(policy: sa.Policy[Any], K: int, T: int) -> None:
     arms = sa.ArmSet.one_hot([str(k) for k in range(K)])
-    world = sa.Environment.from_means(arms, np.zeros((T, K)), sa.GaussianNoise(1.0))
-    found = fixed_budget(Evidence.from_segments(arms, played(sa.Steady(), world, 400, seed=3)))
-    covered = ((found.low <= 0) & (found.high >= 0)).all(axis=1)
+    world = sa.Environment.from_means(arms, np.full((T, K), 0.5), sa.GaussianNoise(1.0))
+    found = fixed_budget(Evidence.from_segments(arms, played(policy, world, 400, seed=3)))
+    covered = ((found.low <= 0.5) & (found.high >= 0.5)).all(axis=1)
     apart = ((found.gap_low <= 1e-9) & (found.gap_high >= -1e-9)).all(axis=1)
     assert min(covered.sum(), apart.sum()) >= binom.ppf(1e-4, 400, 0.94)

@@ -14,7 +14,6 @@ from steadyarm.inference import (
     Evidence,
     confidence_path,
     confidence_sequence,
-    counterfactuals_of,
     drift_report,
     fixed_budget,
 )
@@ -224,38 +223,3 @@ def test_drift_p_values_hold_in_large_sets() -> None:
         for s in range(20)
     ]
     assert np.mean(np.array(small) < 0.05) <= 0.2
-
-
-def test_other_ways_to_conclude_name_few_of_many_arms() -> None:
-    log = played(LARGE, columns=150, blocks=10)
-    evidence = Evidence.from_segments(LARGE, log)
-    among = evidence.columns
-    assert among is not None
-    counts, sums = np.zeros((2, among.size))
-    for segment, stats in log:
-        assert segment.arms is not None
-        at = np.searchsorted(among, segment.arms)
-        counts[at] += stats.counts[0]
-        sums[at] += stats.sums[0]
-    found = counterfactuals_of(evidence, counts, sums, among=among)
-    assert len(found.names) <= 110
-    assert found.raw is not None
-    means = sums / np.maximum(counts, 1)
-    assert found.raw.leader == LARGE.names[int(among[means.argmax()])]
-    assert {found.best, found.winner, found.raw.leader} <= set(found.names)
-    assert sum(len(drop.names) + drop.others for drop in found.dropped) == LARGE.size - 1
-    assert len(str(found)) < 3000
-    place = found.names.index(found.raw.leader)
-    assert found.raw.means[place] == pytest.approx(means.max())
-
-
-def test_ways_to_conclude_are_the_same_with_few_columns() -> None:
-    log = played(SMALL, blocks=10)
-    few, every = Evidence.from_segments(SMALL, log), dense(SMALL, log)
-    among = few.columns
-    assert among is not None
-    counts = np.concatenate([stats.counts for _, stats in every])
-    sums = np.concatenate([stats.sums for _, stats in every])
-    one = counterfactuals_of(few, counts[:, among], sums[:, among], among=among).to_dict()
-    two = counterfactuals_of(few, counts, sums).to_dict()
-    assert one == two

@@ -422,3 +422,26 @@ def test_a_batch_has_the_numbers_of_its_tests() -> None:
         assert result.lift_intervals == pytest.approx(
             np.column_stack([alone.low[0], alone.high[0]])
         )
+
+
+@pytest.mark.parametrize(("buyers", "tested"), [(0.05, False), (0.5, True)])
+def test_rewards_of_zero_do_not_count_for_the_test_of_interaction(
+    buyers: float, tested: bool
+) -> None:
+    """Ten buyers of a variant and level are too few, however many zeros are told."""
+    rng = np.random.default_rng(7)
+    test = sa.create_experiment(
+        "shop",
+        ["A", "B"],
+        sa.Steady(),
+        800,
+        "memory",
+        seed=1,
+        missing="drop",
+        control="A",
+        attributes={"device": ["m", "d"]},
+    )
+    for i in range(800):
+        shown = test.ask(f"visitor {i}", attributes={"device": "md"[i % 2]})
+        test.tell(shown, float((rng.random() < buyers) * rng.lognormal(3, 0.5)))
+    assert (test.recommend(by="device").interaction is not None) == tested

@@ -189,8 +189,6 @@ def test_minimizing_is_maximizing_the_negative(policy: sa.Policy[Any]) -> None:
     np.testing.assert_allclose(down.gap_intervals, up.gap_intervals, atol=1e-12)
     np.testing.assert_allclose(low.drift().estimates, -high.drift().estimates)
     assert low.drift().gap_p_value == pytest.approx(high.drift().gap_p_value)
-    assert low.counterfactuals().best == high.counterfactuals().best == up.name
-    assert low.counterfactuals().early == high.counterfactuals().early
 
 
 def test_health_names_the_variant_that_loses_its_rewards() -> None:
@@ -207,7 +205,7 @@ def test_health_names_the_variant_that_loses_its_rewards() -> None:
     assert report.status == "fail"
     (missing,) = [found for found in report.findings if found.name == "missing rewards"]
     assert ARMS.names[1] in missing.explanation
-    assert [found.status for found in report.findings if found is not missing] == ["ok", "ok"]
+    assert [found.status for found in report.findings if found is not missing] == ["ok"] * 3
     again = sa.Session.from_json(session.to_json())
     assert again.health() == report
     assert str(again.drift()) == str(session.drift())
@@ -222,7 +220,7 @@ def test_policies_that_leave_variants_out_promise_less() -> None:
     verdict = session.recommend()
     assert "Nothing drifts" in verdict.assumption
     assert verdict.name in verdict.plausible
-    for refused in (session.evidence, session.drift, session.counterfactuals):
+    for refused in (session.evidence, session.drift):
         with pytest.raises(sa.InvalidInputError, match="leaves variants out"):
             refused()
     with pytest.raises(sa.InvalidInputError, match="leaves variants out"):
@@ -374,9 +372,9 @@ def test_records_of_segments_are_judged_as_the_session_is(
     assert (mine.rewards, mine.missing) == (theirs.rewards, theirs.missing)
     assert np.array_equal(mine.intervals, theirs.intervals)
     assert mine.arm == theirs.arm
-    assert judged.health == session.health()
+    *findings, outliers = session.health().findings
+    assert (list(judged.health.findings), outliers.name) == (findings, "outliers")
     assert str(judged.drift()) == str(session.drift())
-    assert str(judged.counterfactuals()) == str(session.counterfactuals())
 
 
 def test_a_policy_without_standard_errors_gets_estimates_and_no_intervals() -> None:
@@ -397,7 +395,7 @@ def test_a_policy_without_standard_errors_gets_estimates_and_no_intervals() -> N
         assert verdict.of("A").gap == (0.0 if best == "A" else 0.5)
         assert "no standard errors" in verdict.method
         assert verdict.assumption.startswith("A/B-test gives no standard errors")
-        assert "(no interval, since the policy gives no standard errors)" in str(verdict)
+        assert "(no interval: the policy gives no standard errors)" in str(verdict)
         with pytest.raises(sa.InvalidInputError, match=r"'A/B-test', a policy of your own; give"):
             sa.Session.from_json(session.to_json())
         again = sa.Session.from_json(session.to_json(), policy=EqualSplit())

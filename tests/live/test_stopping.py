@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -332,6 +332,41 @@ class Shop:
     def verdict(self) -> Verdict:
         """The verdict now."""
         return self.test.recommend()
+
+
+def test_more_visits_are_promised_at_planned_analyses_only() -> None:
+    session = sa.Session(sa.Steady(), AB, 3000, seed=3, stop="recommend", looks=3)
+    rng = random.Random(3)
+    for _ in range(1100):
+        shown = session.ask()
+        session.tell(shown, float(rng.random() < (0.3 if shown.name == "A" else 0.36)))
+    found = session.recommend()
+    assert found.stopping is not None
+    assert found.stopping.text.endswith("The next interim analysis is on the first 2,000 visits.")
+    assert found.decision.more is not None
+    assert found.decision.more >= 0.95 * (2000 - found.judged)  # two digits
+    shop = Shop({"A": 0.3, "B": 0.36}, days=28, looks="weekly", stop="recommend")
+    shop.play(1100)
+    found = shop.verdict()
+    assert found.stopping is not None
+    (look,) = found.stopping.looks
+    due = datetime.fromtimestamp(START + shop.step, UTC) + timedelta(days=14)
+    assert f"on visits until {due:%A %d %b, %H:%M} UTC" in found.stopping.text
+    assert found.decision.more is not None
+    assert found.decision.more >= 0.95 * (1500 - look.visits)  # a half of the test
+
+
+def test_rewards_that_are_all_zero_have_no_best_variant() -> None:
+    session = sa.Session(sa.Steady(), AB, 400, seed=1, stop="when sure", looks=4)
+    for _ in range(400):
+        session.tell(session.ask(), 0.0)
+    with pytest.raises(sa.RewardsPendingError, match="all 400 rewards so far are 0, so no variant"):
+        session.recommend()
+    assert session.health().status == "fail"
+    session = sa.Session(sa.Steady(), AB, 400, seed=1, direction="minimize")
+    for _ in range(400):
+        session.tell(session.ask(), 0.0)  # no complaint at all may be good news
+    assert session.health().status == "warn"
 
 
 def test_an_experiment_stops_itself_with_a_trace_and_keeps_its_units() -> None:

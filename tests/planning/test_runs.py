@@ -9,7 +9,6 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.inference import Looks, fixed_budget, lifts
-from steadyarm.inference.lift import settled_lifts
 from steadyarm.inference.stopping import UNDECIDED
 from steadyarm.live.lifecycle import settings_from_description
 from steadyarm.live.verdict import _by_policy
@@ -67,7 +66,7 @@ def test_a_batch_decides_as_intervals_and_lifts_say(
     intervals = fixed_budget(evidence, level, picked)
     expected = np.where(intervals.winner, picked, UNDECIDED)
     if control is not None:
-        compared = settled_lifts(lifts(evidence, control, level), intervals, "maximize")
+        compared = lifts(evidence, control, level, intervals=intervals)
         rows = np.arange(TESTS)
         ship = (picked != control) & (compared.low[rows, picked] > 0)
         ship |= (picked != control) & intervals.winner

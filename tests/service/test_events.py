@@ -43,15 +43,21 @@ def ask(client: InProcess, unit: str, *names: str) -> None:
 def report(client: InProcess, unit: str, event: str, **more: Any) -> dict[str, Any]:
     """What became of an event: a status, or the kind of problem, by experiment."""
     answer = client.post("/v1/events", {"unit": unit, "event": event} | more)
-    assert answer.status_code == 200, answer.text
-    return outcomes(answer.json())
+    found = outcomes(answer.json())
+    counted = {"stored", "repeated"} & set(found.values())
+    assert answer.status_code == (200 if counted else 422), answer.text
+    return found
 
 
 def outcomes(answer: dict[str, Any]) -> dict[str, Any]:
+    answer = answer.get("error", answer)  # of an event in a batch that was not counted
     return {
         one["name"]: one.get("status") or one["error"]["type"].rpartition(":")[2]
         for one in answer["experiments"]
     }
+
+
+STRANGER = "unknown-assignment"
 
 
 @pytest.fixture
@@ -69,8 +75,10 @@ def test_an_event_reaches_every_experiment_that_measures_it(two: InProcess) -> N
     assert report(two, "u1", "reward") == {"shop": "stored"}
     assert report(two, "u1", "shop", value=1) == {"shop": "repeated"}
     assert report(two, "u2", "shop", value=0.5) == {"shop": "stored"}
-    for unit, event in (("u2", "purchase"), ("u1", "cart"), ("u1", "value"), ("nobody", "shop")):
-        assert report(two, unit, event) == {}
+    for event in ("cart", "value"):  # which are no metrics that are reported
+        assert report(two, "u1", event) == {}
+    assert report(two, "u2", "purchase") == {"cart": STRANGER}
+    assert report(two, "nobody", "shop") == {"shop": STRANGER}
     two.post("/v1/experiments", SHOP | {"name": "third"})
     ask(two, "u1", "third")
     assert report(two, "u1", "reward") == {"shop": "repeated", "third": "stored"}
@@ -85,9 +93,9 @@ def test_events_that_are_reported_twice_count_once(two: InProcess) -> None:
     assert report(two, "u1", "revenue", value=20.0, id="order 2") == {"cart": "stored"}
     assert report(two, "u1", "revenue", value=99.0, id="order 2") == {"cart": "reward-conflict"}
     assert report(two, "u1", "revenue", value=20.0) == {"cart": "invalid-input"}  # it has no id
-    assert report(two, "u2", "revenue", value=20.0) == {}  # nothing of it is wrong for u2
+    assert report(two, "u2", "revenue", value=20.0) == {"cart": STRANGER}
     assert report(two, "u1", "purchase", value=1) == {"cart": "stored"}
-    assert report(two, "u1", "purchase", value=7) == {"cart": "invalid-input"}
+    assert report(two, "u1", "purchase", value=-7) == {"cart": "invalid-input"}
     assert report(two, "u1", "purchase", value=0) == {"cart": "reward-conflict"}
     storage = two.app.state.service.storage
     (row,) = storage.log(storage.find("cart").key)
@@ -135,6 +143,7 @@ def test_batches_answer_in_order_with_errors_in_place(two: InProcess) -> None:
         {"unit": "u1", "event": "nothing"},
         {"unit": "u2", "event": "shop", "value": 2},
         {"unit": "u1", "event": "shop", "value": 0},
+        {"unit": "u2", "event": "purchase"},
     ]
     answer = two.post("/v1/events:batch", {"events": events})
     assert answer.status_code == 200
@@ -147,6 +156,7 @@ def test_batches_answer_in_order_with_errors_in_place(two: InProcess) -> None:
         {},
         {"shop": "stored"},
         {"shop": "reward-conflict"},
+        {"cart": STRANGER},
     ]
     assert two.post("/v1/events:batch", {"events": []}).json() == {"events": []}
 
@@ -166,17 +176,76 @@ def test_archived_experiments_take_no_events_and_stopped_ones_do(two: InProcess)
     assert report(two, "u2", "shop") == {}
 
 
+def test_an_event_that_is_not_counted_is_an_error_with_a_reason_per_experiment(
+    two: InProcess,
+) -> None:
+    def refused(**event: Any) -> dict[str, Any]:
+        answer = two.post("/v1/events", event)
+        assert (answer.status_code, answer.headers["Content-Type"]) == (
+            422,
+            "application/problem+json",
+        )
+        problem: dict[str, Any] = answer.json()
+        assert problem["type"] == "urn:steadyarm:problem:event-not-counted"
+        (entry,) = two.post("/v1/events:batch", {"events": [event]}).json()["events"]
+        assert entry["error"]["detail"] == problem["detail"]
+        return problem
+
+    misspelt = refused(unit="u1", event="purchases")
+    assert misspelt["detail"] == (
+        "No experiment measures the event 'purchases'; the events are reward, shop, purchase, "
+        "revenue; did you mean purchase?"
+    )
+    stranger = refused(unit="nobody", event="purchase")
+    assert "cart: 'nobody' has no assignment in 'cart'" in stranger["detail"]
+    assert "Assign the unit before its events" in stranger["experiments"][0]["error"]["hint"]
+    keyless = refused(unit="u1", event="revenue", value=20.0)["experiments"][0]["error"]
+    assert keyless["field"] == "id"
+    assert 'give each an id, such as "order 17"' in keyless["detail"]
+    two.post("/v1/experiments", CART | {"name": "basket"})
+    ask(two, "u1", "basket")
+    assert report(two, "u1", "purchase") == {"cart": "stored", "basket": "stored"}
+    both = refused(unit="u1", event="purchase", value=-1)
+    assert [one["name"] for one in both["experiments"]] == ["cart", "basket"]
+    counts = two.get("/metrics").text
+    assert 'steadyarm_rewards_refused_total{reason="unknown-event"} 2.0' in counts
+    assert 'steadyarm_rewards_refused_total{reason="unknown-assignment"} 2.0' in counts
+    two.post("/v1/experiments/shop/rewards", {"unit": "nobody", "reward": 1})
+    two.post("/v1/experiments/shop/rewards:batch", {"rewards": [{"unit": "nobody", "reward": 1}]})
+    assert 'refused_total{reason="unknown-assignment"} 4.0' in two.get("/metrics").text
+
+
+def test_an_event_counts_if_one_experiment_counts_it(two: InProcess) -> None:
+    strict = {"name": "purchase", "role": "primary", "kind": "money", "range": [0, 10]}
+    made = two.post("/v1/experiments", CART | {"name": "strict", "metrics": [strict]})
+    assert made.status_code == 201
+    ask(two, "u1", "strict")
+    event: dict[str, Any] = {"unit": "u1", "event": "purchase", "value": 35.0}
+    found = {"cart": "stored", "strict": "invalid-input"}
+    assert report(two, **event) == found
+    (entry,) = two.post("/v1/events:batch", {"events": [event]}).json()["events"]
+    assert outcomes(entry) == found | {"cart": "repeated"}
+
+
+def test_an_event_of_a_yes_no_metric_counts_as_one_whatever_its_value(two: InProcess) -> None:
+    assert report(two, "u1", "purchase", value=35.0, id="order 17") == {"cart": "stored"}
+    assert report(two, "u1", "purchase", value=0.5, id="order 18") == {"cart": "repeated"}
+    storage = two.app.state.service.storage
+    (row,) = storage.log(storage.find("cart").key)
+    assert row.reward == 1.0
+
+
 def test_events_of_units_outside_of_the_test_count_nowhere(client: InProcess) -> None:
     client.post("/v1/experiments", SHOP | {"budget": 3})
     for i in range(3):
         ask(client, f"u{i}", "shop")
     late = client.post("/v1/experiments/shop/assignments", {"unit": "late"})
     assert late.json()["in_test"] is False
-    assert report(client, "late", "shop") == {}
+    assert report(client, "late", "shop") == {"shop": STRANGER}
     assert report(client, "u1", "shop") == {"shop": "stored"}
     client.post("/v1/experiments/shop/roll-out", {"variant": "A"})
     assert report(client, "u2", "shop") == {"shop": "stored"}  # it was part of the test
-    assert report(client, "late", "shop") == {}
+    assert report(client, "late", "shop") == {"shop": STRANGER}
     assert client.get("/v1/experiments/shop").json()["totals"]["rewarded"] == 2
 
 
@@ -255,7 +324,7 @@ def test_policies_of_somebodys_own_take_no_events_here() -> None:
         mine.ask("u1")
         client.post("/v1/experiments", SHOP)
         ask(client, "u1", "shop")
-        assert report(client, "u1", "reward") == {"shop": "stored"}
+        assert report(client, "u1", "reward") == {"mine": "invalid-input", "shop": "stored"}
 
 
 class Counted(MemoryStorage):
@@ -328,7 +397,7 @@ def test_events_and_polls_reach_only_experiments_that_the_unit_is_in() -> None:
         assert report(client, "u1", "reward") == {"e3": "stored", "e7": "stored"}
         assert set(storage.keys) == mine
         assert storage.reads == 1
-        assert report(client, "nobody", "reward") == {}
+        assert report(client, "nobody", "reward") == {f"e{i}": STRANGER for i in range(20)}
         flags = client.post("/ofrep/v1/evaluate/flags", {"context": {"targetingKey": "u1"}})
         assert [flag["key"] for flag in flags.json()["flags"]] == ["e3", "e7"]
         assert set(storage.keys) == mine

@@ -151,7 +151,9 @@ def test_flags_and_events_are_those_of_the_named_experiments() -> None:
         first = client.post("/v1/events", event, headers=page(key))
         assert first.json() == {"experiments": [{"name": "shop", "status": "stored"}]}
         foreign = event | {"event": "other"}
-        assert client.post("/v1/events", foreign, headers=page(key)).json() == {"experiments": []}
+        unseen = client.post("/v1/events", foreign, headers=page(key))
+        assert unseen.status_code == 422
+        assert unseen.json()["detail"].endswith("'other'; the events are reward, shop.")
         many = client.post("/v1/events:batch", {"events": [event, 7]}, headers=page(wide)).json()
         assert many["events"][0]["experiments"] == [
             {"name": "shop", "status": "repeated"},
@@ -336,6 +338,7 @@ def test_signed_units_of_events_and_flags() -> None:
     with signed_shop() as (client, headers, secret):
         token = sa.sign_unit(secret, "me", NEVER)
         mine = headers | {"X-SteadyArm-Unit": token}
+        client.post("/v1/experiments/shop/assignments", {"unit": "me"}, headers=mine)
         for place, body in (
             ("/v1/events", {"unit": "UNIT", "event": "reward"}),
             ("/v1/events:batch", {"events": [{"unit": "UNIT", "event": "reward"}]}),

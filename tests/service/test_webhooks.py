@@ -191,8 +191,8 @@ def test_windows_close_by_time_alone(storage: Storage, clock: Clock) -> None:
     assert types(storage) == ["experiment.started"]
     clock.now += DAY
     tell(notifier)
-    assert types(storage)[1:] == ["experiment.decided", "experiment.window_closed"]
-    assert storage.deliveries()[1].body["data"]["decision"]["word"] == "unclear"
+    assert types(storage)[1:] == ["experiment.unhealthy", "experiment.window_closed"]
+    assert storage.deliveries()[1].body["data"]["decision"]["word"] == "unhealthy"
 
 
 def test_health_is_told_when_it_turns_bad_and_at_most_once_a_day(

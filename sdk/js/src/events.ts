@@ -41,7 +41,7 @@ export interface EventCounts {
   pending: number;
   /** The service has them. */
   delivered: number;
-  /** The service, or one of the experiments, refused them for good; a warning said why. */
+  /** No experiment counted them, and none will; a warning said why. */
   rejected: number;
   /** Too many waited, or they waited for more than a week. */
   dropped: number;
@@ -212,7 +212,7 @@ export class EventQueue {
     }
     if ([400, 413, 422].includes(reply.status)) {
       if (batch.length === 1) {
-        this.#reject(batch[0]!, explanation(reply.body, reply.status));
+        this.#reject(batch[0]!, problemOf(reply.body, reply.status));
         return "done";
       }
       // One of them, or that they are so many, makes the service refuse all.
@@ -231,7 +231,7 @@ export class EventQueue {
   }
 
   #settleEach(batch: TrackedEvent[], reply: Reply): Outcome {
-    const answers = problemsIn(reply.body);
+    const answers = resultsIn(reply.body);
     if (answers === undefined || answers.length !== batch.length) {
       this.#warnings.show("answer", `${this.#transport.url} answered events as no SteadyArm service does.`);
       return "aside";
@@ -240,13 +240,14 @@ export class EventQueue {
     let outcome: Outcome = "done";
     const done: TrackedEvent[] = [];
     batch.forEach((event, place) => {
-      const problems = answers[place]!;
+      const { problems, counted } = answers[place]!;
       if (problems.some((problem) => temporary(problem.status))) {
         outcome = { retryAfter: 0 }; // where it is stored already, it counts once
-      } else if (problems.length > 0) {
-        this.#reject(event, explanation(problems[0], problems[0]!.status));
-      } else {
+      } else if (counted) {
         done.push(event);
+        for (const problem of problems) this.#explain(event, problem, "does not count everywhere");
+      } else {
+        this.#reject(event, problems[0] ?? { status: 422 });
       }
     });
     this.#counts.delivered += done.filter((event) => this.#waiting.has(event.id)).length;
@@ -254,10 +255,17 @@ export class EventQueue {
     return outcome;
   }
 
-  #reject(event: TrackedEvent, reason: string): void {
+  #reject(event: TrackedEvent, problem: Problem): void {
     this.#counts.rejected += 1;
     this.#takeOut([event]);
-    this.#warnings.show("rejected", `the event ${event.event} is refused: ${reason}`);
+    this.#explain(event, problem, "is refused");
+  }
+
+  /** Say what is wrong with an event, once for each name of an event and kind of problem. */
+  #explain(event: TrackedEvent, problem: Problem, effect: string): void {
+    const reason = explanation(problem, problem.status);
+    const kinds = [problem, ...(problem.experiments ?? []).map((one) => one.error)].map((one) => one?.type);
+    this.#warnings.once(`rejected ${event.event} ${kinds.join(" ")}`, `the event ${event.event} ${effect}: ${reason}`);
   }
 
   /** Take over what an earlier page or process left. */
@@ -315,19 +323,32 @@ export class EventQueue {
 
 interface Problem {
   status: number;
+  type?: string;
   detail?: string;
+  experiments?: { error?: Problem }[];
+}
+
+interface EventResult {
+  problems: Problem[];
+  /** Whether at least one experiment counts it. */
+  counted: boolean;
 }
 
 /** For each event of a batch its problems: its own, or those that single experiments have with it. */
-function problemsIn(body: unknown): Problem[][] | undefined {
+function resultsIn(body: unknown): EventResult[] | undefined {
   const events = (body as { events?: unknown } | undefined)?.events;
   if (!Array.isArray(events)) return undefined;
-  return events.map((one: { error?: Problem; experiments?: { error?: Problem }[] } | null) =>
-    [one, ...(one?.experiments ?? [])]
+  return events.map((one: { error?: Problem; experiments?: { error?: Problem; status?: string }[] } | null) => ({
+    problems: [one, ...(one?.experiments ?? [])]
       .map((part) => part?.error)
       .filter((error): error is Problem => error !== undefined)
-      .map((error) => ({ ...error, status: Number(error.status) || 422 })),
-  );
+      .map((error) => problemOf(error, 422)),
+    counted: (one?.experiments ?? []).some((part) => part.status !== undefined),
+  }));
+}
+
+function problemOf(body: unknown, status: number): Problem {
+  return { ...(body as Problem), status: Number((body as Problem | undefined)?.status) || status };
 }
 
 function explanation(body: unknown, status: number): string {

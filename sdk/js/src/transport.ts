@@ -55,6 +55,7 @@ export interface Post {
 
 const BUSY = [429, 502, 503, 504]; // answers after which the same request may succeed
 const FIRST_PAUSE = 50; // doubled with every further try
+const MOST_KINDS = 1000; // of warnings: names of events may be anything
 const LONGEST_COOLDOWN = 60_000; // whatever Retry-After says
 
 /** One service, and whether it was up when it was last needed. */
@@ -165,7 +166,7 @@ class Breaker {
   }
 }
 
-/** Warnings, of which each kind is shown at most once a minute. */
+/** Warnings, of which each kind is shown at most once a minute, or once. */
 export class Warnings {
   readonly #shown = new Map<string, number>();
 
@@ -179,6 +180,12 @@ export class Warnings {
     }
     this.#shown.set(kind, now);
     this.log.warn(`SteadyArm: ${message}`);
+  }
+
+  /** Show a warning of this kind the first time, for as long as there are not too many kinds. */
+  once(kind: string, message: string): void {
+    if (!this.#shown.has(kind) && this.#shown.size < MOST_KINDS) this.show(kind, message);
+    else this.log.debug(`SteadyArm: ${message}`);
   }
 }
 

@@ -103,13 +103,27 @@ describe("an event", () => {
     assert.match(log.warnings.join(), /the event bad is refused: bad is refused\./);
   });
 
-  it("that one experiment refuses for good is not sent again", async () => {
-    service.problems = { conflict: 409 };
+  it("that is refused is not sent again, and each reason is shown once", async () => {
+    service.refused = ["bad", "worse"];
     const one = provider();
-    one.track("conflict", ANNA);
+    for (const name of ["bad", "worse", "bad", "bad"]) one.track(name, ANNA);
     await one.flush();
-    assert.deepEqual(one.counts, { pending: 0, delivered: 0, rejected: 1, dropped: 0 });
-    assert.match(log.warnings.join(), /conflict cannot be stored/);
+    await one.flush();
+    assert.equal(service.received, 4);
+    assert.deepEqual(one.counts, { pending: 0, delivered: 0, rejected: 4, dropped: 0 });
+    assert.deepEqual(log.warnings, [
+      "SteadyArm: the event bad is refused: bad is refused.",
+      "SteadyArm: the event worse is refused: worse is refused.",
+    ]);
+  });
+
+  it("counts if one experiment counts it, and a warning says why others do not", async () => {
+    service.partly = { conflict: "reward-conflict" };
+    const one = provider();
+    for (const _ of [1, 2]) one.track("conflict", ANNA);
+    await one.flush();
+    assert.deepEqual(one.counts, { pending: 0, delivered: 2, rejected: 0, dropped: 0 });
+    assert.deepEqual(log.warnings, ["SteadyArm: the event conflict does not count everywhere: conflict does not count here."]);
   });
 
   it("that one experiment cannot store now is sent again", async () => {

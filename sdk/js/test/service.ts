@@ -45,7 +45,9 @@ export class TestService {
   received = 0;
   /** Names of events that are refused. */
   refused: string[] = [];
-  /** The status of the problem that one of two experiments has with events of a name. */
+  /** The type of the problem that one of two experiments has with events of a name, for good. */
+  partly: Record<string, string> = {};
+  /** The status of the problem that one of two experiments has with events of a name, for now. */
   problems: Record<string, number> = {};
   /** Most events in all; further ones are too many for now. */
   rate = Infinity;
@@ -120,7 +122,12 @@ export class TestService {
   #count(event: SentEvent): object {
     this.received += 1;
     if (this.refused.includes(event.event)) {
-      return { error: { status: 422, detail: `${event.event} is refused.` } };
+      return { error: { type: "event-not-counted", status: 422, detail: `${event.event} is refused.` } };
+    }
+    const reason = this.partly[event.event];
+    if (reason !== undefined) {
+      const error = { type: reason, status: 409, detail: `${event.event} does not count here.` };
+      return { experiments: [{ name: "other", status: "stored" }, { name: "shop", error }] };
     }
     const problem = this.problems[event.event];
     if (problem !== undefined) {

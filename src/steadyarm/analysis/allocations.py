@@ -142,18 +142,23 @@ class Described:
 
     Attributes
     ----------
+    path : of the log
     name : of the test
     arms : its variants, in its order
     direction : of its rewards
+    budget, control : that were declared
     shares : (K,) the allocation of each segment, by the segment's number as text
     missing : what a reward that never came counts as
     lasting : seconds after its assignment in which a reward may still come; None for ever
     over : whether no rewards are to come
     """
 
+    path: Path
     name: str
     arms: ArmSet
     direction: Direction
+    budget: int
+    control: str | None
     shares: Mapping[str, Floats]
     missing: Any = "fail"
     lasting: float | None = None
@@ -194,9 +199,12 @@ def described(source: Any) -> Described | None:
         }
         window, grace = config.get("reward_window"), config.get("reward_grace") or 0.0
         return Described(
+            Path(source),
             snapshot.experiment.name,
             arms,
             config["direction"],
+            int(config["budget"]),
+            config.get("control"),
             weights,
             str(config.get("missing") or "fail"),
             None if window is None else float(window) + float(grace),

@@ -54,7 +54,7 @@ def analyze(
     query: str | None = None,
     columns: Mapping[str, str] | None = None,
     period: str = "auto",
-    direction: Direction = "maximize",
+    direction: Direction | None = None,
     level: float = 0.95,
     reward_range: tuple[float, float] | None = None,
     missing: Missing | None = None,
@@ -78,6 +78,10 @@ def analyze(
 ) -> Analysis:
     """The verdict on a test that ran elsewhere, from its log, wherever that lives.
 
+    The log of a live test that has its description beside it, or is in the .zip file of the
+    dashboard, gets the verdict of the test itself: direction, control, missing rewards, budget,
+    stopping rule and state are those of the test.
+
     Parameters
     ----------
     source : a CSV or Parquet file, a folder or pattern or list of them, a SQLite or DuckDB file,
@@ -90,7 +94,7 @@ def analyze(
     table, query : what to read from a database; a query on files calls them log
     columns : our names of columns to theirs, such as {"arm": "variant"}
     period : "hour", "day", "week", "month", "shares:20" or "auto", for the drift report
-    direction : "maximize" or "minimize" the reward
+    direction : "maximize" (the default) or "minimize" the reward
     level : of the intervals
     reward_range : the least and the largest reward that can occur; others are refused. Of two
         tables it is that of the first metric
@@ -183,7 +187,8 @@ def analyze(
     >>> found.recommended, [(name, one.recommended) for name, one in found.metrics.items()]
     ('B', [('order', 'B'), ('revenue', 'B')])
     """
-    check_choice(direction, "direction", ("maximize", "minimize"))
+    if direction is not None:
+        check_choice(direction, "direction", ("maximize", "minimize"))
     if missing is not None:
         check_choice(missing, "missing", ("fail", "drop", "zero"))
     check_fraction(level, "level")
@@ -207,7 +212,7 @@ def analyze(
 
     def verdict(
         log: Log,
-        direction: Direction,
+        direction: Direction | None,
         level: float,
         by_level: bool = True,
         bounded: bool = True,
@@ -224,9 +229,17 @@ def analyze(
         )
         counting, excluded = _without_excluded(log)
         absent: Missing = missing or ("fail" if exported is None else exported.missing)
+        against, planned, own = control, budget, False
+        if exported is not None:
+            changed = (missing, reward_range, budget, split, cluster, *covariates)
+            own = all(one is None for one in changed) and reference and units
+            own = own and direction in (None, exported.direction)
+            direction, against = direction or exported.direction, control or exported.control
         frame = sums.readable(log, counting, absent == "zero")
         frame, pending = exports.mature(log, frame, exported if missing is None else None)
         rows, plan, broken = _extent(log, frame, period)
+        if exported is not None and budget is None and rows < exported.budget:
+            planned = exported.budget  # why the test ended early is not known
         searched = rows <= SMALL if thorough is None else thorough
         found, rows_of = None, None
         if by:
@@ -244,24 +257,27 @@ def analyze(
             arms=arm_set if exported is None else exported.arms,
             described=exported,
             broken=broken,
-            direction=direction,
+            direction=direction or "maximize",
             level=level,
             reward_range=span if bounded else None,
             missing=absent,
             reference=reference,
             thorough=searched,
-            budget=budget,
+            budget=planned,
             by_unit=units,
             units=found,
             excluded=excluded,
             covariates=tuple(extra.values()),
             split=shares,
             rows_of=rows_of,
-            control=control,
+            control=against,
             segments=parts if by_level else {},
             pending=pending,
         )
-        return comparing.with_segments(asked, analysis_of(asked, _summed(asked)), _summed)
+        result = analysis_of(asked, _summed(asked))
+        if exported is not None and own and rows <= SMALL:
+            result = exports.with_own_verdict(result, exported, against, level)
+        return comparing.with_segments(asked, result, _summed)
 
     if exposures is not None or events is not None:
         from steadyarm.analysis.event_metrics import event_metrics
@@ -274,7 +290,7 @@ def analyze(
                 "queries, as exposures and events."
             )
         check_choice(contaminated, "contaminated", ("first", "drop"))
-        measured = event_metrics(metrics, window, direction)
+        measured = event_metrics(metrics, window, direction or "maximize")
         if span is not None and measured[0].below is not None:
             raise InvalidInputError(
                 f"reward_range is given, but {measured[0].name}, the first metric, is a ratio, of "
@@ -299,7 +315,10 @@ def analyze(
                 field=name,
             )
     named = dict(columns or {}) | extra | parts | by
-    with closing(open_log(source, table=table, query=query, columns=named, memory=memory)) as log:
+    with (
+        exports.unpacked(source) as source,
+        closing(open_log(source, table=table, query=query, columns=named, memory=memory)) as log,
+    ):
         return verdict(log, direction, level)
 
 
@@ -343,7 +362,7 @@ def _extent(log: Log, table: Any, period: str) -> tuple[int, sums.Plan, faults.F
     if not found["rows"]:
         raise InvalidInputError(f"{log.name} has no rows; expected one for each assignment.")
     untimed = found["rows"] - found["timed"]
-    broken: faults.Faults = [(faults.NO_TIME, untimed)] if untimed else []
+    broken: faults.Faults = [(faults.no_time(log), untimed)] if untimed else []
     if not found["timed"]:
         faults.refuse(log, broken)
     return found["rows"], sums.plan_periods(period, found["first"], found["last"]), broken
@@ -359,7 +378,7 @@ def _by_propensity(asked: Asked) -> Summed:
     period, labels = asked.plan.periods(tally.buckets, tally.n.sum(axis=1))
     _check_size(len(labels), arms)
     counts, totals = tally.m.sum(axis=0), tally.sums["s"].sum(axis=0)
-    raw = None
+    raw = timeline = None
     if asked.units is None:
         evidence = allocations.tally_evidence(arms, tally, period, asked.direction, asked.reference)
         if asked.covariates:
@@ -370,7 +389,9 @@ def _by_propensity(asked: Asked) -> Summed:
     else:
         grouped = _grouped(asked, table, ["p"])
         own = dict(zip(arms.names, enumerate(np.eye(arms.size)), strict=True))
-        evidence, labels, raw = _unit_evidence(asked, grouped, arms, ["arm"], lambda _: own, True)
+        evidence, labels, raw, timeline = _unit_evidence(
+            asked, grouped, arms, ["arm"], lambda _: own, True
+        )
     if asked.units is not None and asked.kept:
         first = clusters.first_rows(grouped, ["arm", "p"])
         by_unit = allocations.tally_rows(
@@ -395,7 +416,7 @@ def _by_propensity(asked: Asked) -> Summed:
         else:
             first = allocations.assignments_of(arms.names, tally)
         findings = [first, *rest]
-    return Summed(arms, evidence, labels, findings, counts, totals, rows, raw)
+    return Summed(arms, evidence, labels, findings, counts, totals, rows, raw, timeline)
 
 
 def _propensity_sums(asked: Asked) -> Rows:
@@ -424,8 +445,10 @@ def _grouped(asked: Asked, table: Any, columns: list[str]) -> Any:
 
 def _unit_evidence(
     asked: Asked, table: Any, arms: ArmSet, keys: list[str], cells: clusters.Cells, weigh: bool
-) -> tuple[Evidence, list[str], Evidence | None]:
-    """Evidence by unit, its labels, and with covariates that of rewards that are not adjusted."""
+) -> tuple[Evidence, list[str], Evidence | None, Evidence | None]:
+    """Evidence by unit, its labels, with covariates that of rewards that are not adjusted, and
+    for drift that of light units, with its labels, if heavy ones leave a single period.
+    """
     assert asked.units is not None
     alone = asked.kept and asked.reference and asked.units.units < clusters.MANY
 
@@ -440,11 +463,15 @@ def _unit_evidence(
 
     evidence, labels = of(table)
     _check_size(len(labels), arms)
-    if not asked.covariates:
-        return evidence, labels, None
-    raw = evidence
-    evidence, labels = of(*adjusting.adjusted_by_unit(asked.log, table, arms.names))
-    return evidence, labels, raw
+    raw = timeline = None
+    if asked.covariates:
+        raw = evidence
+        evidence, labels = of(*adjusting.adjusted_by_unit(asked.log, table, arms.names))
+    if len(labels) == 1 and asked.units.units >= clusters.MANY and not asked.units.cluster:
+        light, periods = of(clusters.light_units(table, asked.rows))
+        if len(periods) > 1:
+            timeline, labels = light, periods
+    return evidence, labels, raw, timeline
 
 
 def _limited(log: Log, expression: Any) -> Rows:
@@ -512,9 +539,12 @@ def _by_allocation(asked: Asked, vector: bool) -> Summed:
             timeline, evidence = evidence, _plain(asked, arms, used)
             raw = None if raw is None else _plain(asked, arms, pieces)
     else:
-        evidence, labels, raw, health = _units_by_allocation(asked, arms, pieces, keys, vector)
+        evidence, labels, raw, timeline, health = _units_by_allocation(
+            asked, arms, pieces, keys, vector
+        )
     found = health_report(arms.names, health)
     findings = [finding for finding in found.findings if finding.name != "lost rows"]
+    fit = None
     if asked.units is None:  # rows of one unit are alike, which this test would take for noise
         played = [(p.segment, p.stats) for p in pieces if p.m.sum()]
         fit = lack_of_fit(arms, played) if played else None
@@ -532,7 +562,7 @@ def _by_allocation(asked: Asked, vector: bool) -> Summed:
         findings = [findings[0], missing]
     if asked.split is not None:
         findings = splits.against_split(findings)
-    return Summed(arms, evidence, labels, findings, counts, totals, rows, raw, timeline)
+    return Summed(arms, evidence, labels, findings, counts, totals, rows, raw, timeline, fit)
 
 
 def _plain(asked: Asked, arms: ArmSet, pieces: list[allocations.Piece]) -> Evidence:
@@ -549,7 +579,7 @@ def _plain(asked: Asked, arms: ArmSet, pieces: list[allocations.Piece]) -> Evide
 
 def _units_by_allocation(
     asked: Asked, arms: ArmSet, pieces: list[allocations.Piece], keys: dict[str, Any], vector: bool
-) -> tuple[Evidence, list[str], Evidence | None, list[LoggedSegment]]:
+) -> tuple[Evidence, list[str], Evidence | None, Evidence | None, list[LoggedSegment]]:
     """As `_unit_evidence`, and for health checks units for rows if they are drawn once."""
     log = asked.log
     shares = {str(piece.segment_key): piece.weights for piece in pieces}
@@ -594,9 +624,10 @@ def _units_by_allocation(
 def _arms_of(rows: Rows, log: Log) -> ArmSet:
     names = sorted({row["arm"] for row in rows})
     if not 2 <= len(names) <= MOST_ARMS:
+        some = ", ".join(map(repr, names[:5]))
         raise InvalidInputError(
-            f"{log.name} has {len(names):,} arms ({', '.join(names[:5])}); expected 2 to "
-            f"{MOST_ARMS:,}. Is {log.their('arm')} the right column?"
+            f"{log.name} has {len(names):,} arms ({some}); expected 2 to {MOST_ARMS:,}. Is "
+            f"{log.their('arm')} the right column?"
         )
     return ArmSet.one_hot(names)
 

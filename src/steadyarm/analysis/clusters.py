@@ -42,6 +42,7 @@ SHARE = 64  # one of so many units is read first where the log is too large to g
 LEAST_UNITS = 25.0  # of a piece, as many of equal size as say as much
 FEW_CLUSTERS = 20  # below which there is a warning
 MANY = 1_000  # units of which one is a negligible part of the mean of all
+MOST_OF_ALL = 500  # units with more than this part of all rows dominate 20 periods of 25 units
 CONTAMINATED = 0.005  # share of units with several variants above which they need attention
 
 
@@ -279,6 +280,14 @@ def first_rows(table: Any, columns: Sequence[str]) -> Any:
     )
     whole = each.complete == each.visits
     return each.mutate(r=ibis.ifelse(whole, 1.0, ibis.null("float64")))
+
+
+def light_units(table: Any, rows: int) -> Any:
+    """The rows of units that dominate no period of the log."""
+    import ibis
+
+    size = table.count().over(ibis.window(group_by="unit"))
+    return table.mutate(size=size).filter(lambda t: t["size"] <= rows // MOST_OF_ALL).drop("size")
 
 
 def unit_sums(
@@ -682,7 +691,7 @@ def visits_finding(log: Log, first: Any, units: Units) -> Finding:
     rows above the average, each standing for 1/p, is zero on average if the variant does not
     matter to how often units come.
     """
-    p, off = first.p, first.visits - units.rows / units.units
+    p, off = first.p, first.visits.cast("float64") - units.rows / units.units
     each = first.group_by("arm").aggregate(
         units=first.count(),
         rows=first.visits.sum(),

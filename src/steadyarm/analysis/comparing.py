@@ -18,9 +18,10 @@ from steadyarm.analysis.log import ATTRIBUTE
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.fit import LackOfFit
 from steadyarm.inference.health import HealthReport
 from steadyarm.inference.intervals import Intervals
-from steadyarm.inference.lift import Lifts, lift_sequence, lifts, settled_lifts
+from steadyarm.inference.lift import Lifts, lift_sequence, lifts
 from steadyarm.wording import counted, did_you_mean, shortened, strung
 
 if TYPE_CHECKING:
@@ -41,61 +42,70 @@ def control_of(control: Any, arms: ArmSet, log: str) -> int | None:
         return None
     if isinstance(control, str) and control in arms.names:
         return arms.index(control)
-    alike = [name for name in arms.names if name.lower() == str(control).strip().lower()]
-    near = f"; did you mean {alike[0]}?" if alike else did_you_mean(str(control), arms.names)
+    alike = [name for name in arms.names if name.strip().lower() == str(control).strip().lower()]
+    near = f"; did you mean {alike[0]!r}?" if alike else did_you_mean(str(control), arms.names)
     raise InvalidInputError(
         f"the control {shortened(control)} is no arm of {log}; the arms are "
-        f"{strung(arms.names, 8)}{near}",
+        f"{strung([repr(name) for name in arms.names], 8)}{near}",
         field="control",
     )
 
 
-def against_control(
+def verdict_on(
     asked: Asked,
     evidence: Evidence,
     intervals: Intervals,
     health: HealthReport,
     counts: NDArray[np.int64],
     span: tuple[float, float] | None,
-) -> Verdict | None:
-    """The verdict as a live test has it: lifts and what to do; None without a control.
+    fit: LackOfFit | None,
+) -> Verdict:
+    """The verdict as a live test has it: what to do and, with a control, lifts.
 
     counts : (K,) rewards of each arm
     span : rewards that can occur, if intervals that hold at all times may rely on it
+    fit : whether the model fits, if that was tested
     """
     arms = evidence.arms
-    control = control_of(asked.control, arms, asked.log.name)
-    if control is None:
-        return None
-    from steadyarm.live.conclusion import decision_of
+    from steadyarm.live.conclusion import decision_of, doubt_of
     from steadyarm.live.verdict import Verdict
 
-    if intervals.shown is not None:
-        evidence = evidence.view(intervals.shown)
-        control = int(np.searchsorted(intervals.shown, control))
-    if asked.budget is None:
-        found = lifts(evidence, control, asked.level)
-    else:
-        found = lift_sequence(evidence, asked.budget, control, asked.level, span)
-    found = settled_lifts(found, intervals, asked.direction)
-    unknown = ~np.isfinite(intervals.standard_errors[0])
-    if unknown.any():
-        found = _without(found, unknown | unknown[control])
     verdict = Verdict.from_intervals(
         intervals,
         arms.names,
         anytime=asked.budget is not None,
-        compared=found,
+        compared=_lifts(asked, evidence, intervals, span),
         rewards=int(counts.sum()),
         missing=asked.rows - int(counts.sum()),
         judged=asked.rows,
         unhealthy=health.unhealthy,
     )
+    verdict = replace(verdict, caution=doubt_of(verdict, asked.direction, lambda: fit))
     over = asked.budget is None or asked.rows >= asked.budget
     planned = asked.budget or asked.rows
     return replace(
         verdict, decision=decision_of(verdict, asked.direction, planned, over, spent=over)
     )
+
+
+def _lifts(
+    asked: Asked, evidence: Evidence, intervals: Intervals, span: tuple[float, float] | None
+) -> Lifts | None:
+    """Differences from the control; None without one."""
+    control = control_of(asked.control, evidence.arms, asked.log.name)
+    if control is None:
+        return None
+    if intervals.shown is not None:
+        evidence = evidence.view(intervals.shown)
+        control = int(np.searchsorted(intervals.shown, control))
+    if asked.budget is None:
+        found = lifts(evidence, control, asked.level, intervals=intervals)
+    else:
+        found = lift_sequence(
+            evidence, asked.budget, control, asked.level, span, intervals=intervals
+        )
+    unknown = ~np.isfinite(intervals.standard_errors[0])
+    return _without(found, unknown | unknown[control]) if unknown.any() else found
 
 
 def _without(found: Lifts, unknown: NDArray[np.bool_]) -> Lifts:
@@ -186,7 +196,7 @@ def _breakdown(
             f"{theirs} has {whole['levels']:,} levels: the {len(shown)} with the most rows are "
             f"shown, all others together are {OTHER!r}. Group them in a query to see others."
         )
-    against = asked.control or found.recommended
+    against = asked.control or found.verdict.name
     row, share = found.arms.index(against), (1 - asked.level) / len(selections)
     results: list[LevelResult] = []
     tested: dict[str, Evidence] = {}

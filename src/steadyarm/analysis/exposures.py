@@ -27,6 +27,7 @@ Contaminated = Literal["first", "drop"]
 KEEPING = ("duckdb", "postgres", "sqlite")  # where a temporary table costs nobody anything
 MOST_NAMES = 200  # of events that are looked at to say which one may be meant
 LARGEST = 1e150  # values whose squares can be added up
+FILE = '"FILE"'  # in the query that a message suggests
 NO_UNIT = faults.Fault(
     "the unit is {value}", "every exposure needs one", "unit", lambda t: t.unit.isnull()
 )
@@ -171,22 +172,6 @@ def _why_nothing(tables: Tables, first: Any, events: Any, measure: Measure) -> s
 # What the tables hold.
 
 
-def no_time(log: Log, label: str) -> faults.Fault:
-    """The fault of a row without a time stamp, in a table that can be given as a query."""
-    return replace(
-        faults.NO_TIME, advice=f"expected ISO 8601 in every row; {into_times(log, label)}"
-    )
-
-
-def into_times(log: Log, label: str) -> str:
-    """How to turn seconds since 1970 into times."""
-    name = log.their("timestamp")
-    return (
-        f'turn seconds since 1970 into times by a query in place of the table: --{label} "select * '
-        f"replace (to_timestamp({name}::double) as {name}) from 'FILE'\""
-    )
-
-
 def _read(
     tables: Tables, measures: Sequence[Measure], contaminated: Contaminated
 ) -> tuple[Any, Any, Exposed]:
@@ -202,7 +187,7 @@ def _read(
     if left.time.type().is_numeric() and any(one.window is not None for one in measures):
         raise InvalidInputError(
             "a window is given, but time stamps are plain numbers, whose unit is not known; "
-            f"{into_times(log, 'exposures')}.",
+            f"{faults.into_times(log, 'exposures', FILE)}.",
             field="window",
         )
     rows, units, several, tied = found["rows"], found["units"], 0, 0
@@ -254,7 +239,7 @@ def _checked_exposures(log: Log) -> tuple[Any, dict[str, Any]]:
     )
     if not counts["rows"]:
         raise InvalidInputError(f"{log.name} has no rows; expected one for each exposure.")
-    kinds = {"time": no_time(log, "exposures"), "arm": faults.NO_ARM, "unit": NO_UNIT}
+    kinds = {"time": faults.no_time(log, "exposures", FILE), "arm": faults.NO_ARM, "unit": NO_UNIT}
     broken = [(kinds[n], counts["rows"] - counts[n]) for n in kinds if counts[n] < counts["rows"]]
     faults.refuse(_locatable(log), broken)
     return found, counts
@@ -300,7 +285,7 @@ def _checked_events(log: Log, measures: Sequence[Measure]) -> tuple[Any, dict[st
     if not seen["rows"]:
         raise InvalidInputError(f"{log.name} has no rows; expected one for each event.")
     if untimed := seen["rows"] - seen["timed"]:
-        faults.refuse(_locatable(log), [(no_time(log, "events"), untimed)])
+        faults.refuse(_locatable(log), [(faults.no_time(log, "events", FILE), untimed)])
     if seen.get("bad"):
         _refuse_values(log, measures, int(seen["bad"]))
     found = found.drop("bad") if "bad" in new else found

@@ -15,7 +15,7 @@ from steadyarm.analysis.log import Log
 from steadyarm.analysis.row_groups import row_groups
 from steadyarm.analysis.sums import readable, usable
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.health import Finding
+from steadyarm.inference.health import Finding, outlier_finding
 from steadyarm.wording import span, strung
 
 SHOWN = 5  # rows that a message names
@@ -45,14 +45,6 @@ class Fault:
 
 Faults = list[tuple[Fault, int]]  # with the number of rows
 
-NO_TIME = Fault(
-    "the time stamp is {value}",
-    "expected ISO 8601 such as 2026-03-01T12:30:00Z in every row; turn seconds since 1970 in a CSV "
-    'file into times by the query "select * replace (to_timestamp(timestamp::double) as timestamp) '
-    'from log"',
-    "timestamp",
-    lambda t: t.time.isnull(),
-)
 NO_ARM = Fault(
     "the arm is {value}", "every row needs one", "arm", lambda t: t.arm.isnull() | (t.arm == "")
 )
@@ -86,7 +78,7 @@ MISSING = Fault(
 def _unknown_arm(names: Sequence[str]) -> Fault:
     return Fault(
         "the arm {value} was never possible",
-        f"the arms are {strung(names, 8)}",
+        f"the arms are {strung(list(map(repr, names)), 8)}",
         "arm",
         lambda t: t.arm.notnull() & t.arm.notin(names),
     )
@@ -98,6 +90,26 @@ def _out_of_range(low: float, high: float) -> Fault:
         f"expected {low:g} to {high:g}; correct it or widen the range",
         "reward",
         lambda t: (t.r < low) | (t.r > high),
+    )
+
+
+def no_time(log: Log, option: str = "query", source: str = "log") -> Fault:
+    """The fault of a row without a time stamp; see `into_times`."""
+    return Fault(
+        "the time stamp is {value}",
+        "expected ISO 8601 such as 2026-03-01T12:30:00Z in every row; "
+        + into_times(log, option, source),
+        "timestamp",
+        lambda t: t.time.isnull(),
+    )
+
+
+def into_times(log: Log, option: str, source: str) -> str:
+    """How to turn seconds since 1970 into times, by a query in an option of the command."""
+    name = log.their("timestamp").replace('"', '""')
+    return (
+        f"turn seconds since 1970 into times by a query: --{option} 'select * replace "
+        f'(to_timestamp("{name}"::double) as "{name}") from {source}\''
     )
 
 
@@ -257,6 +269,31 @@ def _order(places: list[str], fine: str) -> Finding:
     more = " and maybe more" if len(places) > SHOWN else ""
     other = f"Time goes back in {', '.join(places[:SHOWN])}{more}, which changes nothing."
     return Finding("order of rows", "ok", None, other)
+
+
+def largest_unit(log: Log, table: Any) -> Finding:
+    """Whether one unit, or row if units are not known, carries a large part of the variance."""
+    import ibis
+
+    there = table.filter(table.r.notnull())
+    name = there.unit if "unit" in there.columns else there.time
+    name = name.cast("string").fill_null("")
+    each = there.group_by(name=name, arm=there.arm).aggregate(s=there.r.sum(), m=there.count())
+    by = ibis.window(group_by="arm")
+    off = each.s - each.m * each.s.sum().over(by) / each.m.sum().over(by)
+    each = each.mutate(square=off * off)
+    [found] = log.fetch(
+        each.aggregate(
+            largest=each.square.max(),
+            name=each.name.argmax(each.square),
+            total=each.square.sum(),
+            units=each.count(),
+            rewarded=(each.s != 0).sum(),
+        )
+    )
+    share = float(found["largest"] or 0) / float(found["total"] or 1)
+    rewarded = int(found["rewarded"] or 0)
+    return outlier_finding(found["name"], share, found["units"], rewarded, log.their("reward"))
 
 
 NO_DUPLICATES = Finding("duplicate rows", "ok", None, "No unit has two rows of the same time.")

@@ -11,17 +11,23 @@ from numpy.typing import NDArray
 
 from steadyarm.analysis import comparing, exports, faults
 from steadyarm.analysis.allocations import Described
-from steadyarm.analysis.clusters import Units, unit_finding
+from steadyarm.analysis.clusters import MOST_OF_ALL, Units, unit_finding
 from steadyarm.analysis.log import Log
 from steadyarm.analysis.splits import Split
 from steadyarm.analysis.sums import Plan
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import is_one_hot
-from steadyarm.inference.counterfactuals import Counterfactuals, counterfactuals_of
 from steadyarm.inference.drift import DriftReport, drift_report
 from steadyarm.inference.evidence import Evidence, json_ready
-from steadyarm.inference.health import Finding, HealthReport, reward_findings
+from steadyarm.inference.fit import LackOfFit
+from steadyarm.inference.health import (
+    ALL_ZERO,
+    Finding,
+    HealthReport,
+    reward_findings,
+    zero_finding,
+)
 from steadyarm.inference.intervals import Intervals, fixed_budget, variance_kept
 from steadyarm.inference.limits import shortlisted
 from steadyarm.inference.sequences import confidence_sequence
@@ -94,7 +100,6 @@ class Analysis:
     intervals : estimates, intervals, gaps and the plausible set
     drift : did the world move?
     health : can the log be trusted?
-    counterfactuals : what raw means, an early stop or elimination would have concluded
     evidence : the scores behind it, for further analyses
     notes : how the log was read, one sentence each
     units : how often units are in the log, if some have several rows; variances are by unit then
@@ -104,8 +109,7 @@ class Analysis:
     variance_kept : share of the variance of comparisons that is left after adjusting, the median
         over variants; None without covariates
     split : the shares that were given, since when and of every variant; None if the log has them
-    against : the verdict of a live test with this control: lifts, absolute and relative, with
-        intervals, and the decision; None without a control
+    verdict : as a live test has it: `of`, `decision`, and with a control the lifts with intervals
     segments : results by the levels of each column that was asked for
     metric : what is measured, by name, if the log was made of exposures and events
     metrics : the analyses of all metrics by name, this one first; empty if there are none by name
@@ -132,16 +136,15 @@ class Analysis:
     intervals: Intervals
     drift: DriftReport
     health: HealthReport
-    counterfactuals: Counterfactuals
     evidence: Evidence
     notes: tuple[str, ...]
+    verdict: Verdict
     units: Units | None = None
     anytime: bool = False
     covariates: tuple[str, ...] = ()
     raw: NDArray[np.float64] | None = None
     variance_kept: float | None = None
     split: list[dict[str, Any]] | None = None
-    against: Verdict | None = None
     segments: tuple[Breakdown, ...] = ()
     metric: str = ""
     metrics: Mapping[str, Analysis] = field(default_factory=dict)
@@ -149,11 +152,13 @@ class Analysis:
     @property
     def control(self) -> str | None:
         """The variant that others are compared with, if there is one."""
-        return None if self.against is None else self.against.control
+        return self.verdict.control
 
     @property
-    def recommended(self) -> str:
-        """The arm with the best estimate."""
+    def recommended(self) -> str | None:
+        """The arm with the best estimate; None if all rewards are 0."""
+        if any(finding.name == ALL_ZERO for finding in self.health.findings):
+            return None
         return self.intervals.arms.names[int(self.intervals.recommended[0])]
 
     @property
@@ -181,10 +186,14 @@ class Analysis:
         return f"{self.rows:,} rows{units}, {self.rewards:,} rewards"
 
     @property
-    def verdict(self) -> str:
+    def summary(self) -> str:
         """A few sentences; where a health check fails they say so instead of who is the best."""
+        if self.recommended is None:
+            return self.health.unhealthy
         if self.health.unhealthy:
             return f"{self.health.unhealthy} The best estimate is that of {self.recommended}."
+        if self.verdict.caution:
+            return f"The best estimate is that of {self.recommended}. {self.verdict.caution}"
         level = percent(self.intervals.level)
         others = [name for name in self.plausible if name != self.recommended]
         more = self.intervals.others
@@ -215,7 +224,7 @@ class Analysis:
             "anytime": self.anytime,
             "recommended": self.recommended,
             "plausible": self.plausible,
-            "verdict": self.verdict,
+            "summary": self.summary,
             "level": i.level,
             "direction": self.evidence.direction,
             "method": i.method,
@@ -236,15 +245,15 @@ class Analysis:
             ],
             "health": self.health.to_dict(),
             "drift": self.drift.to_dict(),
-            "otherwise": self.counterfactuals.to_dict(),
             "notes": self.notes,
         }
         if self.split is not None:
             found["split"] = self.split
-        if self.against is not None:
-            found |= {"control": self.control, "decision": self.against.decision}
+        found["decision"] = self.verdict.decision
+        if self.control is not None:
+            found["control"] = self.control
             for k, arm in enumerate(found["arms"]):
-                arm |= _lift_of(self.against, k)
+                arm |= _lift_of(self.verdict, k)
         if self.segments:
             from msgspec import to_builtins
 
@@ -268,8 +277,8 @@ class Analysis:
         i = self.intervals
         level = percent(i.level)
         width = max(6, *(len(name) for name in i.arms.names)) + 2
-        lines = [] if self.against is None else [self.against.decision.text]
-        lines += [self.verdict, "", f"{self.log}: {self.size}."]
+        lines = [] if self.control is None else [self.verdict.decision.text]
+        lines += [self.summary, "", f"{self.log}: {self.size}."]
         head = f"{'variant':<{width}}{'rows':>12}{'estimate':>11}{level + ', all at once':>24}"
         lines.append(f"{head}{'behind by':>11}{'plain mean':>12}")
         sign = 1 if self.evidence.direction == "maximize" else -1
@@ -287,8 +296,8 @@ class Analysis:
             more = self.arms.size - MOST_LINES
             lines.append(f"… and {more} more variants, see the JSON output")
         lines.append("* may be the best")
-        if self.against is not None:
-            lines += comparing.control_lines(self.against, order.tolist(), width, MOST_LINES)
+        if self.control is not None:
+            lines += comparing.control_lines(self.verdict, order.tolist(), width, MOST_LINES)
         lines += comparing.segment_lines(self.segments)
         lines += ["", *self._further(), str(self.health), "", f"Drift: {self.drift.verdict}"]
         return "\n".join([*lines, "", *self.notes])
@@ -299,14 +308,14 @@ class Analysis:
         for name, one in self.further.items():
             i = one.intervals
             width = max(6, *(len(arm) for arm in i.arms.names)) + 2
-            lines.append(f"{name} of {one.rows:,} units: {_smoothed(one.verdict)}")
+            lines.append(f"{name} of {one.rows:,} units: {_smoothed(one.summary)}")
             lines.append(one.notes[0])  # what it is
             for k, arm in list(enumerate(i.arms.names))[:MOST_LINES]:
                 reach = f"{i.low[0, k]:.4g} to {i.high[0, k]:.4g}"
                 lines.append(f"{arm:<{width}}{'':>12}{i.estimates[0, k]:>11.4g}{reach:>24}")
-            if one.against is not None:
+            if one.control is not None:
                 order = list(range(i.arms.size))
-                lines += comparing.control_lines(one.against, order, width, MOST_LINES)
+                lines += comparing.control_lines(one.verdict, order, width, MOST_LINES)
             lines.append("")
         return lines
 
@@ -342,6 +351,7 @@ class Summed(NamedTuple):
     rows : what the log was asked for
     raw : the evidence of rewards that are not adjusted for covariates, if others are
     timeline : the evidence period by period, if the other one has fewer pieces
+    fit : whether the model fits; None if that was not tested
     """
 
     arms: ArmSet
@@ -353,11 +363,13 @@ class Summed(NamedTuple):
     rows: Rows
     raw: Evidence | None = None
     timeline: Evidence | None = None
+    fit: LackOfFit | None = None
 
 
 def analysis_of(asked: Asked, summed: Summed) -> Analysis:
     """What the sums say."""
-    arms, evidence, labels, findings, counts, sums, rows, raw, timeline = summed
+    arms, evidence, labels, findings, counts, sums, rows, raw, timeline, fit = summed
+    heavy = asked.units is not None and timeline is not None
     timeline = evidence if timeline is None else timeline
     if not evidence.played[0]:
         raise no_reward(asked)
@@ -367,6 +379,9 @@ def analysis_of(asked: Asked, summed: Summed) -> Analysis:
     more, notes = _checks_and_notes(asked, rows)
     span = _span(asked, evidence)
     intervals = _intervals(asked, evidence, counts, span)
+    if heavy:
+        most = asked.rows // MOST_OF_ALL
+        notes.append(f"The drift report leaves out units with more than {most:,} rows.")
     health = HealthReport((*findings, *more))
     beside: dict[str, Any] = {}
     if raw is not None:
@@ -390,13 +405,12 @@ def analysis_of(asked: Asked, summed: Summed) -> Analysis:
         intervals=intervals,
         drift=drift if asked.units is None else replace(drift, method=f"{asked.units.noun}s"),
         health=health,
-        counterfactuals=counterfactuals_of(timeline, counts, sums, level=asked.level),
         evidence=evidence,
         notes=tuple(notes),
         units=asked.units,
         anytime=asked.budget is not None,
         split=None if asked.split is None else asked.split.to_list(arms),
-        against=comparing.against_control(asked, evidence, intervals, health, counts, span),
+        verdict=comparing.verdict_on(asked, evidence, intervals, health, counts, span, fit),
         **beside,
     )
 
@@ -418,6 +432,10 @@ def _checks_and_notes(asked: Asked, rows: Rows) -> tuple[list[Finding], list[str
     findings: list[Finding] = []
     if asked.reward_range is not None:
         findings += reward_findings(asked.rows, out_of_range=0, reward_range=asked.reward_range)
+    if not any(row["ss"] for row in rows):
+        findings.append(zero_finding(sum(int(row["m"]) for row in rows)))
+    elif asked.thorough:
+        findings.append(faults.largest_unit(log, asked.table))
     name = f"{asked.plan.shares} equal shares"
     if asked.plan.name != "shares":
         name = f"{asked.plan.name}s"

@@ -139,7 +139,7 @@ def checked_split(given: Any) -> Split | None:
     for shares in named[1:]:
         if other := sorted(set(shares) ^ set(named[0])):
             raise InvalidInputError(
-                f"the splits do not name the same arms: {strung(other, 8)} "
+                f"the splits do not name the same arms: {strung(list(map(repr, other)), 8)} "
                 f"{'is' if len(other) == 1 else 'are'} in one but not in another. Give every arm "
                 "a share above 0 in each; a time in which an arm could not be shown says nothing "
                 "of it: leave it out with a query.",
@@ -372,12 +372,12 @@ def check_arms(log: Log, split: Split, rows: Sequence[Mapping[str, Any]]) -> Non
         return
     most = max(counts, key=lambda name: counts[name])
     alike = [name for name in names if name.strip().lower() == most.strip().lower()]
-    near = f"; did you mean {alike[0]}?" if alike else did_you_mean(most, names)
+    near = f"; did you mean {alike[0]!r}?" if alike else did_you_mean(most, names)
     each = [f"{name!r} ({counted(count, 'row')})" for name, count in sorted(counts.items())]
     raise InvalidInputError(
         f"{log.name} has {'the arm' if len(each) == 1 else 'the arms'} {strung(each, 8)}, which "
         "the split does not name. Give every arm of the log its share, or leave rows out with a "
-        f"query; the split names {strung(names, 8)}{near}",
+        f"query; the split names {strung(list(map(repr, names)), 8)}{near}",
         field="split",
     )
 

@@ -101,6 +101,7 @@ def _verdict_on(
 ) -> Analysis:
     out = [name for name in table.columns if name.startswith("measure ")]
     log = joined.log(table.mutate(reward=reward).drop(*out))
+    log = replace(log, columns={**log.columns, "reward": metric.name})
     return verdict(log, metric.direction, level, metric.below is None, bounded)
 
 

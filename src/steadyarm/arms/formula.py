@@ -58,7 +58,7 @@ def read_formula(
 def _table(frame: Any, narwhals: Any) -> Any:
     """The frame through Narwhals; lazy ones are collected."""
     if isinstance(frame, Mapping):
-        import pandas  # type: ignore[import-untyped]  # its types are not installed
+        import pandas
 
         def made() -> Any:
             return pandas.DataFrame({name: list(column) for name, column in frame.items()})

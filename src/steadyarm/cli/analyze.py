@@ -73,8 +73,9 @@ from steadyarm.cli.common import FORMAT, LEVEL, REPORT, command, read_toml, show
         "of the drift report: hour, day, week, month or shares:20; auto takes days if it can",
     ),
     (
-        "--direction maximize|minimize = maximize",
-        "whether the highest or the lowest reward is best",
+        "--direction maximize|minimize",
+        "whether the highest or the lowest reward is best (default: maximize, or what the test "
+        "declared whose export this is)",
     ),
     LEVEL,
     (

@@ -141,8 +141,13 @@ def verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
             name,
             settings.shown(verdict.estimates[k]),
             *(settings.shown(raw[k]) for raw in (verdict.raw,) if raw is not None),
-            reach(verdict.intervals[k, 0], verdict.intervals[k, 1], settings.shown),
-            *(lift_text(verdict, int(k)) for _ in control),
+            reach(
+                float(verdict.intervals[k, 0]),
+                float(verdict.intervals[k, 1]),
+                shown=settings.shown,
+                unknown=verdict.no_interval,
+            ),
+            *(lift_text(verdict, int(k), settings.primary.difference_unit) for _ in control),
             "" if k == verdict.row else settings.shown(verdict.gaps[k]),
             "*" if name in alive else "",
         )
@@ -176,7 +181,7 @@ def breakdown_text(found: sa.Breakdown, settings: Settings) -> str:
     """The levels of an attribute below each other, and what it means."""
     head = (found.attribute, "visits", "variant", "estimate", f"against {found.against}")
     unknown = counted(found.unknown, "visit") if found.unknown else ""
-    cells = found.rows(settings.shown)
+    cells = found.rows(settings.shown, settings.primary.difference_unit)
     lines = [textwrap.fill(found.summary, WIDTH), "", table(head, cells, "<><>>")]
     if unknown:
         lines.append(f"{unknown} of an unknown {found.attribute}")

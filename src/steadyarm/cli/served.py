@@ -29,7 +29,7 @@ def connected(args: argparse.Namespace, url: str) -> Iterator[Client]:
     with extra("a service is reached with", "client"):
         from steadyarm.client import Client
     token = args.token or os.environ.get("STEADYARM_TOKEN") or None
-    with Client(url, token, timeout=PATIENCE) as client:
+    with Client(url, token, timeout=PATIENCE, on_unknown="raise") as client:
         yield client
 
 

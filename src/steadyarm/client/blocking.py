@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from steadyarm.arms import ArmSet
 from steadyarm.client.buffer import Delivery, RewardBuffer
-from steadyarm.client.client import AsyncClient
+from steadyarm.client.client import AsyncClient, OnUnknown
 from steadyarm.client.pools import BlockingPool, blocking, forget_after_fork, run
 from steadyarm.client.remote import AsyncRemoteExperiment, declared_in
 from steadyarm.client.transport import R, RecentUnits, Transport
@@ -37,16 +37,19 @@ class Client:
     retries : how often a request is tried again
     default_arm : variant that `ask` gives if the service gives none: it is down, the budget is
         spent, the test is paused, the token is wrong. Logged; None raises the error instead
-    buffer : file in which rewards are kept while the service is down; None raises ServiceError. A
-        `RewardBuffer` to say how many
+    buffer : file in which rewards are kept while the service is down. Without it `tell` raises
+        ServiceError, or with a default arm the reward is lost. A `RewardBuffer` to say how many
     cooldown : seconds after a failure in which `ask` gives the default arm at once, and `tell`
         writes into the buffer at once; then one call tries whether the service is back
     jitter : makes the pauses between tries reproducible
+    on_unknown : what `tell` and `track` do if the unit has no assignment: "ignore" logs and counts
+        it, "raise" raises UnknownAssignmentError
 
     Attributes
     ----------
     defaulted : how often the default arm was given
-    ignored : rewards of those, also by unit; they are not part of a test
+    ignored : rewards of those, also by unit, and of units without an assignment
+    lost : rewards that were neither delivered nor kept
     delivery : of buffered rewards; None without a buffer
     core : what decides, as coroutines that never wait for anything but connections
 
@@ -71,6 +74,7 @@ class Client:
         buffer: str | os.PathLike[str] | RewardBuffer | None = None,
         cooldown: float = 5.0,
         jitter: random.Random | None = None,
+        on_unknown: OnUnknown = "ignore",
     ) -> None:
         self.core = AsyncClient(
             url,
@@ -81,6 +85,7 @@ class Client:
             buffer=buffer,
             cooldown=cooldown,
             jitter=jitter,
+            on_unknown=on_unknown,
             pool=BlockingPool,
         )
         self._lock = Lock()
@@ -113,8 +118,13 @@ class Client:
 
     @property
     def ignored(self) -> int:
-        """Rewards of default arms, which are not part of a test."""
+        """Rewards of default arms and of units without an assignment."""
         return self.core.ignored
+
+    @property
+    def lost(self) -> int:
+        """Rewards that were neither delivered nor kept."""
+        return self.core.lost
 
     @property
     def delivery(self) -> Delivery | None:

@@ -54,8 +54,8 @@ from steadyarm.wire.responses import (
 log = logging.getLogger("steadyarm.client")
 
 # What becomes of a reward; "kept" until the service is back, "ignored" if it is of a default arm or
-# an event that no experiment of its unit measures.
-Outcome = Literal["stored", "repeated", "outside", "kept", "ignored"]
+# of a unit without an assignment, "lost" if the service is down and there is no buffer.
+Outcome = Literal["stored", "repeated", "outside", "kept", "ignored", "lost"]
 EVENTS = ""  # in place of an experiment's name: an event, which goes to all that measure it
 
 RESERVE = 2**19  # bytes: what SQLite notes down while it takes out SLICE rewards
@@ -105,11 +105,18 @@ class RewardReport:
         }
         return found if self.event is None else found | {"event": self.event}
 
+    @property
+    def name(self) -> str:
+        """The name of an event, which has one value."""
+        assert isinstance(self.reward, Mapping)
+        (name,) = self.reward
+        return str(name)
+
     def to_event(self) -> dict[str, Any]:
         """As the service expects an event: one value, whose name every experiment may measure."""
         assert isinstance(self.reward, Mapping)
-        ((name, value),) = self.reward.items()
-        found = {"unit": self.target, "event": name, "value": value, "at": self.to_dict()["at"]}
+        at, value = self.to_dict()["at"], self.reward[self.name]
+        found = {"unit": self.target, "event": self.name, "value": value, "at": at}
         return found if self.event is None else found | {"id": self.event}
 
     @property
@@ -462,28 +469,21 @@ async def send_rewards(
             stamped=True,
         )
         each = each_in(found.events, EventAnswer, len(part))
-        return [one if isinstance(one, SteadyArmError) else _together(one) for one in each]
+        return [
+            one if isinstance(one, SteadyArmError) else _together(transport, event, one)
+            for event, one in zip(part, each, strict=True)
+        ]
 
     return await in_halves(send_events if experiment == EVENTS else send, rewards)
 
 
-def _together(answer: EventAnswer) -> Outcome | SteadyArmError:
-    """What became of an event in all experiments: the first error, or "stored" if it is anywhere.
-
-    Examples
-    --------
-    >>> _together(EventAnswer([{"name": "a", "status": "repeated"}]))
-    'repeated'
-    >>> _together(EventAnswer([]))
-    'ignored'
-    """
+def _together(transport: Transport, event: RewardReport, answer: EventAnswer) -> Outcome:
+    """What became of an event that counts: "stored" if an experiment has stored it now."""
     each = each_in(answer.experiments, EventStatus, len(answer.experiments))
-    refused = [one for one in each if isinstance(one, SteadyArmError)]
-    if refused:
-        return refused[0]
-    found: set[Outcome] = {one.status for one in each if isinstance(one, EventStatus)}
-    order: tuple[Outcome, ...] = ("stored", "repeated", "outside")
-    return next((status for status in order if status in found), "ignored")
+    for one in each:
+        if isinstance(one, SteadyArmError) and transport.is_new(event.name, one):
+            log.warning("an event does not count in one of its experiments: %s", one)
+    return "stored" if any(getattr(one, "status", "") == "stored" for one in each) else "repeated"
 
 
 class Delivery:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 from steadyarm.arms import ArmSet
 from steadyarm.client.buffer import (
@@ -23,15 +24,19 @@ from steadyarm.client.buffer import (
 from steadyarm.client.pools import AsyncioPool, Pool, forget_after_fork
 from steadyarm.client.remote import AsyncRemoteExperiment, Result, Send, seconds_of
 from steadyarm.client.transport import DOWN, PATIENCE, RecentUnits, Transport, understood
-from steadyarm.errors import InvalidInputError, SteadyArmError
+from steadyarm.errors import InvalidInputError, SteadyArmError, UnknownAssignmentError
 from steadyarm.live.assignments import At, checked_unit
 from steadyarm.live.lifecycle import arms_of
 from steadyarm.live.metrics import Metric
 from steadyarm.policies import Policy
 from steadyarm.storages.changes import AuditEntry
-from steadyarm.validation import finite_number
+from steadyarm.validation import check_choice, finite_number
 from steadyarm.wire.responses import ExperimentAnswer, ExperimentList, ListedExperiment
 from steadyarm.wire.results import AuditLog
+
+log = logging.getLogger("steadyarm.client")
+
+OnUnknown = Literal["ignore", "raise"]
 
 
 class AsyncClient:
@@ -51,7 +56,7 @@ class AsyncClient:
 
     Parameters
     ----------
-    url, token, timeout, retries, default_arm, buffer, cooldown, jitter : see `Client`
+    url, token, timeout, retries, default_arm, buffer, cooldown, jitter, on_unknown : see `Client`
     pool : makes the connections
 
     Examples
@@ -75,10 +80,13 @@ class AsyncClient:
         buffer: str | os.PathLike[str] | RewardBuffer | None = None,
         cooldown: float = 5.0,
         jitter: random.Random | None = None,
+        on_unknown: OnUnknown = "ignore",
         pool: Callable[[str, Mapping[str, str]], Pool] = AsyncioPool,
     ) -> None:
         self.default_arm = default_arm
-        self.defaulted = self.ignored = 0
+        check_choice(on_unknown, "on_unknown", get_args(OnUnknown))
+        self.on_unknown = on_unknown
+        self.defaulted = self.ignored = self.lost = 0
         self._lock = Lock()
         self._experiments: dict[tuple[str, str | None], AsyncRemoteExperiment] = {}
         self._outside: dict[str, RecentUnits[None]] = {}  # by the experiment's name
@@ -208,9 +216,15 @@ class AsyncClient:
         Returns
         -------
         "stored", "repeated" if it was there already, "kept" until the service is back, or "ignored"
-        if no experiment of the unit measures it. Raises the error of one that refuses it.
+        if no experiment of the unit measures it, which on_unknown="raise" makes an error. Raises
+        the error of an experiment that refuses it if no other one counts it.
         """
         (outcome,) = await self.track_many([event_report(event, unit, value, id, at)])
+        if isinstance(outcome, UnknownAssignmentError) and self.on_unknown == "ignore":
+            self.count("ignored")
+            if self.transport.is_new(event, outcome):
+                log.warning("an event was ignored: %s", outcome)
+            return "ignored"
         if isinstance(outcome, SteadyArmError):
             raise outcome
         return outcome
@@ -283,15 +297,16 @@ class AsyncClient:
         if delivery is not None:
             await self.transport.pool.apart(lambda: delivery.flush(within))
 
-    def count(self, what: str) -> None:
-        """One more of `defaulted` or `ignored`.
+    def count(self, what: Literal["defaulted", "ignored", "lost"], more: int = 1) -> None:
+        """Count one or more of what the attributes of the client say.
 
         Parameters
         ----------
-        what : "defaulted" or "ignored"
+        what : name of the attribute
+        more : how many
         """
         with self._lock:
-            setattr(self, what, getattr(self, what) + 1)
+            setattr(self, what, getattr(self, what) + more)
 
     async def close(self) -> None:
         """Close connections; rewards that wait stay in their file."""

@@ -16,6 +16,7 @@ import msgspec
 from steadyarm.client.buffer import Outcome, RewardReport, send_rewards
 from steadyarm.client.transport import (
     BATCH,
+    DOWN,
     PATIENCE,
     R,
     RecentUnits,
@@ -25,7 +26,7 @@ from steadyarm.client.transport import (
     understood,
 )
 from steadyarm.covariates import each_with_expected, with_expected
-from steadyarm.errors import InvalidInputError, SteadyArmError
+from steadyarm.errors import InvalidInputError, SteadyArmError, UnknownAssignmentError
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.live.assignments import (
     At,
@@ -95,7 +96,7 @@ class Fallback:
         self._client, self._experiment, self._clock = client, experiment, clock
         self._names: Sequence[str] | None = None
         self._values: Sequence[Any] = ()
-        self._logged: dict[type[SteadyArmError], float] = {}
+        self._logged: dict[tuple[type[SteadyArmError], str], float] = {}
 
     def learn(self, names: Sequence[str], values: Sequence[Any]) -> None:
         """Remember the experiment's variants; the default arm should be one of them."""
@@ -117,7 +118,7 @@ class Fallback:
             return answer
         if self.arm is None or isinstance(answer, InvalidInputError):
             return answer
-        self._log(answer)
+        self.log(answer, f"answers with its default arm {self.arm!r}, outside the test")
         if unit and isinstance(unit, str):
             self.units[unit] = None
         self._client.count("defaulted")
@@ -128,17 +129,13 @@ class Fallback:
         shown = math.nan, now, False, value
         return LiveAssignment("", unit or "", arm, self.arm, *shown, in_test=False)
 
-    def _log(self, reason: SteadyArmError) -> None:
-        now, kind = self._clock(), type(reason)
+    def log(self, reason: SteadyArmError, effect: str) -> None:
+        """Log what the experiment does and why, each kind of reason at most once a minute."""
+        now, kind = self._clock(), (type(reason), effect)
         if now - self._logged.get(kind, -math.inf) >= EVERY:
             self._logged[kind] = now
-            log.warning(
-                "the experiment %r answers with its default arm %r, outside the test: %s: %s",
-                self._experiment,
-                self.arm,
-                kind.__name__,
-                reason,
-            )
+            name = type(reason).__name__
+            log.warning("the experiment %r %s: %s: %s", self._experiment, effect, name, reason)
 
 
 def is_default(assignment: LiveAssignment) -> bool:
@@ -408,8 +405,10 @@ class AsyncRemoteExperiment:
     ) -> None:
         """Report what an assignment, its id, or a unit brought; repeating it is harmless.
 
-        If the service is down the reward is kept in the client's buffer, if it has one. The reward
-        of a default arm is ignored, and counted; so is that of a unit which was shown one last.
+        If the service is down the reward is kept in the client's buffer. Without a buffer the error
+        is raised, or with a default arm the reward is lost, which is logged and counted. The reward
+        of a default arm is ignored, and counted; so is that of a unit which was shown one last, and
+        of a unit without an assignment unless the client has on_unknown="raise".
 
         at : when it happened, if not just now, as in `Experiment.tell`; the time is sent in any
             case, so that a reward which waits in the buffer counts by when it happened
@@ -417,7 +416,7 @@ class AsyncRemoteExperiment:
             `Experiment.tell`, too
         """
         given = [(assignment, reward, at, event)]
-        (outcome,) = await self._tell(given, self._tell_one, self.outside)
+        (outcome,) = await self._tell(given, self._tolerant(self._tell_one), self.outside)
         if isinstance(outcome, SteadyArmError):
             raise outcome
 
@@ -425,7 +424,7 @@ class AsyncRemoteExperiment:
         """Report the rewards of many assignments, in their order; a third value is when it was.
 
         Each is "stored", there already ("repeated"), "kept" until the service is back, of something
-        that was shown "outside" of the test, or "ignored" as that of a default arm; an error takes
+        that was shown "outside" of the test, or "ignored" or "lost" as in `tell`; an error takes
         the place of one refused.
         """
         given = list(rewards)
@@ -433,8 +432,37 @@ class AsyncRemoteExperiment:
         return [
             outcome
             for part in parts
-            for outcome in await self._tell(part, self._tell_part, self.outside)
+            for outcome in await self._tell(part, self._tolerant(self._tell_part), self.outside)
         ]
+
+    def _tolerant(self, send: Send) -> Send:
+        """A `send` that does not break a page over units without assignments, or an outage."""
+        client, transport = self.client, self.client.transport
+        drops = self.default_arm is not None and client.delivery is None
+
+        async def sending(rewards: Sequence[RewardReport]) -> list[Result]:
+            try:
+                if drops and not transport.breaker.allows():
+                    raise transport.failure
+                results = await send(rewards)
+            except UnknownAssignmentError as error:
+                results = [error] * len(rewards)
+            except DOWN as error:
+                if not drops:
+                    raise
+                self._fallback.log(error, "loses rewards, as the client has no buffer")
+                client.count("lost", len(rewards))
+                return ["lost"] * len(rewards)
+            return [self._known_or_ignored(one) for one in results]
+
+        return sending
+
+    def _known_or_ignored(self, result: Result) -> Result:
+        if self.client.on_unknown == "raise" or not isinstance(result, UnknownAssignmentError):
+            return result
+        self._fallback.log(result, "ignores rewards of units without an assignment")
+        self.client.count("ignored")
+        return "ignored"
 
     async def tell_checked(self, rewards: Sequence[Reported]) -> list[Result]:
         """Report rewards, at most a batch, that are known to be part of the test."""

@@ -32,6 +32,7 @@ from steadyarm.errors import (
     ServiceError,
     SteadyArmError,
     StorageError,
+    UnknownAssignmentError,
 )
 from steadyarm.validation import finite_number, whole_number
 from steadyarm.wire.responses import PROBLEM, PROBLEMS, Response
@@ -94,7 +95,10 @@ class RecentUnits(Generic[T]):
 # Responses: what they contain, or the error that they report.
 
 
-KINDS: dict[str, type[SteadyArmError]] = PROBLEMS | {"malformed": InvalidInputError}
+KINDS: dict[str, type[SteadyArmError]] = PROBLEMS | {
+    "malformed": InvalidInputError,
+    "event-not-counted": UnknownAssignmentError,  # if no experiment has another reason
+}
 ADVICE = {401: "Give a token: Client(url, token=…).", 403: "Use a token of a wider scope."}
 
 
@@ -132,6 +136,10 @@ def error_in(problem: Mapping[str, Any], status: int | None = None) -> SteadyArm
     hint = str(problem.get("hint") or ADVICE.get(status or 0, ""))
     message = f"{detail} {hint}".strip()
     kind = str(problem.get("type", "")).removeprefix(PROBLEM)
+    for refused in problem.get("experiments") or ():
+        reason = error_in(refused["error"])
+        if not isinstance(reason, UnknownAssignmentError):
+            return reason
     if kind in KINDS:
         error = KINDS[kind](message)
         if isinstance(error, InvalidInputError):
@@ -306,6 +314,7 @@ BATCH = 250  # entries of one request: well below what services accept, unless s
 PATIENCE = 30.0  # seconds for what nobody's page waits for: batches, verdicts, exports
 FIRST_PAUSE = 0.05  # seconds; doubled with every further try
 BUSY = (429, 502, 503, 504)  # answers after which the same request may succeed
+REASONS = 1000  # for which events are refused: names of events may be anything
 
 
 class Transport:
@@ -344,6 +353,7 @@ class Transport:
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         self._random = jitter or random.Random()
+        self._refused = set[tuple[str, type[SteadyArmError]]]()
         self.pool = pool(self.url, self._headers)
 
     def for_threads(self) -> Transport:
@@ -351,6 +361,17 @@ class Transport:
         other = copy.copy(self)
         other.pool = BlockingPool(self.url, self._headers)
         return other
+
+    def is_new(self, event: str, error: SteadyArmError) -> bool:
+        """Whether an event of this name is refused for such a reason for the first time.
+
+        It is logged then, and not again.
+        """
+        reason = event, type(error)
+        new = reason not in self._refused and len(self._refused) < REASONS
+        if new:
+            self._refused.add(reason)
+        return new
 
     async def call(
         self,

@@ -48,7 +48,7 @@ from steadyarm.service.problems import RefusedError
 from steadyarm.service.reference import reference
 from steadyarm.service.service import Service
 from steadyarm.storages.records import ExperimentState, Summary
-from steadyarm.wire.requests import ExportQuery, checked
+from steadyarm.wire.requests import ExportQuery
 
 log = logging.getLogger("steadyarm.dashboard")
 
@@ -77,6 +77,7 @@ class Kept:
     mark : of the experiment when the scorecard was made
     made : a time of the monotonic clock
     took : seconds
+    received : names of events that no experiment measures, of which the scorecard knows
     derived : charts, texts and pages that were made from the scorecard, by key
     """
 
@@ -84,6 +85,7 @@ class Kept:
     mark: Mark
     made: float
     took: float
+    received: tuple[str, ...] = ()
     derived: dict[object, Any] = field(default_factory=dict)
 
     def serves(self, mark: Mark) -> bool:
@@ -133,7 +135,7 @@ class Scorecards:
         kept = self._kept.get(name)
         if kept is None:
             kept = await asyncio.shield(self._renewed(name))
-        elif not kept.serves(mark):
+        elif not kept.serves(mark) or kept.received != self._service.catalog.unmatched:
             with suppress(TimeoutError):
                 kept = await asyncio.wait_for(asyncio.shield(self._renewed(name)), PATIENCE)
         if kept.mark[0] != mark[0]:  # it was begun before somebody stopped the test, say
@@ -190,7 +192,7 @@ class Scorecards:
 
     async def _make(self, name: str) -> Kept:
         experiment = (await self._service.find(name)).experiment
-        return await self._service.read(_kept, experiment)
+        return await self._service.read(_kept, experiment, self._service.catalog.unmatched)
 
     def _done(self, name: str, task: asyncio.Task[Kept]) -> None:
         del self._running[name]
@@ -214,10 +216,10 @@ def _mark(experiment: Experiment) -> Mark:
     return summary.mark
 
 
-def _kept(experiment: Experiment) -> Kept:
+def _kept(experiment: Experiment, received: tuple[str, ...] = ()) -> Kept:
     began, mark = time.monotonic(), _mark(experiment)
-    card, now = scorecard_of(experiment), time.monotonic()
-    return Kept(card, mark, now, now - began)
+    card, now = scorecard_of(experiment, received=received), time.monotonic()
+    return Kept(card, mark, now, now - began, received)
 
 
 # What can be done with an experiment, which its page offers; each is confirmed, then done.
@@ -404,10 +406,9 @@ async def chart_csv(service: Service, request: Request, viewer: Viewer) -> Respo
     return attachment(text, "text/csv", kept.card.name, chart.name, "csv")
 
 
-async def log_csv(service: Service, request: Request, viewer: Viewer) -> Response:
-    """Respond with all assignments and their rewards as a file."""
-    query = checked(ExportQuery, dict(request.query_params), strict=False)
-    return await handlers.export(service, request, query)
+async def log_zip(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Respond with all assignments and their rewards, and the description of the test."""
+    return await handlers.export(service, request, ExportQuery(format="zip"))
 
 
 async def report(service: Service, request: Request, viewer: Viewer) -> Response:
@@ -458,7 +459,7 @@ PAGES: tuple[Page, ...] = (
     Page("GET", "/", overview, "read"),
     Page("GET", "/docs", docs, None, anonymous=True),  # as anybody may read openapi.json
     Page("GET", EXPERIMENT, experiment, "read"),
-    Page("GET", EXPERIMENT + "/log.csv", log_csv, "read"),
+    Page("GET", EXPERIMENT + "/log.zip", log_zip, "read"),
     Page("GET", EXPERIMENT + "/report.html", report, "read"),
     Page("GET", EXPERIMENT + "/charts/{chart}.json", chart_json, "read"),
     Page("GET", EXPERIMENT + "/charts/{chart}.csv", chart_csv, "read"),

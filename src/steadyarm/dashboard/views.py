@@ -255,7 +255,8 @@ def leaderboard(card: Scorecard, most: int | None = MOST_ROWS) -> list[Rank]:
     if card.ended:
         shares = np.asarray(card.assigned) / max(card.status.total_assigned, 1)
     position = _scale(np.column_stack([estimates, limits]))
-    lifts = ["" if verdict is None else lift_text(verdict, k) for k in range(K)]
+    unit = card.settings.primary.difference_unit
+    lifts = ["" if verdict is None else lift_text(verdict, k, unit) for k in range(K)]
     return [
         Rank(
             name=card.names[k],

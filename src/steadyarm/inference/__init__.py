@@ -1,7 +1,6 @@
 """What is known after a test, and how surely: intervals that hold under drift, health, drift."""
 
 from steadyarm.inference.boundaries import Looks, boundaries, spent
-from steadyarm.inference.counterfactuals import Counterfactuals, counterfactuals_of
 from steadyarm.inference.drift import DriftReport, drift_p_values, drift_report
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.fit import LackOfFit, lack_of_fit, lack_of_fit_p_values
@@ -26,7 +25,6 @@ from steadyarm.inference.stopping import Stopping, stopping_of
 
 __all__ = [
     "CountTest",
-    "Counterfactuals",
     "DriftReport",
     "Evidence",
     "Finding",
@@ -41,7 +39,6 @@ __all__ = [
     "boundaries",
     "confidence_path",
     "confidence_sequence",
-    "counterfactuals_of",
     "drift_p_values",
     "drift_report",
     "fixed_budget",

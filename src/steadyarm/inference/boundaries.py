@@ -1,8 +1,10 @@
 """Group-sequential boundaries: how far an estimate may lie off at each of a few planned looks.
 
 A test that is looked at a few times and may stop at each look spends its error probability look by
-look, as a function of the share of the budget that was played (Lan and DeMets 1983). The looks need
-be neither equally spaced nor known beforehand, but their times must not depend on rewards.
+look, as a function of the share of the budget that was played (Lan and DeMets 1983). How strongly
+two looks are correlated follows from the information collected at each, which is the estimated
+variance of the score sum (Lan and DeMets 1989). The looks need be neither equally spaced nor known
+beforehand, but their times must not depend on rewards.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ FIRST_LOOK = 0.05  # share of the budget before which no look is taken: normal l
 LEAST = 1e-300  # error probability below which nothing is spent
 LOWEST = -7.0  # standard errors from which on densities are integrated
 STEP, FINEST = 0.1, 0.25  # of the integration: standard errors, and of what a look adds
-POINTS = 2001  # of the integration at most; looks nearer to each other count as one
+POINTS = 2001  # of the integration at most; looks nearer to each other spend by Bonferroni
 GRAIN = 2.0**30  # boundaries are rounded up to its inverse: the same bits on every processor
 
 
@@ -66,12 +68,15 @@ def spent(share: float, alpha: float, kind: Spending = "obrien-fleming") -> floa
 
 
 def boundaries(
-    shares: Sequence[float], alpha: float, kind: Spending = "obrien-fleming"
+    shares: Sequence[float],
+    alpha: float,
+    kind: Spending = "obrien-fleming",
+    information: Sequence[float] | None = None,
 ) -> tuple[float, ...]:
     """Standard errors that an estimate exceeds at any of the looks with probability alpha.
 
     More exactly with probability `spent(shares[-1], alpha, kind)`, which is alpha when the budget
-    is spent. The estimate is that of a Brownian motion at these shares of the test, and the
+    is spent. The sum of the scores is a Brownian motion in the information collected, and the
     probability of crossing is integrated look by look (Armitage, McPherson and Rowe 1969).
 
     Parameters
@@ -79,6 +84,7 @@ def boundaries(
     shares : of the budget at each look, in their order; none may fall
     alpha : one-sided
     kind : as for `spent`
+    information : collected up to each look, in any unit; none may fall. By default the shares
 
     Returns
     -------
@@ -99,40 +105,48 @@ def boundaries(
     if not 0 < finite_number(alpha, "alpha") <= 0.5:
         raise InvalidInputError.of("alpha", alpha, "a one-sided probability above 0 and up to 0.5")
     check_choice(kind, "spending", SPENDING)
-    return _boundaries(given, float(alpha), kind)
+    collected = given if information is None else tuple(map(float, information))
+    if len(collected) != len(given) or not all(0 <= a <= b for a, b in pairwise(collected)):
+        raise InvalidInputError.of("information", information, "one number per look, none falling")
+    return _boundaries(given, collected, float(alpha), kind)
 
 
 @lru_cache(maxsize=65536)
-def _boundaries(shares: tuple[float, ...], alpha: float, kind: Spending) -> tuple[float, ...]:
+def _boundaries(
+    shares: tuple[float, ...], information: tuple[float, ...], alpha: float, kind: Spending
+) -> tuple[float, ...]:
     if not shares:
         return ()
     total = np.array([spent(share, alpha, kind) for share in shares])
     found = np.full(len(shares), inf)
-    _cross(np.array(shares), total, normal_quantiles(np.maximum(total, LEAST)), found)
+    _cross(np.array(information), total, normal_quantiles(np.maximum(total, LEAST)), found)
     return tuple(found.tolist())
 
 
 @kernel(small=0)
-def _cross(shares: Floats, total: Floats, starts: Floats, found: Floats) -> None:
+def _cross(information: Floats, total: Floats, starts: Floats, found: Floats) -> None:
     """Fill the boundaries of all looks; infinite where nothing is spent.
 
+    information : (L,) collected up to each look
     total : (L,) probability to be spent up to each look
     starts : (L,) standard errors that a single look would need for all of it
     """
     points, masses = np.empty(POINTS), np.empty(POINTS)  # of the estimates that are left
     further, heavier = np.empty(POINTS), np.empty(POINTS)
     count, before, used = 0, 0.0, 0.0
-    for look in range(shares.size):
+    for look in range(information.size):
         fresh = total[look] - used
-        added = shares[look] - before
-        if not fresh > LEAST or not added > 0.0:
+        added = information[look] - before
+        if not fresh > LEAST or not information[look] > 0.0:
             continue
-        width = np.sqrt(added / shares[look])  # of what is new, in standard errors of the look
-        kept = np.sqrt(before / shares[look])
+        width = np.sqrt(added / information[look])  # of what is new, in standard errors of the look
+        kept = np.sqrt(before / information[look])
         step = min(STEP, FINEST * width)
-        if (12.0 - LOWEST) / step > POINTS - 1.0:
-            continue  # too near: what it may spend is left to the next one
         bound, target = starts[look], log(fresh)
+        if (POINTS - 1.0) * step < 12.0 - LOWEST:  # too near: it spends its share by itself
+            found[look] = np.ceil(_first(target, bound) * GRAIN) / GRAIN
+            used = total[look]
+            continue
         if count == 0:
             bound = _first(target, bound)
         else:
@@ -166,7 +180,7 @@ def _cross(shares: Floats, total: Floats, starts: Floats, found: Floats) -> None
                 if -9.0 < z < 9.0:
                     density += masses[k] * exp(-0.5 * z * z - LOG_ROOT_2PI) / width
             further[i], heavier[i] = x, weight * density
-        count, before, used = 2 * half + 1, shares[look], total[look]
+        count, before, used = 2 * half + 1, information[look], total[look]
         for i in range(count):
             points[i], masses[i] = further[i], heavier[i]
 
@@ -254,18 +268,26 @@ class Looks:
             which[i, ends[i] :] = which[i, min(ends[i], pieces - 1)]
         return which, shares
 
-    def factors(self, which: Indices, shares: list[tuple[float, ...]], alpha: float) -> Floats:
+    def factors(
+        self,
+        which: Indices,
+        shares: list[tuple[float, ...]],
+        information: list[tuple[float, ...]],
+        alpha: float,
+    ) -> Floats:
         """(n,) boundaries of one piece, infinite where it ends with no look.
 
         Parameters
         ----------
         which : (n,) look of each test
         shares : as `taken` gives them
+        information : collected up to each of these looks
         alpha : one-sided error probability of the whole test
         """
+        looks = zip(which.tolist(), shares, information, strict=True)
         return np.array(
             [
-                boundaries(mine, alpha, self.kind)[look] if look >= 0 else inf
-                for look, mine in zip(which.tolist(), shares, strict=True)
+                boundaries(mine, alpha, self.kind, collected)[look] if look >= 0 else inf
+                for look, mine, collected in looks
             ]
         )

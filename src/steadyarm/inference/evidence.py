@@ -143,6 +143,7 @@ class Evidence:
     binary : (n,) whether every reward was 0 or 1, and not all were 0; None if not known
     freedom : (n, J) degrees of freedom of the variance up to the end of each piece, where scores
         are sums over few units or clusters; None if there are as good as infinitely many
+    bounds : (least, largest) reward that can occur; None if not declared
 
     Examples
     --------
@@ -170,6 +171,7 @@ class Evidence:
     shown: Indices | None = None
     binary: NDArray[np.bool_] | None = None
     freedom: Floats | None = None
+    bounds: tuple[float, float] | None = None
 
     @classmethod
     def from_segments(
@@ -179,6 +181,7 @@ class Evidence:
         direction: Direction = "maximize",
         binary: bool | None = None,
         levels: Iterable[Floats] | None = None,
+        bounds: tuple[float, float] | None = None,
     ) -> Evidence:
         """The evidence of segments in the order they were played; sums in units of the rewards.
 
@@ -189,6 +192,7 @@ class Evidence:
             were filled in, which changes the squares, the caller has to say so.
         levels : (n,) for each segment, if rewards are adjusted for covariates: the variance of the
             sum of what the covariates say of all arms alike, see `covariates.level_variance`
+        bounds : (least, largest) reward that can occur; None if not declared
 
         Examples
         --------
@@ -238,6 +242,7 @@ class Evidence:
             _stacked(references, scores[0].shape),
             columns,
             binary=some & (zero_or_one if binary is None else binary),
+            bounds=bounds,
         )
 
     def view(self, shown: Indices) -> Evidence:

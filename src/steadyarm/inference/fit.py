@@ -9,8 +9,8 @@ of fit). Here every piece has its own parameters, so drift of the parameters is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,37 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import json_ready
 from steadyarm.inference.health import Finding, status_of
 from steadyarm.inference.periods import box_test
+from steadyarm.inference.quantiles import normal_quantile
+from steadyarm.inference.tails import above_chi2
 from steadyarm.segments import Segment, SegmentStats
+from steadyarm.wording import listed
 
 Floats = NDArray[np.float64]
 
 MOST = 256  # arms that are tested
+USUAL = 0.683  # probability of an estimate within one standard error of nothing
 LEAST_FREEDOM = 10.0  # degrees of freedom of the noise that a test needs
 TINY = 1e-9  # share of the largest eigenvalue below which one is taken as zero
+
+
+@dataclass(frozen=True, eq=False)
+class Missing:
+    """The product of two features, not in the model, that would explain the distances best.
+
+    Attributes
+    ----------
+    name : such as "interaction of 'image' and 'text'"
+    p_value : that the best of all products is as far from nothing if the model is right
+    share : of its estimate that is not noise
+    effects : (K,) by how much it would change the values of the combinations
+    error : standard error of its estimate, as a share of the estimate
+    """
+
+    name: str
+    p_value: float
+    share: float
+    effects: Floats
+    error: float
 
 
 @dataclass(frozen=True)
@@ -44,6 +68,8 @@ class LackOfFit:
     observed, fitted : its mean reward in these plays, and what the model says of the same plays
     error : standard error of their difference
     parameters, combinations : of the model
+    missing : the interaction that would explain the distances best
+    covariance : (K, K) of the values of the combinations by the model
 
     Examples
     --------
@@ -68,6 +94,52 @@ class LackOfFit:
     error: float
     parameters: int
     combinations: int
+    missing: Missing = field(compare=False)
+    covariance: Floats = field(repr=False, compare=False)
+
+    def doubt(
+        self,
+        names: Sequence[str],
+        best: int,
+        rivals: NDArray[np.bool_],
+        leads: Floats,
+        level: float,
+        sign: float = 1.0,
+    ) -> str:
+        """Why the model's lead of one arm over others does not count; empty if it does.
+
+        The lead has to be above 0, too, if the interaction that is missing most is added to the
+        model by the share of its estimate that is not noise (James and Stein's 1 - 1/F).
+
+        Parameters
+        ----------
+        names : of the arms
+        best : the arm that leads
+        rivals : (K,) the arms that it has to lead
+        leads : (K,) the model's estimates
+        level : of the two-sided limits of a lead
+        sign : -1 if small rewards are good
+        """
+        share, V = self.missing.share, self.covariance
+        apart = sign * (self.missing.effects[best] - self.missing.effects)
+        model = np.maximum(np.diagonal(V) + V[best, best] - 2 * V[best], 0.0)
+        error = np.sqrt(model + share * (apart * self.missing.error) ** 2)
+        low = leads + share * apart - normal_quantile((1 - level) / 2) * error
+        low = np.where(rivals, low, np.inf)
+        if share == 0 or low.min() > 0:
+            return ""
+        return (
+            f"{names[best]} may lead {names[int(low.argmin())]} only because effects do not simply "
+            f"add up (p = {self.missing.p_value:.2g}). {self.remedy}"
+        )
+
+    @property
+    def remedy(self) -> str:
+        """Which model to use instead, in one sentence."""
+        return (
+            f"Add the {self.missing.name} to the model, or analyse the {self.combinations} "
+            "combinations as separate variants (ArmSet.one_hot)."
+        )
 
     @property
     def finding(self) -> Finding:
@@ -85,27 +157,31 @@ class LackOfFit:
             f"the model of {self.parameters} parameters says {self.fitted:.4g} "
             f"({away:+.1f} standard errors; all combinations together p = {self.p_value:.2g})."
         )
-        advice = (
-            "Do not rely on estimates of single combinations: effects do not simply add up. Give "
-            "the next test interactions=2 (or the features that are missing), or a value of its "
-            "own for every combination (ArmSet.one_hot)."
-        )
-        return Finding(name, status, self.p_value, text, advice)
+        return Finding(name, status, self.p_value, text, self.remedy)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, with the finding's status."""
-        data: dict[str, Any] = json_ready(self)
-        return data | {"status": self.finding.status}
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        del plain["covariance"]
+        plain |= {"missing": self.missing.name, "status": self.finding.status}
+        data: dict[str, Any] = json_ready(plain)
+        return data
 
 
 @dataclass(frozen=True, eq=False)
 class _Comparison:
-    """Distances from the model of n tests, summed over pieces; shapes (n,), (n, K), (n, K, K)."""
+    """Distances from the model of n tests, summed over pieces; shapes (n,), (n, K), (n, K, K).
+
+    covariance : of the distances; alike : the same if every reward had a variance of 1
+    noise : variance of a reward
+    """
 
     plays: Floats
     sums: Floats
     residuals: Floats
-    variances: Floats
+    covariance: Floats
+    alike: Floats
+    noise: Floats
     rank: Floats
     p_value: Floats
     statistic: Floats
@@ -152,13 +228,14 @@ def lack_of_fit(arms: ArmSet, segments: Iterable[tuple[Segment, SegmentStats]]) 
             "For p-values of a batch use lack_of_fit_p_values."
         )
     found = _compared(arms, log)
-    plays, R, V = found.plays[0], found.residuals[0], found.variances[0]
+    plays, R, V = found.plays[0], found.residuals[0], np.diagonal(found.covariance[0])
     known = TINY * V.max() < V
     if not found.rank[0] or not known.any() or found.freedom[0, 1] < LEAST_FREEDOM:
         return None
     away = np.where(known, np.abs(R) / np.sqrt(np.where(known, V, 1.0)), 0.0)
     k = int(np.argmax(away > away.max() * (1 - 1e-9)))  # the first of equal ones
     N = max(plays[k], 1.0)
+    gram = arms.coordinates.T @ (plays[:, None] * arms.coordinates)
     return LackOfFit(
         p_value=float(found.p_value[0]),
         statistic=float(found.statistic[0]),
@@ -170,6 +247,33 @@ def lack_of_fit(arms: ArmSet, segments: Iterable[tuple[Segment, SegmentStats]]) 
         error=float(np.sqrt(V[k]) / N),
         parameters=arms.rank,
         combinations=arms.size,
+        missing=_missing(arms, found),
+        covariance=found.noise[0] * arms.coordinates @ np.linalg.pinv(gram) @ arms.coordinates.T,
+    )
+
+
+def _missing(arms: ArmSet, found: _Comparison) -> Missing:
+    """The product of features with the largest estimate in standard errors, of those tried."""
+    X, R, V, A = arms.features, found.residuals[0], found.covariance[0], found.alike[0]
+    rows, columns = np.triu_indices(X.shape[1])
+    P = X[:, rows] * X[:, columns]
+    info = np.einsum("kp,kp->p", P, A @ P)
+    new = info > TINY * np.einsum("kp,kp->p", P, found.plays[0][:, None] * P)
+    sizes = np.abs(R @ P) / np.sqrt(np.where(new, np.einsum("kp,kp->p", P, V @ P), np.inf))
+    best = int(np.argmax(sizes))
+    size, tried = float(sizes[best]), max(int(new.sum()), 1)
+    single = min(float(above_chi2(size**2, 1)), 1 - TINY)
+    p_value = -np.expm1(tried * np.log1p(-single))
+    usual = normal_quantile(-np.expm1(np.log(USUAL) / tried) / 2)
+    pair = f"{arms.feature_names[rows[best]]}:{arms.feature_names[columns[best]]}".split(":")
+    parts = list(dict.fromkeys(repr(part.partition("=")[0]) for part in pair))
+    name = f"{'interaction' if len(parts) > 1 else 'square'} of {listed(parts)}"
+    return Missing(
+        name if new.any() else "features that it lacks",
+        float(p_value),
+        max(1 - (usual / max(size, TINY)) ** 2, 0.0),
+        A @ P[:, best] * (R @ P[:, best]) / max(info[best], TINY) / np.maximum(found.plays[0], 1.0),
+        1 / max(size, TINY),
     )
 
 
@@ -230,10 +334,11 @@ def _compared(arms: ArmSet, log: list[tuple[Segment, SegmentStats]]) -> _Compari
     W = np.linalg.pinv(alike, rcond=TINY, hermitian=True)
     rank = np.linalg.matrix_rank(alike, rtol=TINY, hermitian=True).astype(np.float64)
     usual, behind = _usual_noise(columns)
-    V, T = np.zeros((n, K, K)), np.zeros(n)
+    V, T, spread = np.zeros((n, K, K)), np.zeros(n), np.zeros(n)
     weight, seen, filled = np.zeros(n), np.zeros(n), np.zeros((n, K))
     for N, scatter, M in pieces:
         variance = np.where(N > 1, scatter / np.maximum(N - 1, 1), usual)
+        spread = spread + (N * variance).sum(axis=1) * M.any(axis=(1, 2))
         V = V + (M * (N * variance)[:, None, :]) @ M.swapaxes(1, 2)
         share = N * np.maximum(((W @ M) * M).sum(axis=1), 0.0)
         T, weight = T + (share * variance).sum(axis=1), weight + share.sum(axis=1)
@@ -245,8 +350,8 @@ def _compared(arms: ArmSet, log: list[tuple[Segment, SegmentStats]]) -> _Compari
     traces = np.trace(WV @ WV, axis1=1, axis2=2)
     Q = (R[:, None] @ W @ R[:, :, None])[:, 0, 0]
     p_value, statistic, freedom = box_test(Q, T, traces, noise, 2 * noise, rank)
-    variances = np.diagonal(V, axis1=1, axis2=2)
-    return _Comparison(plays, sums, R, variances, rank, p_value, statistic, freedom)
+    spread = spread / np.maximum(plays.sum(axis=1), 1.0)
+    return _Comparison(plays, sums, R, V, alike, spread, rank, p_value, statistic, freedom)
 
 
 def _usual_noise(columns: list[tuple[Floats, Floats, Floats]]) -> tuple[Floats, Floats]:

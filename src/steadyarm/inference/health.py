@@ -15,6 +15,9 @@ from steadyarm.validation import checked_range, whole_number
 Status = Literal["ok", "warn", "fail"]
 MARKS: dict[Status, str] = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL"}
 LOSS = 0.005  # share of lost or missing rows above which they need attention
+ALL_ZERO = "rewards"  # name of the check
+DOMINATING = 0.2  # share of the variance above which one unit needs attention
+MANY_UNITS = 100  # up to which a large share is no surprise
 
 
 @dataclass(frozen=True)
@@ -266,6 +269,47 @@ def reward_findings(
         status: Status = "fail" if beyond else "ok"
         findings.append(Finding("range of rewards", status, None, text, advice))
     return findings
+
+
+def zero_finding(rewards: int) -> Finding:
+    """Nothing but zeros: more often a name that is wrong than a test without success."""
+    return Finding(
+        ALL_ZERO,
+        "fail",
+        None,
+        f"All {rewards:,} rewards are 0, so there is no best variant.",
+        "See whether the right event, or column, is counted, and whether it is recorded at all.",
+    )
+
+
+def outlier_finding(
+    unit: str, share: float, units: int, rewarded: int, what: str = "rewards"
+) -> Finding:
+    """Whether one unit carries so much of the variance that intervals say little.
+
+    Intervals need a sum that no single unit dominates. With a share h of the variance in one unit
+    the sum is at best as normal as that of 1/h units; below five it is not. Few successes have
+    large shares without being unusual, so that a fifth is said of many only.
+
+    Parameters
+    ----------
+    unit : with the largest squared distance from the mean of its arm, by name
+    share : of that square in the sum of all
+    units, rewarded : how many there are, and of these with a reward other than 0
+    what : the metric
+
+    Examples
+    --------
+    >>> found = outlier_finding("user 4711", 0.61, 20_000, 3_100, "orders")
+    >>> found.explanation, found.status
+    ('One unit (user 4711) accounts for 61 % of the variance of orders.', 'warn')
+    """
+    name = "outliers"
+    if share <= DOMINATING or min(units, rewarded) <= MANY_UNITS:
+        return Finding(name, "ok", None, "No unit accounts for a large part of the variance.")
+    text = f"One unit ({unit}) accounts for {share:.0%} of the variance of {what}."
+    advice = "Declare a cap or exclude it: as it stands it widens intervals, or decides."
+    return Finding(name, "warn", None, text.replace("%", " %"), advice)
 
 
 def _duplicates(rows: int, same: int, other: int) -> Finding:

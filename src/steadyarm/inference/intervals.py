@@ -372,7 +372,7 @@ def fixed_budget(
         shown=evidence.shown,
         others=others,
     )
-    return settled(found)
+    return settled(found, ahead)
 
 
 def variance_kept(adjusted: Evidence, raw: Evidence) -> float | None:
@@ -430,7 +430,7 @@ class SingleAnalysis:
         limits = skewed_limits(estimates, error, self._skew, z)
         if self.events is None:
             return limits
-        return value_limits(self.events, estimates, error, z, *limits)
+        return value_limits(self.events, error, z, *limits)
 
     def gaps_from(self, arm: NDArray[np.int64], ratio: Floats | float = 1.0) -> Gaps:
         """The gaps measured from one arm of each test, (n,), or from `ratio` times its value."""
@@ -462,9 +462,7 @@ class Gaps:
         events, evidence = self.analysis.events, self.analysis.evidence
         if events is None:
             return limits
-        return gap_limits(
-            events, evidence, evidence.estimates, self.arm, self.error, z, limits, self.ratio
-        )
+        return gap_limits(events, evidence.sign, self.arm, self.error, z, limits, self.ratio)
 
 
 def _events(evidence: Evidence, scatter: Scatter) -> RareEvents | None:
@@ -492,14 +490,17 @@ def refused(events: RareEvents | None, low: Floats, high: Floats) -> Booleans:
     return np.asarray(events.too_few & (np.isfinite(low) | np.isfinite(high)))
 
 
-def settled(found: Intervals) -> Intervals:
-    """What follows where a winner is declared: no other arm is plausible, no gap is below 0."""
+def settled(found: Intervals, lead: Floats) -> Intervals:
+    """What follows where a winner is declared: no other arm is plausible, all gaps are above 0.
+
+    lead : (n, K) lower limits of the gaps of the recommended arm that declare a winner
+    """
     alone = np.arange(found.arms.size) == found.recommended[:, None]
     winner = found.winner[:, None]
     return replace(
         found,
         plausible=np.where(winner, alone, found.plausible),
-        gap_low=np.where(winner, np.maximum(found.gap_low, 0.0), found.gap_low),
+        gap_low=np.where(winner & ~alone, np.maximum(found.gap_low, lead), found.gap_low),
         others=0 if found.winner.all() else found.others,
     )
 

@@ -27,7 +27,6 @@ from steadyarm.inference.intervals import (
 from steadyarm.inference.limits import hypotenuse, shortlisted
 from steadyarm.inference.sequences import ConfidenceSequence
 from steadyarm.inference.tails import above_t
-from steadyarm.segments import Direction
 from steadyarm.validation import check_fraction
 
 Floats = NDArray[np.float64]
@@ -88,7 +87,11 @@ class Lifts:
 
 
 def lifts(
-    evidence: Evidence, control: int, level: float = 0.95, simultaneous: bool = True
+    evidence: Evidence,
+    control: int,
+    level: float = 0.95,
+    simultaneous: bool = True,
+    intervals: Intervals | None = None,
 ) -> Lifts:
     """Differences from a control after a test that is analysed once, when its budget is spent.
 
@@ -102,6 +105,8 @@ def lifts(
     control : index of the arm that others are compared with
     level : probability with which absolute intervals hold for all arms, and so do relative ones
     simultaneous : False for intervals each of which holds with that probability by itself
+    intervals : of the same test, if it may declare a winner: that comparison with the control is
+        one of those that the winner has passed, and its interval is the one that it passed
 
     Returns
     -------
@@ -125,10 +130,10 @@ def lifts(
     alpha = 1 - check_fraction(level, "level")
     evidence, row = _compared(evidence, control)
     analysis, arm = SingleAnalysis(evidence), np.full(len(evidence.rounds), row)
+    z = pairwise_value(analysis.freedom, alpha)[:, None]
     if simultaneous:
-        z = simultaneous_value(analysis, row, alpha)[:, None]
-    else:
-        z = pairwise_value(analysis.freedom, alpha)[:, None]
+        together = simultaneous_value(analysis, row, alpha)[:, None]
+        z = np.where(_of_winner(intervals, row), z, together)
     gaps = analysis.gaps_from(arm)
     errors = gaps.error
     if analysis.events is not None:  # of clicks it is known even if all were the same
@@ -185,6 +190,7 @@ def lift_sequence(
     level: float = 0.95,
     reward_range: tuple[float, float] | None = None,
     looks: Looks | None = None,
+    intervals: Intervals | None = None,
 ) -> Lifts:
     """Differences from a control in a test that is watched, and may be stopped at any time.
 
@@ -198,6 +204,7 @@ def lift_sequence(
     budget : planned rounds of the whole test, the same at every analysis
     control : index of the arm that others are compared with
     level, reward_range, looks : as for `confidence_sequence`
+    intervals : of the same test, as for `lifts`
 
     Returns
     -------
@@ -215,7 +222,10 @@ def lift_sequence(
     >>> bool(found.low[0, 1] > 0)
     True
     """
-    return lift_path(evidence, budget, control, level, reward_range, [-1], looks)[0]
+    check_fraction(level, "level")
+    evidence, row = _compared(evidence, control)
+    sequence = ConfidenceSequence(evidence, budget, reward_range, looks)
+    return _at_piece(sequence, evidence.rounds.shape[1] - 1, row, level, intervals)
 
 
 def lift_path(
@@ -258,16 +268,31 @@ def lift_path(
     return [_at_piece(sequence, range(pieces)[j], row, level) for j in wanted]
 
 
-def _at_piece(sequence: ConfidenceSequence, j: int, row: int, level: float) -> Lifts:
+def _at_piece(
+    sequence: ConfidenceSequence,
+    j: int,
+    row: int,
+    level: float,
+    intervals: Intervals | None = None,
+) -> Lifts:
     evidence = sequence.evidence
     X, arm = evidence.arms.coordinates, np.full(len(evidence.rounds), row)
     alpha, events = (1 - level) / (2 * max(evidence.family - 1, 1)), sequence.events(j)
-    low, high = sequence.gap_limits(j, arm, alpha, events)
+    single = _of_winner(intervals, row)
+
+    def limits(ratio: Floats | float) -> tuple[Floats, Floats]:
+        low, high = sequence.gap_limits(j, arm, alpha, events, ratio)
+        if single.any():
+            own = sequence.gap_limits(j, arm, sequence.pair_alpha(level), events, ratio)
+            low, high = np.where(single, own[0], low), np.where(single, own[1], high)
+        return low, high
+
+    low, high = limits(1.0)
     directions = np.broadcast_to(X - X[row], (len(arm), *X.shape))
     return lifts_between(
         sequence.until(j).estimates,
         row,
-        lambda ratio: sequence.gap_limits(j, arm, alpha, events, ratio),
+        limits,
         sequence.value_limits(j, alpha, events),
         standard_errors=sequence.errors(j, directions, low, high),
         level=float(level),
@@ -277,32 +302,16 @@ def _at_piece(sequence: ConfidenceSequence, j: int, row: int, level: float) -> L
     )
 
 
-def settled_lifts(found: Lifts, intervals: Intervals, direction: Direction) -> Lifts:
-    """What follows where a winner is declared: limits that would contradict it are cut at 0.
+def _of_winner(intervals: Intervals | None, row: int) -> Booleans:
+    """(n, K) comparisons with the control that a declared winner has passed by itself.
 
-    A winner is not worse than the control; and if the control is the winner, no arm is better.
-
-    intervals : of the same tests and arms
+    These are that of the winner or, if the control is the winner, all of them.
     """
-    K = found.differences.shape[1]
-    winner, control = intervals.winner[:, None], found.control
-    chosen = np.arange(K) == intervals.recommended[:, None]
-    better = winner & chosen & (np.arange(K) != control)
-    worse = winner & (intervals.recommended == control)[:, None]
-    if direction == "minimize":
-        better, worse = worse, better
-    turned = found.differences * found.relative < 0  # the control's value is negative
-
-    def cut(low: Floats, high: Floats, least: Booleans, most: Booleans) -> tuple[Floats, Floats]:
-        low = np.where(least, np.maximum(low, 0.0), low)
-        return low, np.where(most, np.minimum(high, 0.0), high)
-
-    low, high = cut(found.low, found.high, better, worse)
-    up, down = np.where(turned, worse, better), np.where(turned, better, worse)
-    relative_low, relative_high = cut(found.relative_low, found.relative_high, up, down)
-    return replace(
-        found, low=low, high=high, relative_low=relative_low, relative_high=relative_high
-    )
+    if intervals is None:
+        return np.zeros((1, 1), dtype=bool)
+    arm = intervals.recommended[:, None]
+    mine = (np.arange(intervals.arms.size) == arm) | (arm == row)
+    return np.asarray(intervals.winner[:, None] & mine)
 
 
 def _compared(evidence: Evidence, control: int) -> tuple[Evidence, int]:

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammainccinv, ndtr
 
 from steadyarm import decompositions, linalg
 from steadyarm.arms import ArmSet
@@ -24,10 +25,10 @@ Booleans = NDArray[np.bool_]
 SOME = 2000  # arms whose limits are computed exactly at a time
 HUGE = np.errstate(over="ignore", invalid="ignore")  # rewards whose cubes no double can hold
 TINY = 1e-14  # share of the squared scores below which a variance is rounding
-HEAVY = 4.0  # third moment of long-tailed rewards, at most, in multiples of the least possible
+HEAVY = 4.0  # third moment of long-tailed rewards, at most, in multiples of that of equal events
 SEEN = 2.0  # and in multiples of the one seen, which the tail not seen yet makes too small
 LIKELY = (
-    3.0  # multiple of the one seen that, if less than the least possible, rules such a tail out
+    3.0  # multiple of the one seen that, if less than the least possible, rules out such a tail
 )
 
 
@@ -63,25 +64,60 @@ class RareEvents:
 
     Attributes
     ----------
-    variance : (n, K) of the estimates
+    estimates, variance : (n, K) of the arms' values
     clicks : (n, 1) tests whose rewards are 0 or 1, and of which enough rounds were played
     unit : (n, K) variance of an arm's estimate, divided by p(1 - p)
     size : (n, K) third central moment of the estimate over its variance, if rewards are 0 or 1
-    tail : (n, K) the same for other rewards, as their mean and variance suggest it; 0 for clicks
-    too_few : (n, K) where that is too much for a limit on the long side
+    tail : (n, K) the same for other rewards, as far as it may be; 0 for clicks
+    too_few : (n, K) where so few rewards carry the estimate that its limit on the long side is
+        refused, or follows from the declared bounds of the rewards
+    silent : (n, K) where all rewards of the arm were the same, so that both limits are
+    share : (n, K) share of the estimate that one more reward would have
+    bounds : (least, largest) reward that can occur; None if not declared
     """
 
+    estimates: Floats
     variance: Floats
     clicks: Booleans
     unit: Floats
     size: Floats
     tail: Floats
     too_few: Booleans
+    silent: Booleans
+    share: Floats
+    bounds: tuple[float, float] | None
 
     @property
     def silent_error(self) -> Floats:
         """(n, K) the standard error of a rate that about one event could be the first of."""
         return np.sqrt(self.unit) * np.sqrt(np.minimum(self.unit, 0.25))
+
+    def refused_reach(self, z: Floats) -> tuple[Floats, Floats]:
+        """(n, K) how far below and above the estimate a limit is that hardly any reward carries.
+
+        Infinite, unless the rewards have bounds; 0 where there are enough rewards.
+        """
+        sides = (self.tail < 0) & self.too_few | self.silent, (self.tail > 0) & self.too_few
+        low, high = (-np.inf, np.inf) if self.bounds is None else self.bounds
+        far = high - low
+        down = _few_events_reach(high - self.estimates, self.variance, self.share * far, z)
+        up = _few_events_reach(self.estimates - low, self.variance, self.share * far, z)
+        return np.where(sides[0], down, 0.0), np.where(sides[1] | self.silent, up, 0.0)
+
+
+def _few_events_reach(total: Floats, variance: Floats, largest: Floats, z: Floats) -> Floats:
+    """How far above a sum of few positive events its expectation may be: the gamma limit.
+
+    One more event of the largest possible size is added to those seen (Fay and Feuer 1997).
+
+    total, variance : (n, K) the sum and its variance; largest : (n, K) possible event
+    """
+    with np.errstate(invalid="ignore"):
+        spread = np.maximum(variance + largest**2, 1e-300)
+        more = np.maximum(total, 0.0) + np.maximum(largest, 1e-150)
+        shape, scale = more**2 / spread, spread / more
+        reach = scale * gammainccinv(shape, ndtr(-z)) - total
+    return np.where(np.isfinite(largest), np.maximum(reach, 0.0), np.inf)
 
 
 @HUGE
@@ -96,10 +132,11 @@ def rare_events(
 ) -> RareEvents:
     """What estimates and variances say of rare events, for arms that share nothing.
 
-    Rewards that are never negative, of mean μ and variance v, have a third central moment of at
-    least v(v/μ - μ). That of lognormal amounts of few buyers is some multiple of it. Whether
-    rewards are of this kind shows in the skewness that is seen over all arms together: normal
-    rewards have none. HEAVY and SEEN were chosen by simulation.
+    Rewards of mean μ and variance v that are 0 but for rare events have a third central moment of
+    at least v(v/μ - μ), which is that of events of one size. That of lognormal amounts of few
+    buyers is some multiple of it. Whether rewards are of this kind shows in the skewness that is
+    seen, of the arm itself or of all arms together: normal rewards have none. `coverage --what
+    money` chose HEAVY and SEEN.
 
     Parameters
     ----------
@@ -120,32 +157,55 @@ def rare_events(
     size = inverse[1] / (np.maximum(inverse[0], 1e-300) * T) * unit / design
     size = size * np.abs(1 - 2 * np.clip(estimates, 0.0, 1.0))
 
+    bounds = evidence.bounds
+    if bounds is None and evidence.binary is not None and evidence.binary.all():
+        bounds = 0.0, 1.0
     known = (variance > 0) & ~clicks
     error = np.where(known, np.sqrt(variance), 1.0)
     total = np.maximum(np.abs(estimates) * T, 1e-6 * error)
-    least = np.where(known, np.maximum(variance / total - total * design, 0.0), 0.0)
-    turn = np.where(estimates < 0, -1.0, 1.0)
-    counted, root = least > 0, np.sqrt(design)
-    seen = np.where(counted, turn * third / (error * error * error), 0.0).sum(axis=1, keepdims=True)
-    arms = np.maximum(counted.sum(axis=1, keepdims=True), 1)
-    noise = np.sqrt(2 / (np.maximum(parts - 1, 1)[:, None] * arms))
-    skew = seen / np.maximum((counted * root).sum(axis=1, keepdims=True), 1e-300) + noise
-    skew = np.where(np.isfinite(skew) & (parts[:, None] > 1), np.maximum(skew, 0.0), 0.0)
-    likely = skew * root * error
-    tail = np.minimum(HEAVY * least, SEEN * likely)
-    too_few = known & (HEAVY * least > error) & (LIKELY * likely > least)
-    return RareEvents(variance / T**2, clicks, unit, size, turn * tail / T, too_few)
+    single = np.where(known, variance / total, 0.0)  # third moment over variance of equal events
+    least = np.where(known, np.maximum(single - total * design, 0.0), 0.0)
+    turn, root = np.where(estimates < 0, -1.0, 1.0), np.sqrt(design)
+    own = np.where(known, turn * third / (error * error * error), 0.0)
+    noise = np.sqrt(2 / np.maximum(parts - 1, 1))[:, None]
+    arms = np.maximum(known.sum(axis=1, keepdims=True), 1)
+    weight = np.maximum((known * root).sum(axis=1, keepdims=True), 1e-300)
+    pooled = own.sum(axis=1, keepdims=True) / weight + noise / np.sqrt(arms)
+    own, seen = own / root, (parts[:, None] > 1) * root * error
+    likely, certain = (  # third moments over variances that are seen, and that are beyond noise
+        np.nan_to_num(np.maximum(np.maximum(skew, pooled), 0.0), posinf=0.0) * seen
+        for skew in (own + noise, own - 2 * noise)
+    )
+    tail = np.minimum(HEAVY * single, SEEN * likely)
+    return RareEvents(
+        estimates=estimates,
+        variance=variance / T**2,
+        clicks=clicks,
+        unit=unit,
+        size=size,
+        tail=turn * tail / T,
+        too_few=known & (HEAVY * least > error) & (LIKELY * certain > least),
+        silent=(variance <= 0) & ~clicks,
+        share=inverse[1] / (np.maximum(inverse[0], 1e-300) * T),
+        bounds=bounds,
+    )
 
 
 @HUGE
 def value_limits(
-    events: RareEvents, estimates: Floats, error: Floats, z: Floats, low: Floats, high: Floats
+    events: RareEvents, error: Floats, z: Floats, low: Floats, high: Floats
 ) -> tuple[Floats, Floats]:
     """(n, K) the limits of values, moved out where few rewards carry an estimate."""
+    estimates = events.estimates
     further = skewed_limits(estimates, error, np.clip(events.tail, -error, error), z)
     low, high = np.fmin(low, further[0]), np.fmax(high, further[1])
-    low = np.where(events.too_few & (events.tail < 0), -np.inf, low)
-    high = np.where(events.too_few & (events.tail > 0), np.inf, high)
+    down, up = events.refused_reach(z)
+    low = np.where(events.silent, estimates - down, np.fmin(low, estimates - down))
+    high = np.where(events.silent, estimates + up, np.fmax(high, estimates + up))
+    if events.bounds is not None:
+        least, largest = events.bounds
+        low = np.where(np.isfinite(low), np.maximum(low, np.minimum(estimates, least)), low)
+        high = np.where(np.isfinite(high), np.minimum(high, np.maximum(estimates, largest)), high)
     few = click_limits(estimates, events.unit, events.size, z)
     return np.where(events.clicks, few[0], low), np.where(events.clicks, few[1], high)
 
@@ -194,8 +254,7 @@ def hypotenuse(a: Floats, b: Floats) -> Floats:
 @HUGE
 def gap_limits(
     events: RareEvents,
-    evidence: Evidence,
-    estimates: Floats,
+    sign: float,
     best: NDArray[np.int64],
     error: Floats,
     z: Floats,
@@ -204,37 +263,79 @@ def gap_limits(
 ) -> tuple[Floats, Floats]:
     """(n, K) the limits of gaps, moved out where few rewards carry one of the two estimates.
 
-    The limits of two values give those of their difference (Zou and Donner 2008): this is how far
-    the one may be less and the other more, as independent errors add. Tails of both arms cancel
-    for the most part, so other rewards than clicks are given the least tail that is possible.
+    Each arm has its own tail. Tails on the same side cancel as far as they are alike: an arm's tail
+    balances no more of the other's than the other's rewards would with as many plays. A limit that
+    is refused for the value of an arm is refused for its gaps.
 
+    sign : 1 if large rewards are good, else -1
     error : (n, K) standard errors of the gaps, infinite if unknown
     ratio : (n, K) multiple of the value of `best` that gaps are measured from
     """
-    z = np.broadcast_to(z, estimates.shape)
-    rows, turn = np.arange(len(best)), evidence.direction == "minimize"
+    rows = np.arange(len(best))
+    z = np.broadcast_to(z, events.estimates.shape)
+    ratio = np.broadcast_to(ratio, events.estimates.shape)
+    multiple = sign * ratio  # gaps are this times the value of `best`, less sign times the other's
+    estimates, variance = events.estimates, events.variance
+    first = variance[rows, best][:, None]
+    gaps = multiple * estimates[rows, best][:, None] - sign * estimates
+    third = np.stack(
+        [multiple**3 * first * events.tail[rows, best][:, None], -sign * variance * events.tail]
+    )
+    fewer = (np.abs(ratio) ** 1.5 * events.share[rows, best][:, None] / events.share) ** 2
+    alike = np.minimum(np.abs(third), np.abs(third[::-1]) * np.stack([fewer, 1 / fewer]))
+    above, below = np.maximum(third, 0.0).sum(axis=0), np.maximum(-third, 0.0).sum(axis=0)
+    balance = np.stack([np.where(third < 0, alike, 0.0), np.where(third > 0, alike, 0.0)])
+    both = np.maximum(variance + multiple**2 * first, 1e-300)
+    right, left = np.maximum(np.stack([above, below]) - balance.sum(axis=1), 0.0) / both
+    right, left = np.clip(right, 0.0, error), np.clip(left, 0.0, error)
+    low = np.fmin(limits[0], skewed_limits(gaps, error, -left, z)[0])
+    high = np.fmax(limits[1], skewed_limits(gaps, error, right, z)[1])
 
-    def reach(p: Floats, variance: Floats, unit: Floats, size: Floats, tail: Floats) -> Floats:
-        single = np.sqrt(variance)
-        few = click_limits(p, unit, size, z)
-        many = skewed_limits(p, single, np.clip(tail / HEAVY, -single, single), z)
-        low, high = (np.where(events.clicks, few[i], many[i]) for i in range(2))
+    reach = np.stack(events.refused_reach(z))
+    one = np.abs(ratio) * reach[:, rows, best][:, :, None]
+    one, other = _turned(one, multiple < 0), _turned(reach, np.full(ratio.shape, sign > 0))
+    usual = np.abs(ratio) * z * np.sqrt(first), z * np.sqrt(variance)
+    down, up = hypotenuse(np.maximum(one, usual[0]), np.maximum(other, usual[1]))
+    low = np.where((one[0] > 0) | (other[0] > 0), np.fmin(low, gaps - down), low)
+    high = np.where((one[1] > 0) | (other[1] > 0), np.fmax(high, gaps + up), high)
+    few = _click_gap_limits(events, best, error, z, ratio, sign)
+    return np.where(events.clicks, few[0], low), np.where(events.clicks, few[1], high)
+
+
+def _turned(reach: Floats, turn: Booleans) -> Floats:
+    """(2, n, K) how far down and up, the other way round where `turn` says so."""
+    return np.where(turn, reach[::-1], reach)
+
+
+def _click_gap_limits(
+    events: RareEvents,
+    best: NDArray[np.int64],
+    error: Floats,
+    z: Floats,
+    ratio: Floats,
+    sign: float,
+) -> tuple[Floats, Floats]:
+    """(n, K) limits of gaps between rates.
+
+    The limits of two values give those of their difference (Zou and Donner 2008): this is how far
+    the one may be less and the other more, as independent errors add.
+    """
+    rows = np.arange(len(best))
+
+    def reach(p: Floats, unit: Floats, size: Floats) -> Floats:
+        low, high = click_limits(p, unit, size, z)
         return np.stack([p - low, high - p])
 
-    parts = (estimates, events.variance, events.unit, events.size, events.tail)
+    parts = (events.estimates, events.unit, events.size)
     other, first = reach(*parts), reach(*(part[rows, best][:, None] for part in parts))
-    first = np.abs(ratio) * np.where(np.asarray(ratio) < 0, first[::-1], first)
+    first = _turned(np.abs(ratio) * first, sign * ratio < 0)
+    other = _turned(other, np.full(ratio.shape, sign > 0))
     alone = events.variance + np.square(ratio) * events.variance[rows, best][:, None]
     alone = np.maximum(alone, 1e-300)
     shared = np.where(np.isfinite(error), error, 0.0) ** 2 / alone  # 1 if errors are independent
-    wider = np.sqrt(np.where(events.clicks, np.maximum(shared, 1.0), shared))
-    less = wider * hypotenuse(first[0], other[1])  # the best may be less, the other more
-    more = wider * hypotenuse(first[1], other[0])
-    less, more = (more, less) if turn else (less, more)
-    gaps = (ratio * estimates[rows, best][:, None] - estimates) * (-1.0 if turn else 1.0)
-    low = np.where(events.clicks, gaps - less, np.fmin(limits[0], gaps - less))
-    high = np.where(events.clicks, gaps + more, np.fmax(limits[1], gaps + more))
-    return low, high
+    down, up = np.sqrt(np.maximum(shared, 1.0)) * hypotenuse(first, other)
+    gaps = sign * (ratio * events.estimates[rows, best][:, None] - events.estimates)
+    return gaps - down, gaps + up
 
 
 def in_passes(evidence: Evidence, scatter: Scatter, best: Floats, z: float) -> Booleans:

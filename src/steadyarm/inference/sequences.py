@@ -157,9 +157,8 @@ ASYMPTOTIC = (
     "variance settles."
 )
 AT_LOOKS = (
-    "Many rounds before the first look, none dominating; variants drawn as recorded; the variance "
-    "settles, so that shares of the budget are those of the information; looks are taken at times "
-    "that do not depend on rewards."
+    "Many rounds before the first look, none dominating; variants drawn as recorded; looks are "
+    "taken at times that do not depend on rewards."
 )
 BOUNDED = {
     "rounds": "All rewards lie in reward_range; variants drawn independently as recorded.",
@@ -313,6 +312,7 @@ class ConfidenceSequence:
             self.method, self.assumption = f"asymptotic, {kind}", ASYMPTOTIC
             if looks is not None:
                 self._which, self._shares = looks.taken(self.rounds, self.budget)
+                self._information = self._collected()
                 self.method, self.assumption = f"group-sequential, {looks.kind}, {kind}", AT_LOOKS
         else:
             self.variance, scale, kind = bounded_terms(evidence, reward_range)
@@ -342,7 +342,8 @@ class ConfidenceSequence:
         lead, _ = self._limits(j, gaps, best, alpha / K, events)
         gap_low[rows, best] = gap_high[rows, best] = lead[rows, best] = 0.0
         plausible, others = lead <= 0, 0
-        winner = self.winners(j, level, best, lead)
+        ahead = self.leads(j, level, best, lead)
+        winner = np.asarray(((ahead > 0) | (np.arange(arms.size) == best[:, None])).all(axis=1))
         if self.evidence.whole is not None and (count_all or winner[0]):
             possible = self.possible(j, alpha / K, best)
             if winner[0]:
@@ -370,30 +371,48 @@ class ConfidenceSequence:
             shown=self.evidence.shown,
             others=others,
         )
-        return settled(found)
+        return settled(found, ahead)
 
-    def winners(
+    def leads(
         self, j: int, level: float, best: NDArray[np.int64], lead: Floats | None = None
-    ) -> NDArray[np.bool_]:
-        """(n,) whether the arm `best`, (n,), is declared the winner at the end of piece j.
+    ) -> Floats:
+        """(n, K) lower limits of the gaps of `best`, (n,): if all are above 0, it is the winner.
 
-        It must lead each other arm. At looks the boundary is the two-sided one of a single pair,
-        however many arms there are, since a winner has to pass all comparisons; a sequence that
-        holds at all times divides alpha among the arms. docs/inference.md says why.
+        At looks the boundary is the two-sided one of a single pair, however many arms there are,
+        since a winner has to pass all comparisons; a sequence that holds at all times divides alpha
+        among the arms. docs/inference.md says why.
 
         lead : (n, K) lower limits of the gaps with alpha divided among the arms, if known
         """
-        alpha, rows = 1 - level, np.arange(len(best))
-        if self.looks is not None or lead is None:
-            share = alpha / 2 if self.looks is not None else alpha / self.evidence.family
-            lead, _ = self.gap_limits(j, best, share, self.events(j))
-        ahead = lead > 0
-        ahead[rows, best] = True
-        return np.asarray(ahead.all(axis=1))
+        if self.looks is None and lead is not None:
+            return lead
+        return self.gap_limits(j, best, self.pair_alpha(level), self.events(j))[0]
+
+    def pair_alpha(self, level: float) -> float:
+        """The one-sided error probability of one comparison of a declared winner."""
+        return (1 - level) / (self.evidence.family if self.looks is None else 2)
+
+    def winners(self, j: int, level: float, best: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(n,) whether the arm `best`, (n,), is declared the winner at the end of piece j."""
+        others = np.arange(self.evidence.arms.size) != best[:, None]
+        return np.asarray((~others | (self.leads(j, level, best) > 0)).all(axis=1))
 
     def looks_at(self, j: int) -> NDArray[np.int64]:
         """(n,) which look piece j ends with, -1 for none; without looks each piece is one."""
         return np.full(len(self.rounds), j) if self.looks is None else self._which[:, j]
+
+    def _collected(self) -> list[tuple[float, ...]]:
+        """The variance of the score sums at each look of each test, rounded to 20 digits in base 2.
+
+        All comparisons of a test share it, so that one set of boundaries serves them.
+        """
+        total = np.maximum.accumulate(np.trace(self.variance, axis1=2, axis2=3), axis=1)
+        first = np.diff(self._which, axis=1, prepend=-1) > 0
+        found = []
+        for variance, at in zip(total, first, strict=True):
+            shares = variance[at] / max(variance[-1], np.finfo(np.float64).tiny)
+            found.append(tuple((np.rint(shares * 2.0**20) / 2.0**20).tolist()))
+        return found
 
     def _is_last(self, j: int) -> NDArray[np.bool_]:
         """(n,) whether piece j ends with the planned look at the end of the test."""
@@ -406,12 +425,15 @@ class ConfidenceSequence:
         """(n,) the boundary at the end of the test if no look is taken after piece j."""
         if self.looks is None:
             return normal_factor(np.ones(len(self.rounds)), alpha)
-        taken = [
-            mine[: look + 1]
-            for mine, look in zip(self._shares, self._which[:, j].tolist(), strict=True)
-        ]
-        ends = [mine if mine and mine[-1] >= 1 else (*mine, 1.0) for mine in taken]
-        return np.array([boundaries(mine, alpha, self.looks.kind)[-1] for mine in ends])
+        looks = zip(self._shares, self._information, self._which[:, j].tolist(), strict=True)
+        found = []
+        for shares, information, look in looks:
+            mine, collected = shares[: look + 1], information[: look + 1]
+            if not mine or mine[-1] < 1:  # as much information per round as so far
+                collected = (*collected, collected[-1] / mine[-1] if mine else 1.0)
+                mine = (*mine, 1.0)
+            found.append(boundaries(mine, alpha, self.looks.kind, collected)[-1])
+        return np.array(found)
 
     def until(self, j: int) -> Evidence:
         """All that estimates need of the pieces up to the end of piece j."""
@@ -513,9 +535,8 @@ class ConfidenceSequence:
         z, T = self.factor(j, alpha, events.clicks), np.maximum(played, 1)
         error = np.where(np.isfinite(limits[0]), np.sqrt(variance) / T, np.inf)
         if best is None:
-            return value_limits(events, centre, error, z, *limits)
-        values = self.scores[:, j] / T
-        return gap_limits(events, self.evidence, values, best, error, z, limits, ratio)
+            return value_limits(events, error, z, *limits)
+        return gap_limits(events, self.evidence.sign, best, error, z, limits, ratio)
 
     def events(self, j: int) -> RareEvents | None:
         """How few rewards carry the estimates at the end of piece j; None if that is not asked."""
@@ -535,7 +556,9 @@ class ConfidenceSequence:
         early = until.played < FIRST_LOOK * self.budget
         if self.looks is not None:
             early |= self._which[:, j] < 0
-        return replace(events, clicks=events.clicks & ~early[:, None])
+        early = early[:, None]
+        share = np.where(early, np.inf, events.share)
+        return replace(events, clicks=events.clicks & ~early, share=share)
 
     def _bounded_limits(
         self,
@@ -594,7 +617,8 @@ class ConfidenceSequence:
             if self.looks is None:
                 z = normal_factor(self.rounds[:, j][:, None] / self.budget, alpha)
             else:
-                z = self.looks.factors(self._which[:, j], self._shares, alpha)[:, None]
+                z = self.looks.factors(self._which[:, j], self._shares, self._information, alpha)
+                z = z[:, None]
             freedom = np.maximum(self.freedom[:, j][:, None], 1.0)
             if clicks is not None:
                 freedom = np.where(clicks, np.inf, freedom)

@@ -82,6 +82,8 @@ def score_scatter(evidence: Evidence) -> Scatter:
     total, freedom = parts.sum(axis=1), np.full(len(rounds), np.inf)
     if method == "lists":
         freedom = _coarse(list_freedom(evidence)[:, -1])
+    elif evidence.block == 1:
+        freedom = _coarse(drawn_freedom(evidence)[:, -1])
     if evidence.freedom is not None:
         freedom = _coarse(evidence.freedom[:, -1])
     if method == "rounds" and evidence.block > 1:
@@ -112,7 +114,7 @@ def running_variance(evidence: Evidence) -> tuple[Floats, Floats, Floats, str]:
     sums, rounds = np.cumsum(evidence.scores, axis=1), np.cumsum(evidence.rounds, axis=1)
     upto = _around_mean(np.cumsum(evidence.squares, axis=1), sums, rounds)
     parts = _around_mean(evidence.squares, evidence.scores, evidence.rounds)
-    freedom = np.full((n, J), np.inf) if evidence.freedom is None else evidence.freedom
+    freedom = drawn_freedom(evidence) if evidence.freedom is None else evidence.freedom
     return upto, parts, freedom, "rounds"
 
 
@@ -258,6 +260,26 @@ def list_freedom(evidence: Evidence, index: NDArray[np.int64] | None = None) -> 
     played = freedom > 0
     inverse = np.where(played, 1 / np.maximum(freedom, 1), 0.0).sum(axis=2)
     return np.asarray(played.sum(axis=2) / np.where(inverse > 0, inverse, 1.0))
+
+
+def drawn_freedom(evidence: Evidence) -> Floats:
+    """(n, J) degrees of freedom up to each piece where every round is drawn independently.
+
+    The variance of few plays of unequal weights is as uncertain as that of an effective number of
+    them (Kish). With normal rewards their squares have a kurtosis of 3, so that two thirds count
+    (Satterthwaite). It is the least number of all arms, or of all parameters where arms share
+    features; infinite if allocations are not known.
+    """
+    weights, rounds = evidence.weights, evidence.rounds[:, :, None]
+    if weights is None:
+        return np.full(evidence.rounds.shape, np.inf)
+    if weights.shape[2] == evidence.arms.rank:
+        shares = np.maximum(weights, 1e-9)
+        once, thrice = (np.cumsum(rounds / shares**power, axis=1) for power in (1, 3))
+        plays = (once**2 / np.maximum(thrice, 1e-300)).min(axis=2)
+    else:
+        plays = np.cumsum(evidence.rounds, axis=1) / evidence.arms.rank
+    return np.asarray(np.maximum(2 / 3 * plays, 1.0))
 
 
 def inverse_weights(evidence: Evidence) -> Floats | None:

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
 OVER = (BudgetSpentError, WrongStateError)  # why a unit is not part of the test
 Told = Literal["stored", "repeated", "outside"]  # what became of a reward
+WAS_OPEN = "Nothing was decided when the first of them came."
 FOLLOWED = 10  # budgets: how many units are followed after a roll-out
 EVERY = 1.0  # seconds between two looks whether there are follow-ups
 
@@ -499,11 +500,8 @@ def default_of(settings: Settings, verdict: Verdict | SteadyArmError) -> tuple[s
         decision = verdict.decision
         if decision.word in ("ship", "keep") and decision.variant is not None:
             return decision.variant, decision.text
-        said = decision.text
         if control is None:
-            return verdict.name, f"It leads, and there is no control. {said}"
-    else:
-        said = "There was no verdict yet."
-        if control is None:
-            return settings.arms.names[0], f"It is the first, and there is no control. {said}"
-    return control, f"It is the control. {said}"
+            return verdict.name, f"It led, and there is no control. {WAS_OPEN}"
+    elif control is None:
+        return settings.arms.names[0], f"It is the first, and there is no control. {WAS_OPEN}"
+    return control, f"It is the control. {WAS_OPEN}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import floor, isfinite, log10
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.inference import stopping
+from steadyarm.inference import LackOfFit, stopping
 from steadyarm.segments import Direction
 from steadyarm.wording import by_how_much, listed
 
@@ -76,6 +76,7 @@ class Compared:
     lifts : (K,) by how much each is better, negative if it is worse: relative if that is defined
     intervals : (K, 2) of these
     share : whether these are shares of the control's value
+    unit : of lifts that are not
     """
 
     control: int
@@ -85,11 +86,12 @@ class Compared:
     lifts: NDArray[np.float64]
     intervals: NDArray[np.float64]
     share: bool
+    unit: str = ""
 
     def amount(self, row: int) -> str:
         """By how much a variant is better, with its interval."""
         low, high = self.intervals[row].tolist()
-        return by_how_much(float(self.lifts[row]), low, high, self.share)
+        return by_how_much(float(self.lifts[row]), low, high, self.share, self.unit)
 
     @property
     def unclear(self) -> NDArray[np.bool_]:
@@ -99,8 +101,11 @@ class Compared:
         return ~apart
 
 
-def compared(verdict: Verdict, direction: Direction) -> Compared | None:
-    """How the variants compare with the control; None if there is no control."""
+def compared(verdict: Verdict, direction: Direction, unit: str = "") -> Compared | None:
+    """How the variants compare with the control; None if there is no control.
+
+    unit : of differences
+    """
     absolute, ends = verdict.lifts, verdict.lift_intervals
     if verdict.control is None or absolute is None or ends is None:
         return None
@@ -125,7 +130,8 @@ def compared(verdict: Verdict, direction: Direction) -> Compared | None:
         lifts, intervals = turn * shares, between if turn > 0 else -between[:, ::-1]
     else:
         lifts, intervals = sign * absolute, np.column_stack([low, high])
-    return Compared(row, chosen, better & others, worse & others, lifts, intervals, bool(share))
+    better, worse = better & others, worse & others
+    return Compared(row, chosen, better, worse, lifts, intervals, bool(share), unit)
 
 
 def decision_of(
@@ -135,6 +141,8 @@ def decision_of(
     over: bool,
     spent: bool,
     guardrails: Sequence[Guardrail] = (),
+    least: int = 0,
+    unit: str = "",
 ) -> Decision:
     """What to do, as far as the verdict allows a decision.
 
@@ -148,10 +156,14 @@ def decision_of(
     over : whether neither visits nor rewards are to come
     spent : whether all visits were assigned
     guardrails : metrics that must not get worse, as judged for each variant
+    least : visits before the next decision is possible
+    unit : of differences, see `by_how_much`
     """
     if verdict.unhealthy:
         return Decision("unhealthy", "Not healthy: do not decide.")
-    against, name = compared(verdict, direction), verdict.name
+    if not np.nan_to_num(verdict.estimates).any():
+        return Decision("unclear" if over else "running", "No best variant: all rewards are 0.")
+    against, name = compared(verdict, direction, unit), verdict.name
     if not verdict.caution:
         if against is None and verdict.sure:
             lone = verdict.variants == 1
@@ -165,7 +177,7 @@ def decision_of(
             others = [one for one in verdict.names if one != verdict.control]
             no = f"{others[0]} is not better" if len(others) == 1 else "no other variant beats it"
             return Decision("keep", f"Keep {verdict.control}: {no}.", verdict.control)
-    more = _more_visits(verdict, against, budget)
+    more = _more_visits(verdict, against, budget, least)
     tell = "" if more is None else f"; about {more:,} more visits would tell"
     if more is not None and not over and verdict.waiting >= more:
         more, tell = None, "; visits that are not included yet may tell"
@@ -198,7 +210,7 @@ def _guarded(
     return ship
 
 
-def _more_visits(verdict: Verdict, against: Compared | None, budget: int) -> int | None:
+def _more_visits(verdict: Verdict, against: Compared | None, budget: int, least: int) -> int | None:
     """About how many more visits would tell the best challenger from what it is compared with.
 
     If the estimates are true, an interval that is w wide on the side of 0 excludes 0 after
@@ -219,5 +231,22 @@ def _more_visits(verdict: Verdict, against: Compared | None, budget: int) -> int
     more = verdict.judged * ((width / abs(lift)) ** 2 - 1)
     if not 0 < more <= TOO_MANY * budget:
         return None
+    more = max(more, least)
     unit = 10 ** max(floor(log10(more)) - 1, 0)
     return int(max(round(more / unit), 1) * unit)
+
+
+def doubt_of(verdict: Verdict, direction: Direction, fit: Callable[[], LackOfFit | None]) -> str:
+    """Why a lead that would decide rests on a model that may not fit; empty if it does not.
+
+    fit : tests the model on the rewards that the verdict rests on
+    """
+    against, rows = compared(verdict, direction), np.arange(len(verdict.gaps))
+    decides = verdict.sure or (against is not None and against.chosen != stopping.UNDECIDED)
+    if not decides or verdict.shown is not None or (found := fit()) is None:
+        return ""
+    rivals = rows != verdict.row
+    if against is not None and not verdict.sure and verdict.row != against.control:
+        rivals = rows == against.control
+    sign = 1.0 if direction == "maximize" else -1.0
+    return found.doubt(verdict.names, verdict.row, rivals, verdict.gaps, verdict.level, sign)

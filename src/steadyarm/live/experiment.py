@@ -52,7 +52,7 @@ from steadyarm.live.metrics import MetricResult, microseconds
 from steadyarm.live.outside import RollOut
 from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.replay import Replay, replay
-from steadyarm.live.results import LiveResults, LiveTest, results_of, status_of
+from steadyarm.live.results import LiveResults, LiveTest, results_of, status_of, with_outlier
 from steadyarm.live.rewards import checked_values, refusal, when_of
 from steadyarm.live.settings import FOLLOWS, Settings
 from steadyarm.live.stopping import LEVEL, stop_now
@@ -558,7 +558,7 @@ class Experiment(LiveTest):
             return None
         results = self._results()
         seen = results.last_look
-        if not seen or seen == self._examined or not results.judged():
+        if not seen or seen == self._examined or not results.tells:
             return None
         found, done = stop_now(results, self.metrics(LEVEL))
         self._examined = seen if done else None
@@ -675,7 +675,8 @@ class Experiment(LiveTest):
 
     def health(self) -> HealthReport:
         """Whether variants were assigned as planned, and whose rewards are missing or late."""
-        return self._results().health
+        found = self._results()
+        return with_outlier(found, None if found.clicks else self.storage.extreme(self.key))
 
     def results(self) -> LiveResults:
         """All that the test says of itself; missing="fail" refuses missing rewards at the end."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import ceil
 from typing import Any
 
 from steadyarm.inference.boundaries import FIRST_LOOK
@@ -104,6 +105,7 @@ class StopReport:
     stopped : whether the test stopped itself
     when : it did; None if it did not, or has no clock
     reason : what the last look found, in a sentence; empty if it decides nothing
+    ahead : what the next look rests on, in a sentence; empty if none follows
     """
 
     rule: str
@@ -114,6 +116,7 @@ class StopReport:
     stopped: bool = False
     when: datetime | None = None
     reason: str = ""
+    ahead: str = ""
 
     @property
     def text(self) -> str:
@@ -121,7 +124,7 @@ class StopReport:
         of = "" if self.planned is None else f" of {self.planned}"
         if not self.looks:
             first = "The first look" if self.planned is None else f"The first{of} looks"
-            return f"{first} is still to come."
+            return f"{first} is still to come. {self.ahead}".rstrip()
         at = f"look {self.looks[-1].number}{of}"
         if self.stopped:
             day = "" if self.when is None else f" on {self.when:%A %d %b %Y}"
@@ -130,7 +133,7 @@ class StopReport:
             return f"Stop now, says {at}: {self.reason}"
         if self.reason:
             return f"{at.capitalize()} decided: {self.reason}"
-        return f"{at.capitalize()} decided nothing."
+        return f"{at.capitalize()} decided nothing. {self.ahead}".rstrip()
 
 
 def looks_taken(settings: Settings, pieces: Sequence[SegmentLedger], over: bool) -> list[Look]:
@@ -165,6 +168,34 @@ def looks_taken(settings: Settings, pieces: Sequence[SegmentLedger], over: bool)
         number = settings.looks if isinstance(settings.looks, int) else len(found) + 1
         found.append(Look(number, len(pieces), visits, last))
     return found
+
+
+def next_look(
+    settings: Settings, looks: Sequence[Look], pieces: Sequence[SegmentLedger]
+) -> tuple[int, int | None] | None:
+    """About how many visits the next look rests on, and until when; None if that is not known.
+
+    Visits until a time are those of the pace so far.
+
+    pieces : as for `looks_taken`
+    """
+    first = ceil(FIRST_LOOK * settings.budget)
+    if isinstance(settings.looks, int):
+        number = looks[-1].number + 1 if looks else 1
+        return min(
+            max(ceil(number * settings.budget / settings.looks), first), settings.budget
+        ), None
+    times = [piece.opened for piece in pieces[:1]] + [piece.last for piece in pieces]
+    known = [time for time in times if time is not None]
+    if not known or max(known) == known[0]:
+        return None
+    began, last = known[0], max(known)
+    seen = began if not looks or looks[-1].last is None else looks[-1].last
+    until = (seen // DAY + 1) * DAY
+    if settings.looks == "weekly":
+        until = began + ((seen - began) // WEEK + 1) * WEEK
+    pace = sum(piece.used for piece in pieces) / (last - began)
+    return min(max(round(pace * (until - began)), first), settings.budget), until
 
 
 def _reached(settings: Settings, visits: int, began: int | None, last: int | None) -> int:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction
 from steadyarm.validation import check_choice, checked_range, finite_number
-from steadyarm.wording import did_you_mean, number, percent, shortened
+from steadyarm.wording import POINTS, did_you_mean, number, percent, shortened
 
 Role = Literal["primary", "secondary", "guardrail"]
 Kind = Literal["yes/no", "number", "count", "money"]
@@ -183,6 +183,14 @@ class Metric:
         return cast("tuple[float | None, float | None]", (self.window, self.grace))
 
     @property
+    def bounds(self) -> tuple[float, float] | None:
+        """(least, largest) value of one unit, from the range and the cap; None if not declared."""
+        if self.cap is None:
+            return None if self.several == "sum" else self.range
+        low, high = (0.0, self.cap) if self.range is None else self.range
+        return (min(low, 0.0), self.cap) if self.several == "sum" else (low, min(high, self.cap))
+
+    @property
     def keyed(self) -> bool:
         """Whether a unit may have several events, each with a key."""
         return self.several != "first"
@@ -221,6 +229,11 @@ class Metric:
             return percent(value)
         text = f"{value:,.2f}" if self.kind == "money" else number(value)
         return f"{text} {self.unit}".rstrip()
+
+    @property
+    def difference_unit(self) -> str:
+        """The unit of a difference of two means."""
+        return POINTS if self._clicks else self.unit
 
     def plain(self) -> dict[str, Any]:
         """All fields, in numbers, texts and lists; `described` reads it, too."""

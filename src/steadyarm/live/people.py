@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
+from steadyarm.inference.intervals import SingleAnalysis
 from steadyarm.inference.lift import lift_sequence, lifts
 from steadyarm.inference.tails import above_chi2
 from steadyarm.inference.variance import score_scatter
@@ -139,12 +140,15 @@ class Breakdown:
         known = ", ".join(found.name for found in self.levels)
         raise InvalidInputError(f"{name!r} is no level of {self.attribute!r}; they are {known}.")
 
-    def rows(self, shown: Callable[[float], str] = number) -> list[tuple[str, str, str, str, str]]:
+    def rows(
+        self, shown: Callable[[float], str] = number, unit: str = ""
+    ) -> list[tuple[str, str, str, str, str]]:
         """Level, visits, variant, value and difference in words, for tables.
 
         Of many variants those are there that clearly differ in some level, as far as there is room.
 
         shown : a mean reward as people read it, such as `Settings.shown`
+        unit : of differences that are not relative
         """
         rows: list[tuple[str, str, str, str, str]] = []
         for result in self.levels:
@@ -157,7 +161,8 @@ class Breakdown:
             for k in _shown(self):
                 name, value, difference = result.names[k], "too few visits", ""
                 if result.intervals is not None and np.isfinite(result.intervals[k]).any():
-                    value, difference = shown(float(result.estimates[k])), lift_text(result, k)
+                    value = shown(float(result.estimates[k]))
+                    difference = lift_text(result, k, unit)
                 if name == self.against:
                     difference = BASE
                 rows.append((*level, name, value, difference))
@@ -306,7 +311,9 @@ def _alone(results: LiveResults, parts: Iterable[Part]) -> LiveResults:
 
 
 def enough(visits: Any, counted: Any, totals: Any, evidence: Evidence, rewards: Any = None) -> bool:
-    """Whether every variant has rewards enough for normal approximations.
+    """Whether every variant has enough rewards for normal approximations.
+
+    A variant whose few non-zero rewards give its value no limit has too few.
 
     Parameters
     ----------
@@ -318,7 +325,9 @@ def enough(visits: Any, counted: Any, totals: Any, evidence: Evidence, rewards: 
     fewest = min(counted if rewards is None else rewards)
     if evidence.binary is not None and evidence.binary[0]:
         fewest = min(*totals, *(counted - totals))
-    return bool(min(visits) >= LEAST and fewest >= LEAST_REWARDS)
+    events = SingleAnalysis(evidence).events
+    rare = events is not None and bool((events.too_few | events.silent).any())
+    return bool(min(visits) >= LEAST and fewest >= LEAST_REWARDS) and not rare
 
 
 def compared_level(

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -18,21 +19,21 @@ import numpy as np
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError, RewardsPendingError, VisitsPendingError
 from steadyarm.inference import (
-    Counterfactuals,
     DriftReport,
     Evidence,
     Finding,
     HealthReport,
+    LackOfFit,
     LoggedSegment,
-    counterfactuals_of,
     drift_report,
     health_report,
     lack_of_fit,
     late_finding,
 )
+from steadyarm.inference.health import outlier_finding
 from steadyarm.inference.intervals import variance_kept
 from steadyarm.live.assignments import Status
-from steadyarm.live.conclusion import Decision, decision_of
+from steadyarm.live.conclusion import Decision, decision_of, doubt_of
 from steadyarm.live.decisions import (
     SegmentLedger,
     adjusted_ledgers,
@@ -63,7 +64,10 @@ from steadyarm.storages.records import (
     to_datetime,
 )
 from steadyarm.validation import check_fraction, checked_range
+from steadyarm.wording import counted, listed
 
+SILENT = 300  # visits without a reward: the rate is below 1 % then, with 95 % probability
+SILENCE = "rewards"  # the check that fails then
 ON_THE_WAY = 0.2  # of the error probability is spent before the end, the rest at the end
 
 EARLY = (
@@ -116,21 +120,29 @@ class LiveResults:
 
     @cached_property
     def mature(self) -> tuple[SegmentLedger, ...]:
-        """The pieces that are judged.
+        """The pieces that are judged; of a test that stopped itself those of the last look.
 
         Policies that leave variants out have no confidence sequences; for these all pieces count
         that wait for no reward.
         """
+        pieces = self.pieces
+        if self.stopped is not None:
+            pieces = tuple(piece for piece in pieces if piece.index <= self.stopped.segment)
         if self.ended:
-            return self.pieces
+            return pieces
         if not self.settings.policy.unbiased:
-            return tuple(piece for piece in self.pieces if not piece.waiting)
-        complete = [piece.observed or piece.complete for piece in self.pieces]
-        return self.pieces[: complete.index(False) if False in complete else None]
+            return tuple(piece for piece in pieces if not piece.waiting)
+        complete = [piece.observed or piece.complete for piece in pieces]
+        return pieces[: complete.index(False) if False in complete else None]
 
     def judged(self) -> list[SegmentLedger]:
         """The pieces that are judged and brought rewards."""
         return [piece for piece in self.mature if piece.recorded]
+
+    @property
+    def tells(self) -> bool:
+        """Whether some judged reward is not 0; else no variant leads."""
+        return any(p.stats.sums.any() or np.any(p.stats.squares) for p in self.judged())
 
     @property
     def final(self) -> bool:
@@ -145,7 +157,7 @@ class LiveResults:
         return sum(piece.used for piece in self.pieces)
 
     @property
-    def _sign(self) -> float:
+    def sign(self) -> float:
         """What turns the policy's rewards into those that were recorded."""
         return 1.0 if self.settings.direction == "maximize" else -1.0
 
@@ -178,6 +190,9 @@ class LiveResults:
         check_fraction(level, "level")
         if self.settings.stop is not None and anytime is None and reward_range is None:
             return verdict_at_look(self, level, metrics, at_stop)
+        if self.stopped is not None:  # another analysis than the one that stopped the test
+            every = replace(self, stopped=None)
+            return every.recommend(level, anytime, reward_range, metrics, at_stop)
         policy = self.settings.policy
         used, watched = self.spending(level, anytime)
         if reward_range is not None and anytime is False:
@@ -187,7 +202,7 @@ class LiveResults:
             )
         if reward_range is not None:
             self._check_range(reward_range)
-        if not self.judged():
+        if not self.tells:
             self.explain_emptiness()
         bounds = reward_range if watched else None
         evidence = self.evidence if policy.unbiased else None
@@ -223,6 +238,8 @@ class LiveResults:
         visits, zeros = sum(piece.used for piece in judged), sum(piece.zeros for piece in judged)
         missing = sum(int(piece.missing.sum()) for piece in judged) + zeros
         last = max((piece.last for piece in judged if piece.last is not None), default=None)
+        early = "" if watched or self.final else EARLY
+        doubt = doubt_of(verdict, self.settings.direction, lambda: self._fit(judged))
         return replace(
             verdict,
             level=level,
@@ -233,11 +250,16 @@ class LiveResults:
             pending=sum(piece.waiting for piece in self.pieces if piece.index not in indices),
             until=None if last is None else to_datetime(last),
             unhealthy=self.health.unhealthy if self.pieces else "",
-            caution=" ".join(filter(None, ("" if watched or self.final else EARLY, self.caution))),
+            caution=" ".join(filter(None, (early, self.caution, doubt))),
         )
 
-    def decided(self, verdict: Verdict, metrics: Sequence[MetricResult]) -> Decision:
-        """What follows from a verdict, guardrails respected."""
+    def decided(
+        self, verdict: Verdict, metrics: Sequence[MetricResult], least: int = 0
+    ) -> Decision:
+        """What follows from a verdict, guardrails respected.
+
+        least : visits before the next decision is possible
+        """
         return decision_of(
             verdict,
             self.settings.direction,
@@ -245,6 +267,8 @@ class LiveResults:
             self.ended or self.final,
             self.spent,
             [one for one in metrics if one.metric.role == "guardrail"],
+            least,
+            self.settings.primary.difference_unit,
         )
 
     def beside(self, verdict: Verdict) -> dict[str, Any]:
@@ -257,21 +281,13 @@ class LiveResults:
     @cached_property
     def looks(self) -> list[Look]:
         """The looks that were taken at a test which may stop early, up to the one it stopped at."""
-        pieces = self.until_stop
-        return looks_taken(self.settings, pieces, self.final and self.stopped is None)
+        return looks_taken(self.settings, self.mature, self.final and self.stopped is None)
 
     @property
     def last_look(self) -> tuple[tuple[int, int, float], ...]:
         """What the last look rests on: segments, their rewards and sums; corrections change it."""
-        pieces = self.until_stop[: self.looks[-1].pieces] if self.looks else ()
+        pieces = self.mature[: self.looks[-1].pieces] if self.looks else ()
         return tuple((p.index, p.recorded, float(p.stats.sums.sum())) for p in pieces)
-
-    @property
-    def until_stop(self) -> tuple[SegmentLedger, ...]:
-        """The mature pieces; of a test that stopped itself up to the look that it stopped at."""
-        if self.stopped is None:
-            return self.mature
-        return tuple(piece for piece in self.mature if piece.index <= self.stopped.segment)
 
     def spending(self, level: float, anytime: bool | None) -> tuple[float, bool]:
         """The level of this analysis, and whether its intervals hold at all times.
@@ -295,7 +311,7 @@ class LiveResults:
         low, high = checked_range(reward_range)
         if self.least is None or self.largest is None:
             return
-        seen = sorted((self._sign * self.least, self._sign * self.largest))
+        seen = sorted((self.sign * self.least, self.sign * self.largest))
         if seen[0] < low or seen[1] > high:
             raise InvalidInputError(
                 f"reward_range is ({low:g}, {high:g}), but rewards from {seen[0]:g} to {seen[1]:g} "
@@ -314,6 +330,8 @@ class LiveResults:
                 f"all {self.excluded:,} visits so far were excluded, so there is nothing to "
                 "recommend from."
             )
+        if self.judged():  # all of them are 0
+            raise RewardsPendingError(self.silence(self.mature))
         if self.ended:
             raise RewardsPendingError(
                 "the test has ended without a single reward, so there is nothing to recommend from."
@@ -375,33 +393,20 @@ class LiveResults:
         """The evidence of rewards as they were recorded, not adjusted for covariates."""
         policy, pieces = self.settings.policy, self.judged()
         seen = as_seen(policy, self.settings.arms, pieces)
-        # Recorded rewards show whether rewards are clicks; filled-in ones are means.
-        clicks = all(
+        return evidence_of(self.settings, seen, binary=self.clicks)
+
+    @property
+    def clicks(self) -> bool:
+        """Whether all judged rewards are 0 or 1, as recorded; filled-in ones are means."""
+        return all(
             p.stats.squares is not None
-            and np.array_equal(self._sign * p.stats.sums, p.stats.squares)
-            for p in pieces
+            and np.array_equal(self.sign * p.stats.sums, p.stats.squares)
+            for p in self.judged()
         )
-        return evidence_of(self.settings, seen, binary=clicks)
 
     def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
         """Estimates in equal shares of the test, and whether they move by more than noise."""
         return drift_report(self.evidence, periods, level, self.settings.budget, self.ended)
-
-    def counterfactuals(self, level: float = 0.95) -> Counterfactuals:
-        """What raw means, an early stop or elimination would have concluded."""
-        evidence, pieces = self.evidence, self.judged()
-        among = evidence.columns
-        if among is None:
-            counts = np.concatenate([piece.stats.counts for piece in pieces])
-            sums = self._sign * np.concatenate([piece.stats.sums for piece in pieces])
-            return counterfactuals_of(evidence, counts, sums, level=level)
-        plays, rewards = np.zeros((2, among.size))
-        for piece in pieces:
-            played = piece.segment.arms
-            at = slice(None) if played is None else np.searchsorted(among, played)
-            plays[at] += piece.stats.counts[0]
-            rewards[at] += self._sign * piece.stats.sums[0]
-        return counterfactuals_of(evidence, plays, rewards, level=level, among=among)
 
     @cached_property
     def health(self) -> HealthReport:
@@ -418,7 +423,7 @@ class LiveResults:
         report = health_report(
             self.settings.arms.names,
             [_logged(piece) for piece in self.pieces],
-            self._fit(),
+            [] if (fit := self._fit(self.mature)) is None else [fit.finding],
             mature=[_logged(piece) for piece in self.mature],
         )
         findings = list(report.findings)
@@ -427,28 +432,53 @@ class LiveResults:
             findings.insert(1, _excluded(self.excluded, self.assigned + self.excluded))
         if zeros := sum(piece.zeros for piece in self.mature):
             # Where only successes are reported, differences in what is missing are the effect.
-            counted = Finding(
+            missing = Finding(
                 "missing rewards",
                 "ok",
                 None,
                 f"{zeros:,} of {sum(piece.used for piece in self.mature):,} rewards did not "
                 "come and count as zero, as declared; lost ones cannot be told from them.",
             )
-            findings = [counted if f.name == counted.name else f for f in findings]
+            findings = [missing if f.name == missing.name else f for f in findings]
+        if (silent := self._silent()) is not None:
+            findings.insert(0, silent)
         if self.in_time:
             findings.append(late_finding(self.settings.arms.names, self.in_time))
         return replace(report, findings=tuple(findings))
 
-    def _fit(self) -> list[Finding]:
+    def silence(self, pieces: Sequence[SegmentLedger]) -> str:
+        """Why pieces without a reward other than 0 have no leader."""
+        told = sum(piece.recorded - piece.zeros for piece in pieces)
+        visits = counted(sum(piece.used for piece in pieces), "visit")
+        why = (
+            f"all {told:,} rewards so far are 0" if told else f"no reward has arrived for {visits}"
+        )
+        return f"{why}, so no variant leads."
+
+    def _silent(self) -> Finding | None:
+        """A failing check of a test whose visits should have brought a reward by now."""
+        settings = self.settings
+        if any(p.stats.sums.any() or np.any(p.stats.squares) for p in self.pieces):
+            return None
+        over = self.pieces if settings.window is None else self.mature
+        visits = sum(piece.used for piece in over)
+        if not (self.ended or visits >= SILENT):
+            return None
+        fine = settings.direction == "minimize" and any(p.recorded for p in over)
+        advice = "Check that the program that reports rewards runs, and which names it sends."
+        why = self.silence(over).removesuffix(", so no variant leads.").capitalize()
+        return Finding(SILENCE, "warn" if fine else "fail", None, f"{why}.", advice)
+
+    def _fit(self, judged: Iterable[SegmentLedger]) -> LackOfFit | None:
         """Whether rewards follow the model that arms which share features are judged by."""
         minimize = self.settings.direction == "minimize"
         pieces = [
             (piece.segment, piece.stats.negated() if minimize else piece.stats)
-            for piece in self.judged()
+            for piece in judged
+            if piece.recorded
         ]
         arms = arms_judged(self.settings.policy, self.settings.arms)
-        fit = lack_of_fit(arms, pieces) if pieces else None
-        return [] if fit is None else [fit.finding]
+        return lack_of_fit(arms, pieces) if pieces else None
 
     def state_so_far(self) -> State:
         """The state with what further mature pieces brought; policies that wait use whole ones."""
@@ -503,21 +533,51 @@ class LiveTest(ABC):
         """
         return self.results().drift(periods, level)
 
-    def counterfactuals(self, level: float = 0.95) -> Counterfactuals:
-        """What raw means, an early stop or elimination would have concluded.
-
-        Parameters
-        ----------
-        level : confidence level
-        """
-        return self.results().counterfactuals(level)
-
     def health(self) -> HealthReport:
         """Whether variants were assigned as planned, and whose rewards are missing or late.
 
         Rewards that may still come are not missing yet.
         """
-        return self.results().health
+        found = self.results()
+        ends = [found.sign * end for end in (found.least, found.largest) if end is not None]
+        furthest = max(ends, key=abs, default=None)
+        unit = None if furthest is None else (f"with a reward of {furthest:g}", furthest)
+        return with_outlier(found, unit)
+
+
+def with_events(report: HealthReport, settings: Settings, received: Sequence[str]) -> HealthReport:
+    """The report, in which a test without rewards names events that no experiment measures.
+
+    received : names of these events
+    """
+    if not received or report.findings[0].name != SILENCE:
+        return report
+    metric, silent = settings.primary.name, report.findings[0]
+    near = get_close_matches(metric, received, 1, cutoff=0.5)
+    names = listed([f"'{name}'" for name in near or received], 3)
+    said = f"Events named {names} were received; the metric is called '{metric}'."
+    silent = replace(silent, explanation=f"{silent.explanation} {said}")
+    return replace(report, findings=(silent, *report.findings[1:]))
+
+
+def with_outlier(results: LiveResults, extreme: tuple[str, float] | None) -> HealthReport:
+    """The report, with a check whether one unit carries a large part of the variance.
+
+    extreme : the unit with the reward furthest from 0, and this reward
+    """
+    report, units, total, squares = results.health, 0, 0.0, 0.0
+    for piece in results.pieces:
+        units += int(piece.stats.counts.sum())
+        total += float(piece.stats.sums.sum())
+        squares += 0.0 if piece.stats.squares is None else float(piece.stats.squares.sum())
+    if extreme is None or results.clicks or squares * units <= total**2:
+        return report
+    unit, reward = extreme[0], results.sign * extreme[1]
+    share = (reward - total / units) ** 2 / (squares - total**2 / units)
+    others = (total - reward) ** 2 / max(squares - reward**2, 1e-300)  # that many equal ones
+    metric = results.settings.primary.name
+    found = outlier_finding(unit, min(share, 1.0), units, int(min(others, units)), metric)
+    return replace(report, findings=(*report.findings, found))
 
 
 def level_on_the_way(level: float) -> float:
@@ -627,7 +687,8 @@ def results_by_day(
         cut = replace(record, index=index, segment=record.segment.lasting(assigned))
         mine = [sums for sums in series.get(part.segment, ()) if sums.day == part.day]
         pieces.append(_counted(whole.settings, cut, part.tally, given_up=True, series=mine))
-    return replace(whole, pieces=tuple(pieces), ended=True), [part.day for part in parts]
+    daily = replace(whole, pieces=tuple(pieces), ended=True, stopped=None)
+    return daily, [part.day for part in parts]
 
 
 def rewards_until(settings: Settings, snapshot: Snapshot, now: int) -> int | None:

@@ -468,7 +468,7 @@ def _standing(card: Scorecard, verdict: Verdict, amounts: bool = True) -> str:
     dropped = {one for one, there in zip(card.names, known, strict=True) if not there}
     others = [one for one in verdict.plausible if one != verdict.name and one not in dropped]
     gone = f" {counted(len(dropped), 'was', 'were')} dropped on the way." if dropped else ""
-    against = compared(verdict, card.settings.direction)
+    against = compared(verdict, card.settings.direction, card.settings.primary.difference_unit)
     if against is not None and not verdict.size:
         return _against_control(card.labels, verdict, against, amounts) + gone
     rivals = [labels[one] for one in others]

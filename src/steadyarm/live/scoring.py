@@ -30,10 +30,12 @@ from steadyarm.live.results import (
     results_of,
     rewards_until,
     status_of,
+    with_events,
+    with_outlier,
 )
 from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting, announcement, headline
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import LEVEL
+from steadyarm.live.stopping import LEVEL, schedule_of
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import DaySums, Snapshot, to_datetime
 from steadyarm.wording import counted
@@ -70,8 +72,15 @@ def course_of(
     at = evenly_spaced(len(pieces), LOOKS if arms.size <= MANY else FEWER)
     quick = walsh_of(arms.rows) is not None or arms.size * arms.rank**2 <= WORK
     counts = arms.large and quick
-    used = level_on_the_way(level)
-    path = confidence_path(evidence, budget, used, at=at, count_all=counts)
+    used, schedule = level_on_the_way(level), None
+    if results.settings.stop is not None:  # limits are those of the looks
+        used, looks = level, results.looks
+        over = results.final and results.stopped is None
+        schedule = schedule_of(results.settings, looks, results.mature, evidence, over)
+        brought = np.cumsum([bool(piece.recorded) for piece in results.mature])
+        taken = sorted({int(brought[look.pieces - 1]) - 1 for look in looks} - {-1})
+        at = np.array(taken) if taken else at
+    path = confidence_path(evidence, budget, used, at=at, count_all=counts, looks=schedule)
     times = None
     if spans is not None:
         ends = list(accumulate((spans[piece.index][1] for piece in pieces), max))
@@ -216,13 +225,17 @@ def expected_end(waiting: Waiting, started: datetime, now: datetime, left: int) 
 PERIODS = 4  # of tests that last for less than two days
 
 
-def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
-    """The test as it is now; reads sums, never the log.
+def scorecard_of(
+    experiment: Experiment, level: float = LEVEL, received: Sequence[str] = ()
+) -> Scorecard:
+    """The test as it is now; reads sums, and of the log only the largest reward.
 
     Of a large set of variants a short list is shown, as the verdict has it.
 
     Intervals hold at all times at once, in large samples; those of a test that was played to its
     end are those of a single analysis.
+
+    received : names of events that were received and that no experiment measures
 
     Examples
     --------
@@ -281,6 +294,10 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
         and settings.missing != "fail"
     )
     shown = _shown(settings, status, verdict)
+    health = None
+    if results.pieces:
+        extreme = None if results.clicks else storage.extreme(experiment.key)
+        health = with_events(with_outlier(results, extreme), settings, received)
     card = Scorecard(
         name=experiment.name,
         seen=to_datetime(now),
@@ -299,7 +316,7 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
         shares=shares_of(settings.arms.names, results.pieces, spans) if results.pieces else None,
         drift=drift,
         by_day=by_day,
-        health=results.health if results.pieces else None,
+        health=health,
         effects=effects,
         waiting=waiting,
         shown=shown,
@@ -364,10 +381,12 @@ def _verdict(
         results.check_complete()
     except RewardsPendingError as error:
         return None, f"{error}".partition(", and")[0] + ", so there is no verdict."
-    if results.judged():
+    if results.tells:
         verdict = results.recommend(level, metrics=metrics, at_stop=at_stop)
         limits = _clipped(verdict.intervals, results.settings.reward_range)
         return replace(verdict, intervals=limits), ""
+    if results.judged():
+        return None, results.silence(results.mature)
     if not any(tally.total_rewarded for _, tally in snapshot.segments):
         return None, "no reward has come yet, so nobody leads."
     return None, _too_early(results, snapshot)
@@ -392,7 +411,7 @@ def _too_early(results: LiveResults, snapshot: Snapshot) -> str:
 
 def _end_with(course: Course, verdict: Verdict, names: Sequence[str]) -> None:
     """Let a course end with the verdict: of equal estimates the policy chooses, and intervals of
-    a test that was played to its end are narrower.
+    a test that was played to its end, or may stop early, are narrower.
     """
     rows = np.arange(len(course.names))
     if verdict.shown is not None:
@@ -401,7 +420,7 @@ def _end_with(course: Course, verdict: Verdict, names: Sequence[str]) -> None:
         places = {names[k]: row for row, k in enumerate(verdict.shown.tolist())}
         rows = np.array([places[name] for name in course.names])
     course.leaders[-1] = int(np.flatnonzero(rows == verdict.row)[0])
-    if not verdict.anytime:
+    if not verdict.anytime or verdict.stopping is not None:
         course.low[-1], course.high[-1] = verdict.intervals[rows].T
         alive = set(verdict.plausible)
         course.plausible[-1] = [name in alive for name in course.names]

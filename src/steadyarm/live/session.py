@@ -391,7 +391,7 @@ class Session(LiveTest):
         if self.settings.stop != "when sure" or self._stopped is not None or self._finished:
             return
         results = self._results(self._open.values())
-        if len(results.looks) > self._looked and results.judged():
+        if len(results.looks) > self._looked and results.tells:
             self._stopped, done = stop_now(results)
             self._looked = len(results.looks) if done else self._looked
 

@@ -18,7 +18,7 @@ from steadyarm.inference.sequences import ConfidenceSequence
 from steadyarm.inference.stopping import futile_at
 from steadyarm.live.conclusion import Decision
 from steadyarm.live.decisions import SegmentLedger
-from steadyarm.live.looks import Look, LookResult, Stopped, StopReport
+from steadyarm.live.looks import Look, LookResult, Stopped, StopReport, next_look
 from steadyarm.live.metrics import MetricResult
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict, verdict_of
@@ -43,16 +43,16 @@ def verdict_at_look(
     metrics : what is known of further metrics, whose guardrails have a say in the decision
     at_stop : the same at the level at which tests stop; by default `metrics`
     """
-    if not results.judged():
+    if not results.tells:
         results.explain_emptiness()
     settings, looks = results.settings, results.looks
-    pieces = results.until_stop[: looks[-1].pieces] if looks else results.mature
+    pieces = results.mature[: looks[-1].pieces] if looks else results.mature
     there = replace(results, pieces=pieces, ended=True)
-    if looks and not there.judged():  # no reward came before the first look
+    if looks and not there.tells:  # no reward came before the first look
         there, looks = replace(results, pieces=results.mature, ended=True), []
     pieces, evidence = there.pieces, there.evidence
     over = results.final and results.stopped is None
-    schedule = _schedule(settings, looks, pieces, evidence, over)
+    schedule = schedule_of(settings, looks, pieces, evidence, over)
     verdict = verdict_of(
         settings,
         results.state_so_far(),
@@ -65,7 +65,9 @@ def verdict_at_look(
     if settings.covariates:
         verdict = replace(verdict, **there.beside(verdict))
     verdict = results.with_visits(verdict, pieces, level, watched=True)
-    plain, decision = results.decided(verdict, ()), results.decided(verdict, metrics)
+    ahead = None if results.ended or over else next_look(settings, looks, results.mature)
+    soonest = 0 if ahead is None else max(ahead[0] - verdict.judged, 0)
+    plain, decision = (results.decided(verdict, given, soonest) for given in ((), metrics))
     decides = clear = bool(looks) and plain.word in ("ship", "keep")
     if evidence.arms.large:
         control = [] if settings.control is None else [settings.arms.index(settings.control)]
@@ -88,11 +90,21 @@ def verdict_at_look(
         looks=_look_results(settings, looks, pieces, sequence),
         recommended=decides and decision == plain and not over,
         reason=decision.text if decides else "",
+        ahead="" if ahead is None else _ahead(*ahead),
     )
     if (stopped := results.stopped) is not None:
         when = None if stopped.when is None else to_datetime(stopped.when)
-        report = replace(report, recommended=False, stopped=True, when=when, reason=stopped.reason)
+        report = replace(
+            report, recommended=False, stopped=True, when=when, reason=stopped.reason, ahead=""
+        )
     return replace(verdict, stopping=report)
+
+
+def _ahead(visits: int, until: int | None) -> str:
+    """What the next interim analysis rests on."""
+    if until is None:
+        return f"The next interim analysis is on the first {visits:,} visits."
+    return f"The next interim analysis is on visits until {to_datetime(until):%A %d %b, %H:%M} UTC."
 
 
 def stop_now(
@@ -162,7 +174,7 @@ def _is_futile(settings: Settings, sequence: ConfidenceSequence) -> bool:
     return bool(futile_at(sequence, j, LEVEL, settings.futility, control)[0])
 
 
-def _schedule(
+def schedule_of(
     settings: Settings,
     looks: Sequence[Look],
     pieces: Sequence[SegmentLedger],

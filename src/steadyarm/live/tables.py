@@ -73,7 +73,7 @@ def metric_rows(verdict: Verdict) -> list[MetricRow]:
                     result.names[k],
                     shown(float(result.estimates[k])),
                     "" if control is None else shown(float(result.estimates[control])),
-                    lift_text(result, k),
+                    lift_text(result, k, result.metric.difference_unit),
                     result.safety[k] if result.safety else None,
                     result.selected[k] if result.selected else None,
                 )
@@ -142,8 +142,11 @@ class AgainstControl(Protocol):
         """(K, 2) their intervals."""
 
 
-def lift_text(verdict: AgainstControl, row: int) -> str:
-    """How a variant differs from the control, such as "+8 % (3 to 13 %)"; relative if defined."""
+def lift_text(verdict: AgainstControl, row: int, unit: str = "") -> str:
+    """How a variant differs from the control, such as "+8 % (3 to 13 %)"; relative if defined.
+
+    unit : of differences that are not relative
+    """
     absolute, ends = verdict.lifts, verdict.lift_intervals
     shares, between = verdict.relative, verdict.relative_intervals
     if absolute is None or ends is None:
@@ -156,7 +159,7 @@ def lift_text(verdict: AgainstControl, row: int) -> str:
     value, (low, high) = float(absolute[row]), ends[row].tolist()
     if np.isnan(value):
         return "unknown"
-    return f"{'+' * (value > 0)}{by_how_much(value, low, high, share)}"
+    return f"{'+' * (value > 0)}{by_how_much(value, low, high, share, unit)}"
 
 
 def columns_of(verdict: Verdict) -> dict[str, list[Any]]:
@@ -202,7 +205,7 @@ def html_of(verdict: Verdict) -> str:
     rows = []
     for k in order[:MOST]:
         name = verdict.names[k]
-        cells = [name, number(float(verdict.estimates[k])), reach(*verdict.intervals[k].tolist())]
+        cells = [name, number(float(verdict.estimates[k])), _interval(verdict, k)]
         cells += [] if verdict.raw is None else [number(float(verdict.raw[k]))]
         cells += [] if verdict.control is None else [lift_text(verdict, k)]
         standing = "recommended" if k == verdict.row else ""
@@ -217,6 +220,11 @@ def html_of(verdict: Verdict) -> str:
         f"<p>{escape(str(verdict))}</p>"
         f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{cut}</div>"
     )
+
+
+def _interval(verdict: Verdict, k: int) -> str:
+    low, high = verdict.intervals[k].tolist()
+    return reach(low, high, unknown=verdict.no_interval)
 
 
 def _place(verdict: Verdict, k: int) -> tuple[bool, float]:

@@ -12,11 +12,13 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol, get_args
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from steadyarm.arms import ArmSet
 from steadyarm.arms.recipes import LazyNames, names_in
@@ -83,11 +85,16 @@ class Source(Protocol):
     def arms(self) -> ArmSet:
         """Its variants."""
 
+    def now(self) -> int:
+        """The time by its clock."""
 
-def export_experiment(experiment: Source, path: str | Path) -> Path:
+
+def export_experiment(experiment: Source, path: str | Path, named: bool = True) -> Path:
     """Write the log into a .csv or .parquet file, and a description beside it.
 
     Neither is there before both are complete.
+
+    named : whether the audit entries say who did what and why, which not every reader may know
     """
     path = Path(path)
     description = description_path(path)
@@ -98,6 +105,7 @@ def export_experiment(experiment: Source, path: str | Path) -> Path:
     snapshot = experiment.storage.snapshot(experiment.key, everything=True)
     trace = experiment.storage.trace(experiment.key, experiment.name)
     counts: Counts = {}
+    now = experiment.now()
     try:
         if path.suffix == ".csv":
             with temporary[0].open("w", encoding="utf-8", newline="") as file:
@@ -108,7 +116,9 @@ def export_experiment(experiment: Source, path: str | Path) -> Path:
             raise InvalidInputError(
                 "the experiment was corrected while it was exported; export it again."
             )
-        described = json.dumps(_described(path, snapshot, counts, trace))
+        if not named:
+            trace = replace(trace, entries=tuple(map(_unnamed, trace.entries)))
+        described = json.dumps(_described(path, snapshot, counts, trace, now))
         temporary[1].write_text(described, encoding="utf-8")
         os.replace(temporary[0], path)
         os.replace(temporary[1], description)
@@ -118,6 +128,12 @@ def export_experiment(experiment: Source, path: str | Path) -> Path:
         for file_left in temporary:
             file_left.unlink(missing_ok=True)
     return path
+
+
+def _unnamed(entry: AuditEntry) -> AuditEntry:
+    """The entry without its author, and without details but those of a test that stopped itself."""
+    itself = entry.action == "experiment.stopped" and "look" in entry.detail
+    return replace(entry, author="", detail=entry.detail if itself else {})
 
 
 def csv_lines(
@@ -164,6 +180,14 @@ def write_parquet(
     with parquet.ParquetWriter(path, schema) as writer:
         for rows in _tables(experiment, until, counts):
             writer.write_table(pa.table(rows, schema=schema))
+
+
+def write_zip(experiment: Source, path: Path) -> None:
+    """The log as CSV and its description, in one file for everybody who may read results."""
+    with TemporaryDirectory() as folder, ZipFile(path, "w", ZIP_DEFLATED) as file:
+        log = export_experiment(experiment, Path(folder) / f"{experiment.name}.csv", named=False)
+        for written in (log, description_path(log)):
+            file.write(written, written.name)
 
 
 def read_export(path: str | Path) -> tuple[Snapshot, Iterator[list[LogRow]], Trace]:
@@ -265,9 +289,12 @@ def _count(page: Iterable[LogRow], counts: Counts) -> None:
             found[2] += len(row.events)
 
 
-def _described(path: Path, snapshot: Snapshot, counts: Counts, trace: Trace) -> dict[str, Any]:
+def _described(
+    path: Path, snapshot: Snapshot, counts: Counts, trace: Trace, now: int
+) -> dict[str, Any]:
     return {
         "format": FORMAT,
+        "exported": now,
         "log": path.name,
         "rows": {str(index): found for index, found in counts.items()},
         "experiment": {k: v for k, v in asdict(snapshot.experiment).items() if k != "key"},

@@ -24,7 +24,7 @@ from steadyarm.inference import (
 )
 from steadyarm.inference.boundaries import Looks
 from steadyarm.inference.intervals import recommended_arms
-from steadyarm.inference.lift import lifts_between, settled_lifts
+from steadyarm.inference.lift import lifts_between
 from steadyarm.inference.limits import SHORT, shortlisted
 from steadyarm.inference.quantiles import normal_quantile
 from steadyarm.live.conclusion import UNDECIDED, Decision
@@ -141,7 +141,7 @@ class Verdict:
     ...     session.tell(shown, (0.6 if shown.name == "A" else 0.2) + 0.1 * (shown.number % 7))
     >>> verdict = session.recommend()
     >>> print(verdict)
-    A: 0.902 (0.8519 to 0.952) after 200 rewards. All others are ruled out at 95%.
+    A: 0.902 (0.8519 to 0.9551) after 200 rewards. All others are ruled out at 95%.
     >>> round(verdict.of("B").estimate, 3), round(verdict.of("B").gap, 3)
     (0.492, 0.41)
     """
@@ -234,6 +234,19 @@ class Verdict:
         return alone and not self.unhealthy and not self.caution
 
     @property
+    def no_interval(self) -> str:
+        """Why the interval of a variant is not known, where it is not."""
+        if self.method == NO_ERRORS:
+            return "the policy gives no standard errors"
+        if self.stopping is not None and not self.stopping.looks:
+            return "before the first interim analysis"
+        if self.stopping is not None and np.isinf(self.stopping.looks[-1].boundary):
+            return "too early at the last interim analysis"
+        if np.isfinite(self.intervals).any():  # others are known
+            return "too few rewards; declare a range or a cap to get one"
+        return "too few rewards"
+
+    @property
     def row(self) -> int:
         """Where the recommended variant is in the arrays."""
         return self.arm if self.shown is None else int(np.searchsorted(self.shown, self.arm))
@@ -308,9 +321,7 @@ class Verdict:
     def __str__(self) -> str:
         k, (low, high) = self.row, self.intervals[self.row]
         known = np.isfinite(high - low)
-        reach = f"{low:.4g} to {high:.4g}" if known else "too few rewards for an interval"
-        if self.method == NO_ERRORS:
-            reach = NO_ERRORS.replace("none", "no interval")
+        reach = f"{low:.4g} to {high:.4g}" if known else f"no interval: {self.no_interval}"
         value = f"{self.estimates[k]:.4g} ({reach})"
         count = f"{self.rewards} reward{'s' * (self.rewards != 1)}"
         if self.missing:
@@ -393,7 +404,8 @@ def evidence_of(
             for s, stats in segments
         ]
     arms, direction = arms_judged(settings.policy, settings.arms), settings.direction
-    return Evidence.from_segments(arms, segments, direction, binary, levels)
+    bounds = settings.primary.bounds if levels is None else None  # adjusted rewards have none
+    return Evidence.from_segments(arms, segments, direction, binary, levels, bounds)
 
 
 def arms_judged(policy: Policy[Any], arms: ArmSet) -> ArmSet:
@@ -439,12 +451,14 @@ def verdict_of(
         budget, compared = settings.budget, None
         intervals = confidence_sequence(evidence, budget, level, reward_range, best, looks)
         if control is not None:
-            compared = lift_sequence(evidence, budget, control, level, reward_range, looks)
+            compared = lift_sequence(
+                evidence, budget, control, level, reward_range, looks, intervals
+            )
     else:
         intervals = fixed_budget(evidence, level, best)
-        compared = None if control is None else lifts(evidence, control, level)
-    if compared is not None:
-        compared = settled_lifts(compared, intervals, settings.direction)
+        compared = None
+        if control is not None:
+            compared = lifts(evidence, control, level, intervals=intervals)
     return Verdict.from_intervals(intervals, settings.arms.names, anytime, compared)
 
 

@@ -559,17 +559,4 @@ def _verdict(test: Seen) -> tuple[Verdict, Sequence[str], Direction]:
         return _part(test, "verdict", "verdict"), test.names, test.settings.direction
     if isinstance(test, Session):
         return test.recommend(), test.arms.names, test.direction
-    return verdict_on(test), test.arms.names, test.evidence.direction
-
-
-def verdict_on(found: Analysis) -> Verdict:
-    """The same as a verdict on a live test, which is what leaderboards draw."""
-    if found.against is not None:
-        return found.against
-    return Verdict.from_intervals(
-        found.intervals,
-        found.arms.names,
-        anytime=False,
-        rewards=found.rewards,
-        missing=found.rows - found.rewards,
-    )
+    return test.verdict, test.arms.names, test.evidence.direction

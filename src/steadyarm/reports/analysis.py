@@ -8,10 +8,9 @@ import numpy as np
 
 from steadyarm import __version__
 from steadyarm.analysis import Analysis
-from steadyarm.inference import Counterfactuals, DriftReport, HealthReport
+from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.live.tables import lift_text
 from steadyarm.plot import charts
-from steadyarm.plot.sources import verdict_on
 from steadyarm.reports.document import (
     Block,
     Code,
@@ -19,7 +18,6 @@ from steadyarm.reports.document import (
     Heading,
     Items,
     Lead,
-    Note,
     Paragraph,
     Picture,
     Table,
@@ -61,11 +59,11 @@ def analysis_report(found: Analysis, command: str = "") -> Document:
     # the drift report's short list may be another one
     drifting = charts.matched(order, found.intervals.arms.names, found.drift.names) or [0]
     blocks: list[Block] = [
-        *([] if found.against is None else [Lead(found.against.decision.text)]),
-        Lead(found.verdict) if found.against is None else Paragraph(found.verdict),
+        *([] if found.control is None else [Lead(found.verdict.decision.text)]),
+        Lead(found.summary) if found.control is None else Paragraph(found.summary),
         Paragraph(f"{found.log}: {found.size}. {good} rewards are better."),
         Heading("Estimates"),
-        Picture(charts.leaderboard(verdict_on(found), found.arms.names, direction)),
+        Picture(charts.leaderboard(found.verdict, found.arms.names, direction)),
         _estimates(found, order),
         *_against_control(found, order),
         *_segments(found),
@@ -74,8 +72,6 @@ def analysis_report(found: Analysis, command: str = "") -> Document:
         health_table(found.health),
         Heading("Did the world move?"),
         *drift_section(found.drift, drifting, "rewards"),
-        Heading("What would other methods have concluded?"),
-        *counterfactual_section(found.counterfactuals),
         Heading("What this rests on"),
         Items(_assumptions(found)),
     ]
@@ -90,7 +86,7 @@ def _further(found: Analysis) -> Iterator[Block]:
         sign = 1 if one.evidence.direction == "maximize" else -1
         order = np.argsort(-sign * one.estimates, kind="stable").tolist()
         yield Heading(name)
-        yield Paragraph(f"{one.notes[0]} {one.verdict} {one.size[:1].upper()}{one.size[1:]}.")
+        yield Paragraph(f"{one.notes[0]} {one.summary} {one.size[:1].upper()}{one.size[1:]}.")
         yield _estimates(one, order)
         yield from _against_control(one, order)
 
@@ -125,8 +121,8 @@ def _estimates(found: Analysis, order: list[int]) -> Table:
 
 def _against_control(found: Analysis, order: list[int]) -> Iterator[Block]:
     """Differences from the control, absolute and relative."""
-    verdict = found.against
-    if verdict is None or verdict.lifts is None or verdict.lift_intervals is None:
+    verdict = found.verdict
+    if verdict.lifts is None or verdict.lift_intervals is None:
         return
     names, control = verdict.names, verdict.control
     rows = [
@@ -227,29 +223,3 @@ def drift_section(drift: DriftReport, order: Sequence[int], counted_as: str) -> 
 
 def _error(value: float) -> str:
     return f"{value:.2g}" if np.isfinite(value) else "-"
-
-
-def counterfactual_section(other: Counterfactuals) -> Iterator[Block]:
-    """Which variant other methods would have put first, and why not to trust them."""
-    rows = []
-    if other.raw is not None:
-        behind = f"behind by {number(other.raw.behind, 3)}, {reach(*other.raw.interval)}"
-        rows.append(("plain means", other.raw.leader, behind if other.simpson else "the same"))
-    for early in {early.rounds: early for early in other.early}.values():
-        same = "the same" if early.leader == other.best else "another variant"
-        share = percent(round(early.rounds / other.rounds, 2))
-        rows.append((f"estimates after {share} of the rewards", early.leader, same))
-    gone = "the same" if other.winner == other.best else "another variant"
-    if other.best_dropped is not None:
-        gone = f"drops the best variant after {other.best_dropped:,} rewards"
-    rows.append(("successive halving", other.winner, gone))
-    if other.raw is not None and other.simpson:
-        first = "Plain means put another variant first"
-        if other.raw.interval[0] > 0:
-            yield Note(f"{first}: the mix of periods differs between variants.", "warn")
-        else:
-            yield Paragraph(f"{first}, but the two are too close to tell.")
-    elif all(row[2] == "the same" for row in rows):
-        yield Paragraph("All of them come to the same conclusion here.")
-    header = ("by", "best variant", f"against {other.best}")
-    yield Table("The same rewards, read in other ways", header, "lll", tuple(rows))

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from steadyarm import __version__
-from steadyarm.errors import InvalidInputError, RewardsPendingError
-from steadyarm.inference import Counterfactuals
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.outside import outside_texts
 from steadyarm.live.replay import Replay
@@ -23,7 +21,6 @@ from steadyarm.plot import charts
 from steadyarm.plot.charts.common import thinned
 from steadyarm.reports.analysis import (
     MOST_ROWS,
-    counterfactual_section,
     cut_table,
     drift_section,
     health_table,
@@ -59,7 +56,7 @@ STANDINGS: dict[Standing, str] = {
 
 
 NAMES = {  # fields with them
-    *("name", "names", "best", "leader", "leaders", "plausible", "winner", "control", "against"),
+    *("name", "names", "best", "leaders", "plausible", "control", "against"),
 }
 
 
@@ -94,8 +91,8 @@ HEALTH = {
 }
 
 MEANWHILE = (
-    " What other methods would have concluded, the log's fingerprint and the replay check were "
-    "read just after that, and may include visits and rewards that came in between."
+    " The log's fingerprint and the replay check were read just after that, and may include visits "
+    "and rewards that came in between."
 )
 
 
@@ -131,24 +128,16 @@ def experiment_report(
     'Test report: shop'
     """
     seen = scorecard_of(experiment) if card is None else card
-    other: Counterfactuals | str
-    try:
-        other = experiment.counterfactuals()
-    except (InvalidInputError, RewardsPendingError) as error:
-        other = str(error)
     digest = fingerprint_of(csv_lines(experiment)) if fingerprint else None
-    return document_of(seen, other, digest, experiment.replay() if replay else None)
+    return document_of(seen, digest, experiment.replay() if replay else None)
 
 
 def document_of(
     card: Scorecard,
-    other: Counterfactuals | str,
     fingerprint: Fingerprint | None = None,
     replayed: Replay | None = None,
 ) -> Document:
-    """The report on a scorecard; `other` may be the reason why there are no counterfactuals."""
-    if isinstance(other, Counterfactuals):
-        other = _shortened(other, card)
+    """The report on a scorecard."""
     card = labelled(card)
     blocks: list[Block] = [*_top(card), Facts(_facts(card)), *leaderboard_section(card)]
     if card.status.total_assigned:
@@ -162,11 +151,10 @@ def document_of(
             *_drift(card),
             *_health(card),
             *_corrections(card),
-            *_counterfactuals(other, card),
         ]
     blocks += appendix(card, fingerprint, replayed)
     foot = f"Written by SteadyArm {__version__} from what was stored at {when(card.seen)}."
-    if not card.settled and (fingerprint or replayed or isinstance(other, Counterfactuals)):
+    if not card.settled and (fingerprint or replayed):
         foot += MEANWHILE
     return Document(f"Test report: {card.name}", tuple(blocks), foot)
 
@@ -275,20 +263,6 @@ def _corrections(card: Scorecard) -> list[Block]:
     return [Heading("What was corrected?"), Paragraph(says), table]
 
 
-def _counterfactuals(other: Counterfactuals | str, card: Scorecard) -> Iterator[Block]:
-    yield Heading("What would other methods have concluded?")
-    policy = card.settings.policy
-    if isinstance(other, Counterfactuals):
-        yield from counterfactual_section(other)
-    elif not card.status.total_rewarded:
-        yield Paragraph("No reward was recorded yet.")
-    elif policy.unbiased:
-        yield Paragraph(other)
-    else:
-        why = in_the_way(policy)
-        yield Paragraph(f"{why}, so its rewards cannot be read in other ways without bias.")
-
-
 # A live test: the variants from the best to the worst, and how the test went.
 
 
@@ -309,7 +283,10 @@ def leaderboard_section(card: Scorecard) -> Iterator[Block]:
         yield cut_table("The variants", header, "lrr", rows, total=card.size)
         return
     total, order = max(card.status.total_assigned, 1), order_of(card)
-    lifts = [] if verdict.control is None else [lift_text(verdict, k) for k in range(len(names))]
+    unit = card.settings.primary.difference_unit
+    lifts = (
+        [] if verdict.control is None else [lift_text(verdict, k, unit) for k in range(len(names))]
+    )
     against = [f"against {verdict.control}"] * bool(lifts)
     unadjusted = [] if verdict.raw is None else ["unadjusted"]
     table = cut_table(
@@ -329,7 +306,12 @@ def leaderboard_section(card: Scorecard) -> Iterator[Block]:
                 names[k],
                 card.settings.shown(verdict.estimates[k]),
                 *(card.settings.shown(raw[k]) for raw in (verdict.raw,) if raw is not None),
-                reach(verdict.intervals[k, 0], verdict.intervals[k, 1], card.settings.shown),
+                reach(
+                    float(verdict.intervals[k, 0]),
+                    float(verdict.intervals[k, 1]),
+                    shown=card.settings.shown,
+                    unknown=verdict.no_interval,
+                ),
                 *lifts[k : k + 1],
                 percent(card.assigned[k] / total),
                 STANDINGS[standing_of(card, k)],
@@ -367,7 +349,7 @@ def people_section(card: Scorecard) -> Iterator[Block]:
     for found in card.people:
         header = (found.attribute, "visits", "variant", "estimate", f"against {found.against}")
         title = f"Results by {found.attribute}"
-        rows = found.rows(card.settings.shown)
+        rows = found.rows(card.settings.shown, card.settings.primary.difference_unit)
         yield cut_table(title, header, "lrlrr", rows, total=len(rows))
         yield Paragraph(found.summary)
 

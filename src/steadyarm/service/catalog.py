@@ -24,6 +24,7 @@ from steadyarm.storages.records import Summary
 
 SPARE = 0.005  # seconds from one look at the audit log to the next
 PAGE = 1000  # entries of the audit log that are read at once
+MOST_UNMATCHED = 20  # names of events without an experiment that are kept
 EXPERIMENT = "experiment."  # with which the actions begin that change an experiment
 
 Sought = tuple[str, tuple[int, ...]]  # a unit, and keys of experiments that it may be in
@@ -33,11 +34,13 @@ class Measures(NamedTuple):
     """An experiment that measures an event, and the metric that the event is a value of.
 
     keys : of the experiment and of its follow-ups, to which it passes events on
+    yes_no : whether the metric is 0 or 1, so that an event counts as 1 whatever its value
     """
 
     name: str
     metric: str
     keys: tuple[int, ...]
+    yes_no: bool
 
 
 class Catalog:
@@ -56,6 +59,7 @@ class Catalog:
         self._storage, self._look_up = storage, look_up
         self.experiments: tuple[Summary, ...] = ()
         self._measuring: dict[str, tuple[Measures, ...]] = {}
+        self._unmatched: dict[str, None] = {}  # names of events that nobody measured
         self._last = 0  # id of the last entry of the audit log that was seen
         self._complete = False  # whether the storage was read at all
         self._looked = 0.0
@@ -65,6 +69,21 @@ class Catalog:
     def measuring(self, event: str) -> tuple[Measures, ...]:
         """The experiments that have a metric of that name, as far as they are known here."""
         return self._measuring.get(event, ())
+
+    @property
+    def unmatched(self) -> tuple[str, ...]:
+        """Names of events that this process received and that no experiment measures."""
+        return tuple(name for name in self._unmatched if name not in self._measuring)
+
+    def miss(self, event: str) -> None:
+        """Keep the name of an event that no experiment measures, if there is room."""
+        if event not in self._measuring and len(self._unmatched) < MOST_UNMATCHED:
+            self._unmatched[event] = None
+
+    @property
+    def events(self) -> Iterable[str]:
+        """The names of all events that are measured."""
+        return self._measuring
 
     def refreshed(self) -> asyncio.Future[list[None]]:
         """Is done when everything that was stored before this call is known here."""
@@ -134,8 +153,10 @@ class Catalog:
         measuring: dict[str, list[Measures]] = {}
         for one in alone:
             keys = one.key, *follow_ups.get(one.tag, ())
+            kinds = {each["name"]: each.get("kind") for each in one.config.get("metrics", ())}
             for event, metric in _events(one).items():
-                measuring.setdefault(event, []).append(Measures(one.name, metric, keys))
+                measures = Measures(one.name, metric, keys, kinds.get(metric) == "yes/no")
+                measuring.setdefault(event, []).append(measures)
         self._measuring = {event: tuple(found) for event, found in measuring.items()}
         self._last, self._complete = last, True
 

@@ -27,18 +27,20 @@ from steadyarm.live.assignments import LiveAssignment, Reported
 from steadyarm.live.settings import Settings
 from steadyarm.service.catalog import Catalog, Measures
 from steadyarm.service.handlers import claims_of_many, happened_at
-from steadyarm.service.problems import RefusedError, check_size, problem_of
+from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
 from steadyarm.service.publishable import Claims, allowed, discreet
 from steadyarm.service.service import Live, Service, Visit
 from steadyarm.storages.records import Known, Summary
 from steadyarm.wire import flags, requests, responses
 from steadyarm.wire.flags import NOTHING, TARGETING_KEY
 from steadyarm.wire.requests import checked
-from steadyarm.wording import strung
+from steadyarm.wording import did_you_mean, shortened, strung
 
 UNIT_TOKEN = "unitToken"  # in a context: a signed unit, which else is in a header
 Context = Mapping[str, Any]  # of an evaluation
 Outcome = Literal["stored", "repeated"] | SteadyArmError | RefusedError
+ASSIGN_FIRST = "Assign the unit before its events; units outside of the test do not count."
+LISTED = 20  # names of events, or experiments, in the reason why an event was not counted
 
 # Flags
 
@@ -179,7 +181,7 @@ def claims_of_events(body: requests.NewEvents) -> Claims:
 async def event(
     service: Service, request: Request, body: requests.NewEvent
 ) -> tuple[int, responses.EventAnswer]:
-    """Report an event of a unit to every experiment that measures it; there may be none."""
+    """Report an event of a unit to every experiment that measures it; 422 if none counts it."""
     (found,) = await _report(service, request, [body], [happened_at(body.at, body.sent)])
     again = [name for name, outcome in found.items() if _passing(outcome)]
     if again:  # whoever reads only the status must know that the event is to be sent again
@@ -193,13 +195,15 @@ async def event(
             "Send it again, which changes nothing where it is stored.",
             {"Retry-After": "1"},
         )
+    if refusal := _refusal(service, request, body, found):
+        raise refusal
     return 200, _answer(request, found)
 
 
 async def event_many(
     service: Service, request: Request, body: requests.NewEvents
 ) -> tuple[int, responses.EventAnswers]:
-    """Report many events, in their order; an error takes the place of one refused."""
+    """Report many events, in their order; an error takes the place of one not counted."""
     check_size(len(body.events), service.settings.max_batch, "events")
     answers: list[Any] = []
     good: list[requests.NewEvent] = []
@@ -213,10 +217,24 @@ async def event_many(
             answers.append(None)
         except InvalidInputError as error:
             answers.append(responses.RefusedReward(problem_of(error, request_id)))
-    found = iter(await _report(service, request, good, times))
-    return 200, responses.EventAnswers(
-        [_answer(request, next(found)) if one is None else one for one in answers]
-    )
+    reported = zip(good, await _report(service, request, good, times), strict=True)
+    entries = (_entry(service, request, one, found) for one, found in reported)
+    return 200, responses.EventAnswers([next(entries) if one is None else one for one in answers])
+
+
+def _entry(
+    service: Service, request: Request, event: requests.NewEvent, found: Mapping[str, Outcome]
+) -> responses.EventAnswer | responses.RefusedReward:
+    """What became of one of many events."""
+    if refusal := _refusal(service, request, event, found):
+        return responses.RefusedReward(problem_of(refusal, request.scope["request_id"]))
+    return _answer(request, found)
+
+
+def _measuring(service: Service, request: Request, event: str) -> tuple[Measures, ...]:
+    """The experiments that measure an event, of those that the request may touch."""
+    found = service.catalog.measuring(event)
+    return tuple(one for one in found if allowed(request.scope, one.name))
 
 
 async def _report(
@@ -225,18 +243,15 @@ async def _report(
     """What became of each event, by experiment; without those that the unit is not in."""
     catalog = service.catalog
     found: list[dict[str, Outcome]] = [{} for _ in events]
-
-    def measuring(event: str) -> tuple[Measures, ...]:
-        return tuple(one for one in catalog.measuring(event) if allowed(request.scope, one.name))
-
-    asked = [measuring(one.event) for one in events]
+    asked = [_measuring(service, request, one.event) for one in events]
 
     async def told(measured: Sequence[Sequence[Measures]]) -> None:
         wanted = await _with_units(catalog, events, measured)
         rows: dict[str, list[tuple[int, Reported]]] = {}
         for i, (one, at, measures) in enumerate(zip(events, times, wanted, strict=True)):
-            for name, metric, _ in measures:
-                rows.setdefault(name, []).append((i, (one.unit, {metric: one.value}, at, one.id)))
+            for name, metric, _, yes_no in measures:
+                value = 1.0 if yes_no and one.value > 0 else one.value
+                rows.setdefault(name, []).append((i, (one.unit, {metric: value}, at, one.id)))
         telling = [_tell(service, name, [row for _, row in rows[name]]) for name in rows]
         # A task for each costs more than the whole rest of a request, and most have one.
         several = len(telling) > 1
@@ -256,10 +271,13 @@ async def _report(
     missed = []
     for event, before, done in zip(events, asked, found, strict=True):
         known = {key for one in before for key in one.keys}
-        new = (one for one in measuring(event.event) if not known.issuperset(one.keys))
+        there = _measuring(service, request, event.event)
+        new = (one for one in there if not known.issuperset(one.keys))
         missed.append(tuple(one for one in new if one.name not in done))
     if any(missed):
         await told(missed)
+    for one in events:
+        catalog.miss(one.event)
     stored = sum(outcome == "stored" for one in found for outcome in one.values())
     service.metrics.rewards.inc(stored)
     return found
@@ -294,14 +312,16 @@ async def _tell(service: Service, name: str, rows: Sequence[Reported]) -> Sequen
         try:
             live = await service.find(name)
             return [
-                None if outcome == "outside" or await _stranger(live, row, outcome) else outcome
+                None
+                if outcome == "outside" or await _stranger(live, row, outcome)
+                else _as_event(outcome)
                 for row, outcome in zip(rows, await live.tell(rows), strict=True)
             ]
         except UnknownExperimentError:
             if live is None:  # it was pruned
                 return [None] * len(rows)
             service.drop(live)  # it was pruned, but there may be another one of its name
-        except (WrongStateError, InvalidInputError):  # archived, or a policy of somebody's own
+        except WrongStateError:  # it was archived
             return [None] * len(rows)
         except (SteadyArmError, RefusedError) as error:
             return [error] * len(rows)
@@ -319,7 +339,51 @@ def _passing(outcome: Outcome) -> bool:
     return isinstance(outcome, StorageError | StorageVersionError | RefusedError)
 
 
-def _answer(request: Request, found: Mapping[str, Outcome]) -> responses.EventAnswer:
+def _refusal(
+    service: Service, request: Request, event: requests.NewEvent, found: Mapping[str, Outcome]
+) -> RefusedError | None:
+    """Why no experiment counted an event; None if one did, or may when it is sent again."""
+    if any(not isinstance(one, Exception) or _passing(one) for one in found.values()):
+        return None
+    kind = "event-not-counted"
+    names = [one.name for one in _measuring(service, request, event.event)]
+    if not names and not found:
+        service.metrics.refused.labels("unknown-event").inc()
+        known = [one for one in service.catalog.events if _measuring(service, request, one)]
+        events = strung(known, LISTED) + did_you_mean(event.event, known) if known else "none."
+        detail = f"No experiment measures the event {shortened(event.event)}; the events are "
+        return RefusedError(kind, detail + events, experiments=[])
+    reasons: dict[str, Exception] = {
+        name: discreet(request.scope, one)
+        for name, one in found.items()
+        if isinstance(one, Exception)
+    }
+    for name in names[:LISTED]:
+        detail = f"{event.unit!r} has no assignment in {name!r} that counts."
+        reasons.setdefault(name, RefusedError("unknown-assignment", detail, ASSIGN_FIRST))
+    service.metrics.refused.labels(kind_of(next(iter(reasons.values())))).inc()
+    refused = [f"{name}: {reasons[name]}" for name in found or reasons]
+    return RefusedError(
+        kind,
+        f"The event {event.event!r} was not counted. {' '.join(refused[:3])}",
+        experiments=_answer(request, reasons).experiments,
+    )
+
+
+def _as_event(outcome: Outcome) -> Outcome:
+    """The same outcome; requests for events call the key of an event id."""
+    if isinstance(outcome, InvalidInputError) and outcome.field == "event":
+        return InvalidInputError(
+            'a unit may have several events of this metric; give each an id, such as "order 17", '
+            "so that one that is reported twice counts once.",
+            field="id",
+        )
+    return outcome
+
+
+def _answer(
+    request: Request, found: Mapping[str, Outcome] | Mapping[str, Exception]
+) -> responses.EventAnswer:
     request_id = request.scope["request_id"]
     return responses.EventAnswer(
         [

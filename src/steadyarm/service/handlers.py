@@ -29,8 +29,9 @@ from steadyarm.live.assignments import AssignmentId, At, LiveAssignment, Reporte
 from steadyarm.live.covariates import Covariates
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import create_from_description
-from steadyarm.live.transfer import csv_lines, write_parquet
-from steadyarm.service.problems import RefusedError, check_size, problem_of
+from steadyarm.live.results import with_events
+from steadyarm.live.transfer import csv_lines, write_parquet, write_zip
+from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
 from steadyarm.service.publishable import Claims, discreet
 from steadyarm.service.service import Service
 from steadyarm.storages.base import Storage
@@ -84,6 +85,7 @@ async def reward(
     live = await service.find(request.path_params["name"])
     (outcome,) = await live.tell([_reported(body, body.sent)])
     if isinstance(outcome, SteadyArmError):
+        service.metrics.refused.labels(kind_of(outcome)).inc()
         raise outcome
     if outcome == "stored":
         service.metrics.rewards.inc()
@@ -108,6 +110,9 @@ async def reward_many(
     stored = iter(await live.tell(good) if good else [])
     outcomes = [next(stored) if outcome is None else outcome for outcome in outcomes]
     service.metrics.rewards.inc(outcomes.count("stored"))
+    for outcome in outcomes:
+        if isinstance(outcome, SteadyArmError):
+            service.metrics.refused.labels(kind_of(outcome)).inc()
     request_id = request.scope["request_id"]
     return 200, responses.RewardStatuses(
         [
@@ -455,7 +460,9 @@ async def breakdown(
 async def health(service: Service, request: Request) -> tuple[int, results.Health]:
     """Whether the log can be trusted."""
     experiment = await service.experiment(request)
-    return 200, results.Health.of(await service.read(experiment.health))
+    found = await service.read(experiment.health)
+    named = with_events(found, experiment.settings, service.catalog.unmatched)
+    return 200, results.Health.of(named)
 
 
 async def drift(
@@ -487,8 +494,10 @@ async def export(service: Service, request: Request, query: requests.ExportQuery
     experiment = await service.experiment(request)
     if query.format == "csv":
         chunks, kind = _csv(experiment), "text/csv; charset=utf-8"
+    elif query.format == "zip":
+        chunks, kind = _written(experiment, write_zip), "application/zip"
     else:
-        chunks, kind = _parquet(experiment), "application/vnd.apache.parquet"
+        chunks, kind = _written(experiment, write_parquet), "application/vnd.apache.parquet"
     try:
         first = await service.read(next, chunks, b"")  # so that an error still gets its status
     except MissingExtraError as error:
@@ -520,10 +529,12 @@ def _csv(experiment: Experiment) -> Generator[bytes, None, None]:
         yield chunk.encode()
 
 
-def _parquet(experiment: Experiment) -> Generator[bytes, None, None]:
+def _written(
+    experiment: Experiment, write: Callable[[Experiment, Path], None]
+) -> Generator[bytes, None, None]:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "export.parquet"
-        write_parquet(experiment, path)
+        path = Path(folder) / "export"
+        write(experiment, path)
         with path.open("rb") as written:
             while chunk := written.read(CHUNK):
                 yield chunk

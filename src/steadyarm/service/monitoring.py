@@ -64,6 +64,12 @@ class Metrics:
             "steadyarm_assignments", "New assignments.", registry=self.registry
         )
         self.rewards = Counter("steadyarm_rewards", "Rewards stored.", registry=self.registry)
+        self.refused = Counter(
+            "steadyarm_rewards_refused",
+            "Rewards and events that were not counted, by reason.",
+            ("reason",),
+            registry=self.registry,
+        )
         self.assignment_batches = self._sizes.labels("assignments")
         self.reward_batches = self._sizes.labels("rewards")
         self.of_request = cache(self._of_request)

@@ -14,7 +14,7 @@ from starlette.types import Scope
 from steadyarm.errors import InvalidInputError, MissingExtraError, StorageVersionError
 from steadyarm.wire.flags import FlagProblem
 from steadyarm.wire.requests import MalformedError
-from steadyarm.wire.responses import PROBLEM, PROBLEMS, Problem
+from steadyarm.wire.responses import PROBLEM, PROBLEMS, Problem, RefusedEvent
 from steadyarm.wording import shortened
 
 log = logging.getLogger("steadyarm.service")
@@ -39,6 +39,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "too-large": (413, "The request is too large"),
     "misdirected": (421, "The service does not have this name"),
     "invalid-input": (422, "A value is not accepted"),
+    "event-not-counted": (422, "No experiment counted the event"),
     "too-many-failures": (429, "Too many tokens were not known"),
     "too-many-requests": (429, "Too many requests came from this address"),
     "internal": (500, "The service failed"),
@@ -92,6 +93,7 @@ class RefusedError(Exception):
     """A request that the service itself refuses.
 
     kind : one of KINDS
+    experiments : those that did not count an event, each with its reason
     """
 
     def __init__(
@@ -100,14 +102,21 @@ class RefusedError(Exception):
         detail: str,
         hint: str | None = None,
         headers: Mapping[str, str] | None = None,
+        experiments: list[RefusedEvent] | None = None,
     ) -> None:
         super().__init__(detail)
         self.kind, self.hint, self.headers = kind, hint, headers
+        self.experiments = experiments
+
+
+def kind_of(error: Exception) -> str:
+    """The kind of problem that an error is, one of KINDS."""
+    return error.kind if isinstance(error, RefusedError) else OF.get(type(error), "internal")
 
 
 def problem_of(error: Exception, request_id: str) -> Problem:
     """An error as a problem; one that nobody foresaw is logged and keeps its details to itself."""
-    kind = error.kind if isinstance(error, RefusedError) else OF.get(type(error), "internal")
+    kind = kind_of(error)
     detail, hint = str(error), HINTS.get(kind)
     if isinstance(error, RefusedError) and error.hint is not None:
         hint = error.hint
@@ -121,6 +130,8 @@ def problem_of(error: Exception, request_id: str) -> Problem:
     about: dict[str, Any] = {}
     if isinstance(error, InvalidInputError) and error.field is not None:
         about = {"field": error.field, "expected": error.expected, "given": _short(error.given)}
+    elif isinstance(error, RefusedError):
+        about = {"experiments": error.experiments}
     return Problem(PROBLEM + kind, title, status, detail, request_id, hint, **about)
 
 

@@ -32,7 +32,7 @@ EXPERIMENT = "/v1/experiments/{name}"
 FLAGS = "/ofrep/v1/evaluate/flags"
 WEBHOOKS = "/v1/webhooks"
 WEBHOOK = WEBHOOKS + "/{webhook}"
-FILES = ("text/csv", "application/vnd.apache.parquet")
+FILES = ("text/csv", "application/vnd.apache.parquet", "application/zip")
 
 
 @dataclass(frozen=True)

@@ -359,6 +359,10 @@ class Storage(ABC):
         """The next assignments after a number, in the order of numbers, with rewards and events."""
 
     @abstractmethod
+    def extreme(self, key: int) -> tuple[str, float] | None:
+        """The unit with the reward furthest from 0, and this reward; None without rewards."""
+
+    @abstractmethod
     def segments(self, key: int, indices: Iterable[int]) -> dict[int, SegmentRecord]:
         """Segments by their index."""
 

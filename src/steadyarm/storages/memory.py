@@ -650,6 +650,11 @@ class MemoryStorage(WebhooksInMemory):
     def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
         return list(islice(self._of(key).rows_from(after + 1), most))
 
+    def extreme(self, key: int) -> tuple[str, float] | None:
+        rows = self._of(key).rows_from(0)
+        found = [(r.unit, r.reward) for r in rows if r.reward is not None and r.excluded is None]
+        return max(found, key=lambda one: abs(one[1]), default=None)
+
     def segments(self, key: int, indices: Iterable[int]) -> dict[int, SegmentRecord]:
         segments = self._of(key).segments
         return {index: segments[index] for index in indices if index in range(len(segments))}

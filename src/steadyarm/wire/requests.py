@@ -414,10 +414,10 @@ class AuditQuery(Query):
 class ExportQuery(Query):
     """The format of an export.
 
-    format : csv or parquet: the kind of file
+    format : csv, parquet, or zip: CSV and the description that analyze reads with it
     """
 
-    format: Literal["csv", "parquet"] = "csv"
+    format: Literal["csv", "parquet", "zip"] = "csv"
 
 
 # Reading requests

@@ -90,6 +90,7 @@ class Problem(Response, omit_defaults=True):
     field : which field or setting is wrong, such as budget; left out if it is not a single one
     given : the value that was refused, as text if it is long; left out if it is not a single one
     expected : what the value should be; left out where detail says it in other words
+    experiments : that measure an event and did not count it, at most 20; left out otherwise
     """
 
     type: str
@@ -101,6 +102,7 @@ class Problem(Response, omit_defaults=True):
     field: str | None = None
     given: Any = None
     expected: str | None = None
+    experiments: list[RefusedEvent] | None = None
 
 
 class Up(Response):
@@ -597,7 +599,8 @@ class EventAnswer(Response):
     """What became of an event.
 
     experiments : one for every experiment in which the unit has an assignment and that has a metric
-        of this name; an event that is stored there is on disk
+        of this name; an event that is stored there is on disk. At least one has stored it, or may
+        store it when it is sent again
     """
 
     experiments: list[Annotated[Any, one_of("EventStatus", "RefusedEvent")]]
@@ -606,7 +609,7 @@ class EventAnswer(Response):
 class EventAnswers(Response):
     """What became of many events.
 
-    events : one for every event, in their order
+    events : one for every event, in their order; an error in place of one that was not counted
     """
 
     events: list[Annotated[Any, one_of("EventAnswer", "RefusedReward")]]

@@ -388,6 +388,7 @@ class StoppingAnswer(Response):
     when : it did; null if it did not
     reason : what the last look found; empty if it decides nothing
     text : the same in a sentence
+    ahead : what the next look rests on; empty if none follows
     """
 
     rule: str
@@ -399,6 +400,7 @@ class StoppingAnswer(Response):
     when: str | None
     reason: str
     text: str
+    ahead: str
 
     @classmethod
     def of(cls, report: StopReport) -> Self:

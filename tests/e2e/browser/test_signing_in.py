@@ -20,7 +20,7 @@ def actions(page: Page) -> list[str]:
 
 def test_without_a_token_there_is_nothing_to_see(visitor: Visitor, guarded: Site) -> None:
     page, _ = visitor(guarded)
-    for path in ("/", "/new", address("landing-page"), f"{address('landing-page')}/log.csv"):
+    for path in ("/", "/new", address("landing-page"), f"{address('landing-page')}/log.zip"):
         page.goto(path)
         expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
         assert "landing-page" not in page.get_by_role("main").inner_text()

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from pathlib import Path
+from zipfile import ZipFile
 
 from playwright.sync_api import Browser, Page, expect
 
@@ -29,11 +30,11 @@ def create(page: Page, name: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
 
 
-def download(page: Page, link: str) -> tuple[str, str]:
+def download(page: Page, link: str) -> tuple[str, bytes]:
     with page.expect_download() as waiting:
         page.get_by_role("link", name=link, exact=True).click()
     found = waiting.value
-    return found.suggested_filename, Path(found.path()).read_text(encoding="utf-8")
+    return found.suggested_filename, Path(found.path()).read_bytes()
 
 
 def confirm(page: Page, verb: str) -> None:
@@ -70,20 +71,21 @@ def test_a_test_from_the_form_to_the_report(
         assert api.get(f"/v1{address(name)}").json()["state"] == "stopped"
         expect(page.get_by_role("link", name="Stop", exact=True)).to_have_count(0)
 
-    file, text = download(page, "CSV of Estimates so far")
+    file, content = download(page, "CSV of Estimates so far")
     assert file == f"{name}-estimates.csv"
-    rows = list(csv.reader(io.StringIO(text)))
+    rows = list(csv.reader(io.StringIO(content.decode())))
     assert len(rows) > 3
     assert {"plain", "bold", "calm"} <= {cell for row in rows for cell in row}
 
-    file, text = download(page, "Log")
-    assert file.endswith(".csv")
-    assert len(text.splitlines()) == 1001
+    file, content = download(page, "Log")
+    assert file == f"{name}.zip"
+    with ZipFile(io.BytesIO(content)) as archive:
+        assert len(archive.read(f"{name}.csv").splitlines()) == 1001
 
-    file, text = download(page, "Report")
+    file, content = download(page, "Report")
     assert file == f"{name}.html"
     mailed = tmp_path / "mailed.html"
-    mailed.write_text(text, encoding="utf-8")
+    mailed.write_bytes(content)
     read_offline(browser, mailed, name)
 
 

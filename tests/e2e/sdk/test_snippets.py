@@ -1,7 +1,8 @@
-"""The programs of docs/guides/ten_lines.md: ten lines each, and they run against a real service."""
+"""Documented programs against a real service: the ten-line recipes and events of the README."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import time
@@ -85,6 +86,8 @@ def test_flask(address: str) -> None:
         shown = browser.get("/flask").text
         assert shown in BUTTONS
         assert browser.post("/flask").text == shown
+        stranger = browser.post("/stranger")
+        assert (stranger.status_code, stranger.text in BUTTONS) == (200, True)
     names["shop"].client.close()
     assert rewarded(address) == before + 1
 
@@ -99,6 +102,55 @@ def test_fastapi(address: str) -> None:
         assert browser.portal is not None
         browser.portal.call(names["shop"].client.close)
     assert rewarded(address) == before + 1
+
+
+@pytest.fixture
+def readme(tmp_path: Path) -> Iterator[str]:
+    """A service with the experiment of the README's first commands."""
+    (settings,) = re.findall(r"v1/experiments -H .* -d '(.*)'", (ROOT / "README.md").read_text())
+    with serving(tmp_path) as url:
+        urlopen(Request(f"{url}/v1/experiments", settings.encode()), timeout=120).close()
+        yield url
+
+
+def documented(page: str, language: str, containing: str) -> str:
+    """The code of a page that has this in it."""
+    blocks = re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    (found,) = (block for block in blocks if containing in block)
+    return str(found)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/openfeature_python.md"])
+def test_events_of_the_provider_for_python(
+    page: str, readme: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    code = documented(page, "python", "SteadyArmProvider(")
+    exec(re.sub(r"http://127.0.0.1:\d+", readme, code))
+    assert rewarded(readme) == 1
+    assert not caplog.records
+
+
+def test_events_beside_the_provider_of_the_community(readme: str) -> None:
+    page = "docs/guides/openfeature.md"
+    exec(documented(page, "python", "OFREPProvider(").replace("http://127.0.0.1:9", readme))
+    (event,) = re.findall(r"-d '(.*)'", documented(page, "console", "/v1/events"))
+    with urlopen(Request(f"{readme}/v1/events", event.encode()), timeout=60) as answer:
+        assert json.load(answer) == json.loads(documented(page, "json", "stored"))
+    assert rewarded(readme) == 1
+
+
+def test_events_of_the_package_for_node(readme: str) -> None:
+    program = build() / f"build/readme-{free_port()}.mjs"  # where Node finds the packages
+    code = documented("sdk/js/README.md", "js", "server-sdk")
+    program.write_text(code.replace(ADDRESS, readme))
+    try:
+        done = subprocess.run(
+            ["node", program], cwd=SDK, capture_output=True, text=True, timeout=60
+        )
+    finally:
+        program.unlink()
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    assert rewarded(readme) == 1
 
 
 def test_express(address: str, tmp_path: Path) -> None:

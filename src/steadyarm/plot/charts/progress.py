@@ -198,6 +198,7 @@ def estimates(course: Course, picked: Sequence[int] | None = None, rates: bool =
     rows, early = thinned(len(x), POINTS), course.rounds < EARLY * course.rounds[-1]
     thin = tuple(x[j] for j in rows)
     banded = {leader, *chosen[:BANDS]} if len(chosen) > 1 else {leader}
+    banded = {k for k in banded if np.isfinite(course.high[:, k]).sum() > 1}
     left = [k for k in range(K) if k not in tint]
     lines = [
         Series(

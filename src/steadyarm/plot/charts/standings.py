@@ -15,7 +15,7 @@ from steadyarm.live.verdict import Verdict
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
 from steadyarm.plot.charts.common import difference_axis, shown, split
 from steadyarm.segments import Direction
-from steadyarm.wording import amount, counted, labels_of, percent
+from steadyarm.wording import POINTS, amount, counted, labels_of, percent
 
 # The variants from best to worst, with what is known of each.
 
@@ -159,7 +159,8 @@ def lifts(
     return Chart(
         "lifts",
         f"Difference of each variant from {control}",
-        f"{shown(labels[best], 60)} against {control}, the control: {lift_text(verdict, best)}. "
+        f"{shown(labels[best], 60)} against {control}, the control: "
+        f"{lift_text(verdict, best, POINTS if rates else '')}. "
         f"Of {counted(len(order), 'variant')} {counted(int(against.better.sum()), 'is', 'are')} "
         f"clearly better than the control, {counted(int(against.worse.sum()), 'is', 'are')} "
         "clearly worse.",

@@ -127,6 +127,13 @@ LOG = (
     .order_by(assignments.c.number)
     .limit(bindparam("most"))
 )
+EXTREME = (
+    select(assignments.c.unit, rewards.c.reward)
+    .select_from(rewards.join(assignments, same_assignment(assignments)))
+    .where(rewards.c.key == bindparam("key"), assignments.c.excluded.is_(None))
+    .order_by(func.abs(rewards.c.reward).desc(), rewards.c.number)
+    .limit(1)
+)
 
 
 LONG = ("config", "policy_state")  # columns that lists do without
@@ -371,6 +378,12 @@ class Experiments(SQLBase):
         values = {"key": key, "after": after, "most": most}
         rows = [LogRow(*row) for row in connection.execute(LOG, values)]
         return read_events(connection, key, metrics, rows)
+
+    @reads
+    def extreme(self, connection: Connection, key: int) -> tuple[str, float] | None:
+        self._facts(connection, key)
+        row = connection.execute(EXTREME, {"key": key}).first()
+        return None if row is None else (row.unit, row.reward)
 
     @reads
     def segments(

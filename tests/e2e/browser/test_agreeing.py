@@ -1,0 +1,148 @@
+"""One page, one analysis: page, charts, report, REST and command line agree with each other."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from typing import Any
+
+import httpx2
+from playwright.sync_api import Page, expect
+
+from steadyarm.cli.experiment_show import experiment_text
+from steadyarm.cli.served import ServedExperiment
+from steadyarm.client import Client
+from tests.e2e.browser.conftest import Visitor
+from tests.e2e.browser.reading import address, draw_all
+from tests.e2e.browser.sites import Site
+
+PURCHASE = {"name": "purchase", "role": "primary", "kind": "yes/no"}
+
+
+def create(api: httpx2.Client, name: str, arms: list[str], budget: int, **settings: Any) -> None:
+    body = {"name": name, "arms": arms, "budget": budget, "seed": 1, **settings}
+    api.post("/v1/experiments", json=body).raise_for_status()
+
+
+def assign(api: httpx2.Client, name: str, units: list[str]) -> dict[str, str]:
+    """The variant of each unit that is in the test."""
+    path = f"/v1/experiments/{name}/assignments:batch"
+    answer = api.post(path, json={"units": units}).raise_for_status().json()
+    found = answer["assignments"]
+    return {one["unit"]: one["arm"] for one in found if one.get("in_test")}
+
+
+def main_text(page: Page) -> str:
+    return page.get_by_role("main").inner_text()
+
+
+def report_text(api: httpx2.Client, name: str) -> str:
+    html = api.get(f"{address(name)}/report.html").raise_for_status().text
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
+
+
+def check_no_leader(page: Page, api: httpx2.Client, name: str, why: str) -> None:
+    page.goto(address(name))
+    expect(page.get_by_role("region", name="Decision")).to_contain_text("Not healthy")
+    health = api.get(f"/v1/experiments/{name}/health").json()
+    assert health["status"] == "fail"
+    assert health["findings"][0]["explanation"] == why
+    refused = api.get(f"/v1/experiments/{name}/recommendation")
+    assert refused.status_code == 409
+    assert "no reward has" in refused.json()["detail"]
+    written = report_text(api, name)
+    for text in (main_text(page), written.replace("&#x27;", "'").replace("&#39;", "'")):
+        assert why in text
+        for claim in ("A is ahead", "A leads", "B leads", "best estimate", "● healthy\n"):
+            assert claim not in text
+    page.goto("/")
+    row = page.get_by_role("row", name=name)
+    expect(row).to_contain_text("none yet")
+    expect(row).to_contain_text("failing")
+
+
+def test_visits_without_rewards_have_no_leader(visitor: Visitor, empty: Site) -> None:
+    page, _ = visitor(empty)
+    with empty.api() as api:
+        metric = PURCHASE | {"window": "1s", "grace": 0, "missing": "zero"}
+        create(api, "silent", ["A", "B"], 900, metrics=[metric])
+        assert len(assign(api, "silent", [f"visitor {i}" for i in range(900)])) == 900
+        time.sleep(1.1)  # the window ends: each of them counts as a zero
+        check_no_leader(page, api, "silent", "No reward has arrived for 900 visits.")
+
+
+def test_events_of_another_name_are_named(visitor: Visitor, empty: Site) -> None:
+    page, _ = visitor(empty)
+    units = [f"visitor {i}" for i in range(400)]
+    with empty.api() as api:
+        create(api, "misnamed", ["A", "B"], 400, metrics=[PURCHASE])
+        assign(api, "misnamed", units)
+        page.goto(address("misnamed"))  # the page is renewed when the events arrive
+        for unit in units[:5]:
+            api.post("/v1/events", json={"unit": unit, "event": "purchases"})
+        check_no_leader(
+            page,
+            api,
+            "misnamed",
+            "No reward has arrived for 400 visits. Events named 'purchases' were received; the "
+            "metric is called 'purchase'.",
+        )
+
+
+def test_a_stopped_test_shows_the_analysis_that_stopped_it(visitor: Visitor, empty: Site) -> None:
+    page, _ = visitor(empty)
+    rates, people = {"today": 0.2, "photo": 0.24, "guest": 0.42}, random.Random(1)
+    rules = {"metrics": [PURCHASE | {"missing": "drop"}], "stop": "when sure", "looks": 5}
+    with empty.api() as api:
+        create(api, "shop", list(rates), 4000, control="today", **rules)
+        page.goto(address("shop"))
+        waiting: list[dict[str, Any]] = []
+        for start in range(0, 4000, 100):
+            shown = assign(api, "shop", [f"visitor {start + i}" for i in range(100)])
+            rewards = [
+                {"unit": unit, "reward": float(people.random() < rates[name])}
+                for unit, name in shown.items()
+            ]
+            waiting += rewards
+            # The last 300 visits always wait, so that some are assigned after the look.
+            due, waiting = waiting[:-300], waiting[-300:]
+            api.post("/v1/experiments/shop/rewards:batch", json={"rewards": due})
+            if start == 300:
+                page.goto(address("shop"))
+                board = page.locator("[data-live=leaderboard]")
+                expect(board).to_contain_text("before the first interim analysis")
+            if not shown:
+                break
+        api.post("/v1/experiments/shop/rewards:batch", json={"rewards": waiting})
+        found = api.get("/v1/experiments/shop/recommendation").json()
+        assert found["stopping"]["stopped"]
+        assert found["waiting"] > 0  # visits that came after the look
+        page.goto(address("shop"))
+        draw_all(page)
+        text, written = main_text(page), report_text(api, "shop")
+        with Client(empty.url) as client:
+            said = experiment_text(ServedExperiment(client.experiment("shop")))
+        for shown_text in (text, written, said):
+            assert found["decision"]["text"] in shown_text
+            assert found["stopping"]["text"] in shown_text
+        last = [
+            line.split(",")
+            for line in api.get(f"{address('shop')}/charts/estimates.csv").text.splitlines()
+        ]
+        for one in found["arms"]:
+            own = f"{100 * one['low']:.2f} % to {100 * one['high']:.2f} %"
+            row = page.locator("[data-live=leaderboard]").get_by_role("row", name=one["name"])
+            expect(row).to_contain_text(own)
+            row_of = next(line for line in reversed(last) if one["name"] in line)
+            drawn = dict(zip(last[0], row_of, strict=True))
+            assert float(drawn["low"]) == one["low"]
+            assert float(drawn["high"]) == one["high"]
+        assert f"not ruled out: {len(found['plausible'])} of 3 variants" in text
+        assert "Not decided yet" not in text
+        api.post("/v1/experiments/shop/roll-out", json={"variant": "guest", "share": 1.0})
+        page.goto(address("shop"))
+        expect(page.get_by_role("region", name="Decision")).to_contain_text(
+            "is rolled out to 100 %"
+        )
+        assert "Show it to everybody" not in main_text(page)

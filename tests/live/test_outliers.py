@@ -1,0 +1,58 @@
+"""One unit that carries a large part of the variance is named, in sessions and experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import steadyarm as sa
+from steadyarm.inference.health import HealthReport
+from steadyarm.segments import Direction
+
+
+def _orders(bot: float) -> list[float]:
+    rewards = [float(r) for r in np.random.default_rng(3).poisson(1.0, 2000)]
+    rewards[700] = bot
+    return rewards
+
+
+def _health(test: sa.Session | sa.Experiment, rewards: Sequence[float]) -> HealthReport:
+    for k, reward in enumerate(rewards):
+        if isinstance(test, sa.Session):
+            test.tell(test.ask(), reward)
+        else:
+            test.tell(test.ask(f"user {k}"), reward)
+    return test.health()
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+@pytest.mark.parametrize("storage", ["memory", "sqlite", None])
+def test_a_bot_is_named(storage: str | None, direction: Direction, tmp_path: Path) -> None:
+    place = f"sqlite:///{tmp_path}/shop.db" if storage == "sqlite" else "memory"
+    test: sa.Session | sa.Experiment
+    if storage is None:
+        arms = sa.ArmSet.one_hot(["A", "B"])
+        test = sa.Session(sa.Steady(), arms, budget=2000, seed=1, direction=direction)
+    else:
+        metric = sa.Metric("orders", kind="count", direction=direction)
+        test = sa.create_experiment(
+            "shop", ["A", "B"], sa.Steady(), 2000, place, seed=1, metrics=[metric], missing="drop"
+        )
+    [found] = [f for f in _health(test, _orders(1000.0)).findings if f.name == "outliers"]
+    assert found.status == "warn"
+    who = "with a reward of 1000" if storage is None else "user 700"
+    assert f"One unit ({who}) accounts for 100 % of the variance of" in found.explanation
+    assert "Declare a cap or exclude it" in found.advice
+    if isinstance(test, sa.Experiment):
+        test.exclude(unit="user 700", reason="a bot")
+        [found] = [f for f in test.health().findings if f.name == "outliers"]
+        assert found.status == "ok"
+
+
+def test_clicks_have_no_outliers() -> None:
+    test = sa.Session(sa.Steady(), sa.ArmSet.one_hot(["A", "B"]), budget=500, seed=1)
+    found = _health(test, [float(k == 7) for k in range(500)])
+    assert "outliers" not in [finding.name for finding in found.findings]
