@@ -151,29 +151,3 @@ def test_adapting_costs_little_where_the_best_look_bad_for_half_of_the_test() ->
     balanced = sa.simulate(sa.GBAI(order="blocks"), world, trials=2000, seed=1).errors
     # About 20 errors are expected of the balanced design; three standard errors of both.
     assert adaptive <= 1.2 * balanced + 3 * np.sqrt(adaptive + 1.44 * balanced)
-
-
-def test_a_state_from_before_goes_on() -> None:
-    """It had the squared scores of all segments, of which the part beyond the mean is noise."""
-    policy = sa.Steady()
-    world = sa.Environment.from_means(LAYOUTS, np.linspace(0, 1, LAYOUTS.size), budget=1000)
-    rng = np.random.default_rng(2)
-    state = policy.start(LAYOUTS, 1000, 3, seed=1)
-    for _ in range(6):
-        segment = policy.next_segment(state)
-        assert segment is not None
-        state = policy.observe(state, segment, world.play(segment, state.played, rng))
-    data = state.to_dict()
-    mean = state.theta[:, :, None]
-    spread = state.noise + state.played[:, None, None] * mean * mean.swapaxes(1, 2)
-    for name in ("noise", "last", "last_rounds", "recent", "recent_weights"):
-        del data[name]
-    data["spread"] = replace(state, noise=spread).to_dict()["noise"]
-    read = SteadyState.from_dict(data, LAYOUTS)
-    np.testing.assert_allclose(read.noise, state.noise, atol=1e-9)
-    assert state.resembles(read)
-    estimates = policy.estimates(state)
-    np.testing.assert_array_equal(policy._expected(read)[0], estimates)
-    while (segment := policy.next_segment(read)) is not None:
-        read = policy.observe(read, segment, world.play(segment, read.played, rng))
-    assert (read.played == 1000).all()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from steadyarm.storages.series import Metrics, Rule
 from steadyarm.storages.sql import rewards as rewards_module
 from steadyarm.storages.sql.base import SERIES
 from steadyarm.storages.sql.engine import Statement
-from steadyarm.storages.sql.schema import REVISIONS, assignments, events, series
+from steadyarm.storages.sql.schema import assignments, events, series
 from steadyarm.storages.sql.storage import SQLStorage
 from steadyarm.testing.storages import CHECKS, metrics, run_check
 from steadyarm.testing.storages.bench import NOW, Bench
@@ -337,21 +336,3 @@ def test_a_check_finds_events_that_belong_to_nothing(url: str, storage: SQLStora
     assert "events: 15 rows of the experiment with key 1 have no assignment" in lines
     assert "events: 1 rows of the experiment with key 77, which is gone" in lines
     assert "rows of the experiment with key 1 have no segment" in lines
-
-
-def test_an_older_database_gets_the_tables(tmp_path: Path) -> None:
-    from sqlalchemy import create_engine, inspect
-
-    from steadyarm.storages.sql.upkeep import migrate
-
-    url = f"sqlite:///{tmp_path / 'old.db'}"
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        migrate(connection, "0005")
-        assert events.name not in inspect(connection).get_table_names()
-    engine.dispose()
-    assert upgrade_storage(url) == ("0005", REVISIONS[-1])
-    with closing(open_storage(url)) as storage:
-        key = _prepared(storage)
-        storage.measure(key, _all_events(), NOW + 9)
-        counted(bench(storage), key)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from steadyarm.compiled import exponentials, kernel
 from steadyarm.designs.exact_design import Allocation, exact_allocation, mixed
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import matmul
-from steadyarm.policies.base import State, read_array
+from steadyarm.policies.base import State
 from steadyarm.policies.elimination import noise_elimination
 from steadyarm.policies.ips import BLOCKS_PER_FIT, IPSPolicy, IPSState
 from steadyarm.validation import finite_number, whole_number
@@ -50,30 +49,6 @@ class SteadyState(IPSState):
     last_rounds: NDArray[np.int64]
     recent: NDArray[np.float64]
     recent_weights: NDArray[np.float64]
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], arms: ArmSet) -> Self:
-        """The state that `to_dict` wrote, also before it had `noise` and what is recent.
-
-        Such a state has the `spread` of all segments, whose part beyond the mean is noise as
-        well. What is recent begins anew.
-        """
-        if "spread" not in data:
-            return super().from_dict(data, arms)
-        known = IPSState.from_dict(
-            {name: entry for name, entry in data.items() if name not in ("spread", "pieces")}, arms
-        )
-        (n, r), theta = known.scores.shape, known.theta[:, :, None]
-        rounds = np.maximum(known.played, 1)[:, None, None]
-        new: dict[str, Any] = {
-            "noise": read_array(data["spread"]) - rounds * theta * theta.swapaxes(1, 2),
-            "pieces": read_array(data["pieces"]),
-            "last": known.theta,
-            "last_rounds": np.zeros(n, dtype=np.int64),
-            "recent": np.zeros((n, r)),
-            "recent_weights": np.zeros((n, 2)),
-        }
-        return cls(**{f.name: getattr(known, f.name) for f in fields(known)}, **new)
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,6 @@ Span = tuple[int, int]
 
 PORTION = 100  # rows of released positions that are read together
 KEPT = 24 * 3600 * 10**6  # microseconds for which the empty row of an ended lease stays
-NEVER = 2**63 - 1  # time at which such rows of earlier versions expire
 
 _key = leases.c.key == bindparam("key")
 _id = leases.c.id == bindparam("lease")

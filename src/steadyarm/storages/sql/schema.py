@@ -48,7 +48,7 @@ AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 PREFIX = "steadyarm_"
 VERSION_TABLE = f"{PREFIX}version"
 # Oldest first; listed here so that opening a storage needs no Alembic.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
+REVISIONS = ("0001",)
 
 metadata = MetaData()
 serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER columns

@@ -23,7 +23,7 @@ from sqlalchemy.engine import URL
 from steadyarm.errors import SteadyArmError, StorageError, UnknownExperimentError
 from steadyarm.segments import Draws
 from steadyarm.storages.changes import Pruned
-from steadyarm.storages.sql.assignments import NEVER, Assignments, release
+from steadyarm.storages.sql.assignments import Assignments, release
 from steadyarm.storages.sql.engine import HINTS, Database, check_folder
 from steadyarm.storages.sql.experiments import Experiments
 from steadyarm.storages.sql.operators import Operators, forget_corrected
@@ -211,9 +211,7 @@ def prune(database: Database, now: int, archived_before: int | None, dry: bool) 
     for key, ids in database.read(lambda c: _expired(c, now)).items():
         released += database.write(partial(release, key=key, ids=ids))
     archived = select(experiments.c.key).where(experiments.c.state == "archived")
-    ended = and_(
-        leases.c.start == leases.c.stop, or_(leases.c.expires <= now, leases.c.expires == NEVER)
-    )
+    ended = and_(leases.c.start == leases.c.stop, leases.c.expires <= now)
     rows = database.write(
         lambda c: c.execute(delete(leases).where(or_(ended, leases.c.key.in_(archived)))).rowcount
     )
@@ -234,10 +232,7 @@ def prune(database: Database, now: int, archived_before: int | None, dry: bool) 
 
 
 def _archived(connection: Connection, before: int) -> dict[int, str]:
-    """Names by key of experiments that were archived before a time.
-
-    The audit log says when; for those archived before there was one, the last assignment does.
-    """
+    """Names by key of experiments that were archived before a time."""
     used = select(func.max(tallies.c.last)).where(tallies.c.key == experiments.c.key)
     done = select(func.max(audit.c.created)).where(audit.c.experiment == experiments.c.name)
     old = (
