@@ -23,7 +23,7 @@ ENV PATH=/opt/steadyarm/bin:$PATH \
 USER 10001
 # Numerical code is compiled for the processor that builds the image. On another kind of processor the
 # service compiles it again, in the background.
-RUN ["steadyarm", "warm"]
+RUN ["python", "-m", "steadyarm.warming"]
 WORKDIR /data
 VOLUME /data
 EXPOSE 8000

@@ -86,7 +86,7 @@ $(VENV)/bin/python:
 
 $(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install --constraint constraints.txt --editable '.[plots,service]'
-	$(BIN)/steadyarm warm
+	$(BIN)/python -m steadyarm.warming
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python

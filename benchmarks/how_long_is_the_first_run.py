@@ -54,8 +54,8 @@ def demo() -> Run:
 
 
 def warm() -> Run:
-    """`steadyarm warm`: all that installations compile ahead."""
-    return _command([sys.executable, "-m", "steadyarm.cli.main", "warm"])
+    """`python -m steadyarm.warming`: all that installations compile ahead."""
+    return _command([sys.executable, "-m", "steadyarm.warming"])
 
 
 def service() -> Run:

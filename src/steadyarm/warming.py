@@ -1,7 +1,7 @@
 """Warming up: tiny tests of every kind, so that numerical code is compiled before it is needed.
 
-numba keeps compiled code on disk. The service warms up when it starts; `steadyarm warm` does it
-where an installation or an image is made.
+numba keeps compiled code on disk. The service warms up when it starts; `python -m
+steadyarm.warming` does it where an installation or an image is made.
 """
 
 from __future__ import annotations
@@ -105,3 +105,7 @@ def _compile(work: Callable[[], object]) -> None:
     gc.disable()  # compiling makes millions of objects, and the process ends soon
     with compiling():
         work()
+
+
+if __name__ == "__main__":
+    compile_all()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
-import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ import steadyarm as sa
 from steadyarm.errors import InvalidInputError, MissingExtraError, UnknownExperimentError
 
 if TYPE_CHECKING:
-    from steadyarm.cli.served import ServedExperiment
     from steadyarm.storages import Storage
 
 Run = Callable[[argparse.Namespace], None]
@@ -48,17 +46,6 @@ STORAGE = (
     "--storage URL",
     "sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE (default: the environment variable "
     "STEADYARM_STORAGE, else sqlite:///steadyarm.db)",
-)
-PLACE = (
-    "--storage URL",
-    "sqlite:///FILE, postgresql+psycopg://USER@HOST/DATABASE, or the address of a service such as "
-    "https://HOST (default: the environment variable STEADYARM_STORAGE, else "
-    "sqlite:///steadyarm.db)",
-)
-TOKEN = (
-    "--token TOKEN",
-    "of a service (default: the environment variable STEADYARM_TOKEN, which other users of the "
-    "machine do not see)",
 )
 
 
@@ -192,12 +179,6 @@ def extra(what: str, name: str) -> Iterator[None]:
         ) from None
 
 
-def service_in(args: argparse.Namespace) -> str | None:
-    """The address of the service that was named as storage; None if it is a database."""
-    url = args.storage or os.environ.get("STEADYARM_STORAGE") or ""
-    return url if url.startswith(("http://", "https://")) else None
-
-
 @contextmanager
 def opened(args: argparse.Namespace, new: bool = False) -> Iterator[Storage]:
     """Open the storage that was named, and close it in the end.
@@ -219,14 +200,8 @@ def opened(args: argparse.Namespace, new: bool = False) -> Iterator[Storage]:
 
 
 @contextmanager
-def loaded(args: argparse.Namespace) -> Iterator[sa.Experiment | ServedExperiment]:
-    """Load the experiment that was named, from a database or a service, and close these."""
-    if url := service_in(args):
-        from steadyarm.cli.served import ServedExperiment, connected
-
-        with connected(args, url) as client:
-            yield ServedExperiment(client.experiment(args.name))
-        return
+def loaded(args: argparse.Namespace) -> Iterator[sa.Experiment]:
+    """Load the experiment that was named, and close its storage in the end."""
     with opened(args) as storage:
         yield sa.load_experiment(args.name, storage)
 

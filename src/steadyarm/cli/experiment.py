@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,7 @@ from steadyarm.cli import experiment_traffic
 from steadyarm.cli.common import (
     FORMAT,
     LEVEL,
-    PLACE,
     STORAGE,
-    TOKEN,
     Option,
     command,
     group,
@@ -23,11 +20,9 @@ from steadyarm.cli.common import (
     opened,
     read_time,
     read_toml,
-    service_in,
     show,
     typed_by,
 )
-from steadyarm.cli.served import ServedExperiment, connected
 from steadyarm.errors import (
     InvalidInputError,
     SteadyArmError,
@@ -68,11 +63,6 @@ A whole test, from a file test.toml:
   steadyarm experiment export checkout checkout.csv
   steadyarm experiment replay checkout
 
-On a service, from any machine (import and report need the database itself):
-
-  export STEADYARM_STORAGE=https://ab.example.com STEADYARM_TOKEN=sa_...
-  steadyarm experiment list
-
 Other settings: seed, direction, reward_range, sticky, min_share, attributes, covariates, spending,
 futility, values, bulk. All are explained in docs/live.md.
 """
@@ -97,7 +87,7 @@ TARGET: Option = (
     {"metavar": "UNIT|ID"},
 )
 
-group("experiment", ABOUT, PLACE, TOKEN, FORMAT)
+group("experiment", ABOUT, STORAGE, FORMAT)
 
 
 @command(
@@ -123,24 +113,11 @@ def _create(args: argparse.Namespace) -> None:
     # Errors come before there is a database.
     warnings = create_from_description(name, description, "memory").settings.cautions()
     notes = "".join(f"\n\nNote: {text}" for text in warnings)
-    with _made(args, name, description) as made:
+    with opened(args, new=True) as storage:
+        made = create_from_description(
+            name, description, storage, start=not args.draft, by=typed_by()
+        )
         _show_experiment(args, made, notes, warnings=warnings)
-
-
-@contextmanager
-def _made(
-    args: argparse.Namespace, name: str, description: dict[str, Any]
-) -> Iterator[sa.Experiment | ServedExperiment]:
-    """Create an experiment in a database or on a service."""
-    from steadyarm.live.lifecycle import create_from_description
-
-    start = not args.draft
-    if url := service_in(args):
-        with connected(args, url) as client:
-            yield ServedExperiment(client.create(name, **description, start=start))
-    else:
-        with opened(args, new=True) as storage:
-            yield create_from_description(name, description, storage, start=start, by=typed_by())
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -162,15 +139,11 @@ def _list(args: argparse.Namespace) -> None:
     from steadyarm.cli.experiment_show import list_text
     from steadyarm.wire.responses import ExperimentList
 
-    if url := service_in(args):
-        with connected(args, url) as client:
-            found = ExperimentList(client.experiments())
-    else:
-        try:
-            with opened(args) as storage:
-                found = ExperimentList.of(storage.summaries())
-        except UnknownExperimentError:  # no tables, so none
-            found = ExperimentList([])
+    try:
+        with opened(args) as storage:
+            found = ExperimentList.of(storage.summaries())
+    except UnknownExperimentError:  # no tables, so none
+        found = ExperimentList([])
     none = "There are no experiments yet; create one with steadyarm experiment create."
     show(args, found, list_text(found.experiments) if found.experiments else none)
 
@@ -184,7 +157,7 @@ def _show(args: argparse.Namespace) -> None:
 
 def _show_experiment(
     args: argparse.Namespace,
-    experiment: sa.Experiment | ServedExperiment,
+    experiment: sa.Experiment,
     notes: str = "",
     **more: Any,
 ) -> None:
@@ -196,14 +169,12 @@ def _show_experiment(
         print(experiment_text(experiment) + notes)
 
 
-def _facts(experiment: sa.Experiment | ServedExperiment, **more: Any) -> Any:
+def _facts(experiment: sa.Experiment, **more: Any) -> Any:
     """The experiment as a service answers."""
     from msgspec import to_builtins
 
     from steadyarm.wire.responses import ExperimentAnswer
 
-    if isinstance(experiment, ServedExperiment):
-        return to_builtins(experiment.call(ExperimentAnswer, "GET")) | more
     return to_builtins(ExperimentAnswer.of(experiment)) | more
 
 
@@ -297,10 +268,7 @@ def _metrics(args: argparse.Namespace) -> None:
         if not metrics:
             show(args, [], f"{args.name} has no metric beside the one that steers.")
             return
-        if isinstance(experiment, ServedExperiment):
-            verdict = experiment.recommend(args.level)
-        else:
-            verdict = experiment.results().recommend(args.level, metrics=metrics)
+        verdict = experiment.results().recommend(args.level, metrics=metrics)
     show(args, [MetricAnswer.of(result) for result in metrics], metrics_text(verdict))
 
 
@@ -372,13 +340,9 @@ def _roll_out(args: argparse.Namespace) -> None:
 
 @command("experiment export", NAME, ("file FILE", "FILE.csv or FILE.parquet"))
 def _export(args: argparse.Namespace) -> None:
-    """Write the log and all that is needed to import it; of a service, the log alone."""
+    """Write the log and all that is needed to import it."""
     with loaded(args) as experiment:
         path = experiment.export(args.file)
-    if service_in(args):
-        text = f"The log is in {path}. To import it elsewhere, export it from the database itself."
-        show(args, {"file": str(path)}, text)
-        return
     beside = path.with_name(path.name + ".experiment.json")
     text = f"The log is in {path}, settings and segments in {beside}; import needs both."
     show(args, {"file": str(path), "description": str(beside)}, text)
@@ -443,18 +407,6 @@ def _void(args: argparse.Namespace) -> None:
 
 
 @command(
-    "experiment correct",
-    NAME,
-    TARGET,
-    ("reward X", "the right number", {"metavar": "REWARD"}),
-    REASON,
-)
-def _correct(args: argparse.Namespace) -> None:
-    """Replace a wrong reward by another."""
-    _change(args, args.target, args.reward)
-
-
-@command(
     "experiment exclude",
     NAME,
     ("--unit UNIT", "whose visits are left out"),
@@ -471,25 +423,13 @@ def _exclude(args: argparse.Namespace) -> None:
       steadyarm experiment exclude checkout --since 2026-11-03T09:00Z --until 2026-11-03T11:30Z \
           --reason "the shop was down"
 
-    They count nowhere any more. What was excluded counts again with steadyarm experiment include
-    and the number of the entry, which is printed here and by steadyarm audit.
+    They count nowhere any more.
     """
     if (args.unit is None) == (args.since is None or args.until is None):
         raise InvalidInputError("give either --unit, or --since and --until.")
     since = None if args.since is None else read_time(args.since, "--since")
     until = None if args.until is None else read_time(args.until, "--until")
     _change(args, unit=args.unit, since=since, until=until)
-
-
-@command(
-    "experiment include",
-    NAME,
-    ("entry N", "number of the entry of the audit log that excluded it", {"metavar": "ENTRY"}),
-    REASON,
-)
-def _include(args: argparse.Namespace) -> None:
-    """Count again what was excluded."""
-    _change(args, args.entry)
 
 
 def _change(args: argparse.Namespace, *given: Any, **more: Any) -> None:
@@ -527,26 +467,13 @@ def _erase(args: argparse.Namespace) -> None:
         with loaded(args) as live:
             done[args.name] = live.erase(unit, **_why(args))
     else:
-        with _all(args) as experiments:
-            for live in experiments:
+        with opened(args) as storage:
+            for record in storage.summaries():
                 with suppress(UnknownAssignmentError):
-                    done[live.name] = live.erase(unit, **_why(args))
+                    done[record.name] = sa.Experiment(storage, record).erase(unit, **_why(args))
     if not done:
         raise UnknownAssignmentError("the unit has no assignment in any experiment of the storage.")
     _show_corrected(args, done)
-
-
-@contextmanager
-def _all(
-    args: argparse.Namespace,
-) -> Iterator[Iterator[sa.Experiment | ServedExperiment]]:
-    """Every experiment of a database or a service."""
-    if url := service_in(args):
-        with connected(args, url) as client:
-            yield (ServedExperiment(client.experiment(one.name)) for one in client.experiments())
-    else:
-        with opened(args) as storage:
-            yield (sa.Experiment(storage, record) for record in storage.summaries())
 
 
 def _why(args: argparse.Namespace) -> dict[str, str]:

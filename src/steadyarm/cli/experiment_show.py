@@ -10,7 +10,6 @@ import numpy as np
 
 import steadyarm as sa
 from steadyarm.cli.common import MOST_LINES, WIDTH, table
-from steadyarm.cli.served import ServedExperiment
 from steadyarm.live.outside import outside_texts
 from steadyarm.live.settings import Settings
 from steadyarm.live.tables import (
@@ -52,7 +51,7 @@ def list_text(experiments: Iterable[ListedExperiment]) -> str:
     return table(("name", "state", "created", "policy", "variants", "budget"), rows, "<<<<>>")
 
 
-def experiment_text(experiment: sa.Experiment | ServedExperiment) -> str:
+def experiment_text(experiment: sa.Experiment) -> str:
     """The state of an experiment, with a line for every variant."""
     status, settings = experiment.status(), experiment.settings
     assigned, rewarded = status.total_assigned, status.total_rewarded
@@ -96,10 +95,8 @@ def experiment_text(experiment: sa.Experiment | ServedExperiment) -> str:
     return "\n".join(lines)
 
 
-def _shares(experiment: sa.Experiment | ServedExperiment) -> dict[int, float]:
+def _shares(experiment: sa.Experiment) -> dict[int, float]:
     """The share of each variant that is assigned now; empty before the first."""
-    if isinstance(experiment, ServedExperiment):
-        return experiment.shares()
     segments = experiment.storage.snapshot(experiment.key).segments
     if not segments:
         return {}
@@ -107,7 +104,7 @@ def _shares(experiment: sa.Experiment | ServedExperiment) -> dict[int, float]:
     return {last.arm_at(c): weight for c, weight in enumerate(last.weights[0].tolist())}
 
 
-def _decision(experiment: sa.Experiment | ServedExperiment) -> Iterator[str]:
+def _decision(experiment: sa.Experiment) -> Iterator[str]:
     """What to do, if anything can be judged yet."""
     try:
         verdict = experiment.recommend()

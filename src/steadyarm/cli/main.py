@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 import steadyarm
 from steadyarm.cli import (  # noqa: F401
     analyze,
-    completion,
     demo,
     experiment,
     paper,
@@ -26,8 +25,7 @@ from steadyarm.errors import SteadyArmError
 from steadyarm.wording import did_you_mean
 
 ORDER = (
-    "demo plan experiment report serve token webhook audit storage analyze reproduce simulate data "
-    "warm completion"
+    "demo plan experiment report serve token webhook audit storage analyze reproduce simulate data"
 )
 
 

@@ -1,4 +1,4 @@
-"""`steadyarm serve`, `token`, `audit` and `warm`: the service, who may use it, who changed what."""
+"""`steadyarm serve`, `token`, and `audit`: the service, who may use it, who changed what."""
 
 from __future__ import annotations
 
@@ -19,23 +19,18 @@ from typing import TYPE_CHECKING
 import steadyarm as sa
 from steadyarm.cli.common import (
     FORMAT,
-    PLACE,
     STORAGE,
-    TOKEN,
     command,
     extra,
     group,
     opened,
-    service_in,
     show,
     table,
     typed_by,
 )
-from steadyarm.cli.served import connected
 from steadyarm.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from steadyarm.client import Client
     from steadyarm.storages import Storage
     from steadyarm.storages.changes import AuditEntry, TokenRecord
     from steadyarm.wire.results import AuditEntryAnswer
@@ -314,8 +309,7 @@ def _remove(args: argparse.Namespace) -> None:
         {"metavar": "ENTRY"},
     ),
     ("--format text|json|csv = text", "text for people, json and csv for programs"),
-    PLACE,
-    TOKEN,
+    STORAGE,
 )
 def audit(args: argparse.Namespace) -> None:
     """Print who created, changed and corrected what, and when.
@@ -328,12 +322,8 @@ def audit(args: argparse.Namespace) -> None:
 
     from steadyarm.wire.results import AuditEntryAnswer, AuditLog
 
-    if url := service_in(args):
-        with connected(args, url) as client:
-            entries = [AuditEntryAnswer.of(entry) for entry in _entries(client, args)]
-    else:
-        with opened(args) as storage:
-            entries = [AuditEntryAnswer.of(entry) for entry in _entries(storage, args)]
+    with opened(args) as storage:
+        entries = [AuditEntryAnswer.of(entry) for entry in _entries(storage, args)]
     if args.format == "csv":
         file = io.StringIO()
         rows = csv.writer(file, lineterminator="\n")
@@ -347,7 +337,7 @@ def audit(args: argparse.Namespace) -> None:
         show(args, AuditLog(entries), "\n".join(map(_line, entries)) or "There are no entries.")
 
 
-def _entries(log: Storage | Client, args: argparse.Namespace) -> Iterator[AuditEntry]:
+def _entries(log: Storage, args: argparse.Namespace) -> Iterator[AuditEntry]:
     after = args.after
     while page := log.audit(after, experiment=args.experiment):
         yield from page
@@ -359,15 +349,3 @@ def _line(entry: AuditEntryAnswer) -> str:
     by = f" by {entry.author}" if entry.author else ""
     text = "  ".join(word for word in (entry.action, entry.experiment or "", what) if word)
     return f"{entry.id:>5}  {entry.created:%Y-%m-%d %H:%M} UTC{by}  {text}"
-
-
-@command("warm")
-def _warm(args: argparse.Namespace) -> None:
-    """Compile numerical code ahead, where an installation or an image is made.
-
-    Otherwise that is done when it is first needed. The code is kept in NUMBA_CACHE_DIR if that is
-    set, else beside the installed files or in the cache of the user.
-    """
-    from steadyarm.warming import compile_all
-
-    compile_all()
