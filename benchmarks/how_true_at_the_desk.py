@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 import steadyarm as sa
-from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages import open_storage
 
 LOOKS = 20
 DAYS = 10
@@ -161,7 +161,7 @@ def in_experiment(
         [f"variant {k}" for k in range(len(means))],
         sa.Steady(),
         DAYS * visits,
-        MemoryStorage(),
+        open_storage("memory"),
         seed=seed,
         reward_window=window * DAY,
         missing="zero",

@@ -25,7 +25,7 @@ from steadyarm.compiled import compiling
 from steadyarm.errors import BudgetSpentError
 from steadyarm.policies import POLICIES
 from steadyarm.segments import SegmentStats
-from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages import open_storage
 
 __all__ = ["fingerprints", "first_difference", "stored"]
 
@@ -175,7 +175,7 @@ def stops() -> Iterator[tuple[str, Callable[[], Parts]]]:
 def in_storage(policy: sa.Policy[Any], arms: sa.ArmSet) -> Parts:
     """The same in a storage, with a clock that goes by minutes, and its replay."""
     now = [1_780_000_000.0]
-    storage = MemoryStorage()
+    storage = open_storage("memory")
     live = sa.create_experiment(
         "test", arms, policy, BUDGET, storage, seed=12, missing="drop", clock=lambda: now[0]
     )

@@ -13,7 +13,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.analysis.comparing import MOST_LEVELS
 from steadyarm.cli.main import main
-from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages import open_storage
 from tests.analysis.logs import START
 from tests.analysis.test_splits import Rows, fixed_rows, written
 
@@ -67,7 +67,7 @@ def test_a_log_says_what_the_live_test_says(tmp_path: Path) -> None:
         arms,
         sa.GBAI(order="blocks"),
         900,
-        MemoryStorage(),
+        open_storage("memory"),
         seed=3,
         control="today",
         missing="fail",
@@ -224,7 +224,7 @@ def test_exports_by_segment(tmp_path: Path) -> None:
     """A live test's own log, with segments and blocks of its own, by a column that was added."""
     arms = sa.ArmSet.one_hot(["A", "B", "C"])
     live = sa.create_experiment(
-        "test", arms, sa.Steady(), 600, MemoryStorage(), seed=3, missing="fail"
+        "test", arms, sa.Steady(), 600, open_storage("memory"), seed=3, missing="fail"
     )
     rng = np.random.default_rng(2)
     for i in range(600):

@@ -16,7 +16,7 @@ from steadyarm.cli.main import main
 from steadyarm.inference import Evidence
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.verdict import Verdict
-from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages import open_storage
 from tests.live.scorecards import ARMS, played
 
 PLAIN = sa.ArmSet.one_hot(["Z", "Y", "X", "C", "B", "A"])
@@ -59,7 +59,7 @@ def test_a_test_that_stopped_early_is_judged_as_it_was_live(
     random = np.random.default_rng(4)
     rules: Any = {"stop": stop, "control": "today", "direction": "minimize", "missing": "drop"}
     test = sa.create_experiment(
-        "shop", ["new", "today"], sa.Steady(), 4000, MemoryStorage(), seed=2, **rules
+        "shop", ["new", "today"], sa.Steady(), 4000, open_storage("memory"), seed=2, **rules
     )
     for visit in range(2000):
         shown = test.ask(f"unit {visit}")
@@ -177,7 +177,7 @@ def test_a_model_that_does_not_fit_blocks_the_verdict_live_and_of_the_log(tmp_pa
     """Two changes that work only together, in a test whose model adds them up."""
     arms = sa.ArmSet.factorial({"image": ["a", "b"], "text": ["x", "y"]}, interactions=1)
     live = sa.create_experiment(
-        "pairs", arms, sa.GBAI(order="blocks"), 1600, MemoryStorage(), seed=3, missing="fail"
+        "pairs", arms, sa.GBAI(order="blocks"), 1600, open_storage("memory"), seed=3, missing="fail"
     )
     rng = np.random.default_rng(5)
     for i in range(1600):
@@ -234,7 +234,7 @@ def with_metrics(**settings: Any) -> sa.Experiment:
         del rules["reward_window"]
     arms = settings.get("arms", sa.ArmSet.one_hot(["today", "guest", "wallet"]))
     rules.pop("arms", None)
-    test = sa.create_experiment("shop", arms, sa.Steady(), 1200, MemoryStorage(), **rules)
+    test = sa.create_experiment("shop", arms, sa.Steady(), 1200, open_storage("memory"), **rules)
     for i in range(600):
         clock.now = BEGIN + 864_000 * i / 600
         known: dict[str, Any] = {}

@@ -19,7 +19,7 @@ from steadyarm.policies import POLICIES
 from steadyarm.service.app import Endpoint, create_app
 from steadyarm.service.routes import ROUTES, document
 from steadyarm.service.settings import ServiceSettings
-from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages import open_storage
 from steadyarm.wire import responses, results
 from tools.docs.command_line import command_line_page
 from tools.docs.docstrings import cell
@@ -80,7 +80,7 @@ def test_every_command_and_option_is_described(parser: argparse.ArgumentParser) 
 
 def test_every_route_is_described() -> None:
     page = rest_page().replace("&#123;", "{")
-    app = create_app(MemoryStorage())
+    app = create_app(open_storage("memory"))
     served = {
         (method, route.path)
         for route in app.routes

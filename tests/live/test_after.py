@@ -15,7 +15,7 @@ import steadyarm as sa
 from steadyarm.live.assignments import AssignmentId
 from steadyarm.live.looks import ITSELF
 from steadyarm.live.outside import Outside
-from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages import open_storage
 from tests.live.worlds import Clock
 
 RATES = {"A": 0.1, "B": 0.9, "C": 0.5}
@@ -208,7 +208,7 @@ def test_what_is_shown_comes_along_with_an_export(tmp_path: Path) -> None:
     shop = create(budget=30, control="A")
     play(shop, 30)
     shown = shop.ask("late").name
-    again = sa.import_experiment(shop.export(tmp_path / "shop.csv"), MemoryStorage())
+    again = sa.import_experiment(shop.export(tmp_path / "shop.csv"), open_storage("memory"))
     assert again.status().outside == shop.status().outside
     check_outside(again.ask("new here"), shown)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,9 +15,9 @@ import steadyarm as sa
 from steadyarm.live.decisions import first_state, ledger_of, state_after, stored_state
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages import open_storage
-from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import LogRow, Snapshot, id_of, number_of, place_of
 from steadyarm.testing.storages.bench import new_record
+from tests.live.tampering import tamper_with_state
 from tests.live.worlds import Clock, create
 
 WHY = "a monitor of our own"
@@ -50,7 +49,7 @@ def without(live: sa.Experiment, left_out: Callable[[LogRow], bool]) -> sa.Exper
         gone = record.handed - len(mine)
         segment = record.segment.lasting(record.rounds - gone)
         segments.append((replace(record, segment=segment, handed=len(mine)), whole.segments[0][1]))
-    storage = MemoryStorage()
+    storage = open_storage("memory")
     config = dict(whole.experiment.config) | {"budget": len(rows)}
     experiment = replace(whole.experiment, config=config)
     key = storage.restore("test", Snapshot(experiment, tuple(segments)), [rows]).key
@@ -60,10 +59,9 @@ def without(live: sa.Experiment, left_out: Callable[[LogRow], bool]) -> sa.Exper
         if record.closed is not None:
             ledger = ledger_of(live.settings, record, tally, given_up=True)
             state = state_after(live.settings.policy, state, [ledger])
-    tables = storage._tables[key]
-    told = {"state": state.to_dict(), "rounds": 0}
-    tables.record = replace(tables.record, policy_state=json.loads(json.dumps(told)))
-    return sa.load_experiment("test", storage)
+    loaded = sa.load_experiment("test", storage)
+    tamper_with_state(loaded, lambda stored: stored.update(state=state.to_dict(), rounds=0))
+    return loaded
 
 
 def same_verdict(one: sa.Experiment, other: sa.Experiment) -> None:

@@ -30,6 +30,7 @@ from steadyarm.storages import open_storage, upgrade_storage
 from steadyarm.storages.records import LogRow, place_of
 from steadyarm.storages.series import Metrics
 from tests.live.few import LARGE, Few
+from tests.live.tampering import tamper, tamper_with_state
 from tests.storages.databases import fresh_database
 
 ARMS = ["A", "B", "C"]
@@ -254,16 +255,16 @@ def test_corrections_are_followed_and_replayed() -> None:
 def test_a_replay_notices_other_covariates_and_other_slopes() -> None:
     live = created()
     play(live, range(200), World())
-    tables: Any = live.storage._tables[live.key]  # type: ignore[attr-defined]
-    state = tables.record.policy_state
-    state["slopes"]["freedom"][0] += 1.0
-    assert any("state differs" in each for each in live.replay().differences)
-    state["slopes"]["freedom"][0] -= 1.0
-    assert live.replay().agrees
-    number = next(number for number, row in tables.rows.items() if row.events)
-    row = tables.rows[number]
-    changed = tuple(event._replace(value=event.value + 1) for event in row.events)
-    tables.rows[number] = row.__class__(**vars(row) | {"events": changed})
+    for more in (1.0, -1.0):
+
+        def change(state: Any, more: float = more) -> None:
+            state["slopes"]["freedom"][0] += more
+
+        tamper_with_state(live, change)
+        replayed = live.replay()
+        assert any("state differs" in each for each in replayed.differences) == (more > 0)
+    assert replayed.agrees
+    tamper(live, "UPDATE steadyarm_events SET value = value + 1 WHERE number = 0")
     assert any("stored" in each for each in live.replay().differences)
 
 

@@ -16,8 +16,8 @@ from steadyarm.estimators import rewards_so_far
 from steadyarm.live import decisions
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.storages import open_storage
-from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import SegmentRecord, place_of
+from tests.live.tampering import tamper_with_segment
 from tests.live.worlds import Clock, arms_of, create
 
 DAY = 86400
@@ -90,7 +90,7 @@ def test_whole_tests_are_replayed_and_come_back_from_an_export(
         assert live.replay().agrees, live.replay()
         if missing == "zero":
             assert live.recommend().name == "C"
-        again = sa.import_experiment(live.export(tmp_path / "log.csv"), MemoryStorage())
+        again = sa.import_experiment(live.export(tmp_path / "log.csv"), open_storage("memory"))
     assert [each.early for each in records_of(again)] == [each.early for each in records]
     assert again.replay().agrees, again.replay()
 
@@ -165,51 +165,61 @@ def test_corrections_of_early_rewards_are_replayed(missing: str, ended: bool) ->
     assert live.replay().agrees, live.replay()
 
 
-def change_count(tables: Any, index: int) -> str:
-    record = tables.segments[index]
-    first = record.early[0]
-    counts = (10**6, *first.counts[1:])
-    early = first._replace(counts=counts), *record.early[1:]
-    tables.segments[index] = replace(record, early=early)
+def change_count(live: sa.Experiment, index: int) -> str:
+    def change(record: SegmentRecord) -> SegmentRecord:
+        first, *others = record.early or ()
+        counts = (10**6, *first.counts[1:])
+        return replace(record, early=(first._replace(counts=counts), *others))
+
+    tamper_with_segment(live, index, change)
     return "rests on more rewards than segment"
 
 
-def change_sum(tables: Any, index: int) -> str:
-    record = tables.segments[index]
-    last = record.early[0]
-    sums = (last.sums[0] + 90.0, *last.sums[1:])
-    tables.segments[index] = replace(record, early=(last._replace(sums=sums), *record.early[1:]))
+def change_sum(live: sa.Experiment, index: int) -> str:
+    def change(record: SegmentRecord) -> SegmentRecord:
+        first, *others = record.early or ()
+        sums = (first.sums[0] + 90.0, *first.sums[1:])
+        return replace(record, early=(first._replace(sums=sums), *others))
+
+    tamper_with_segment(live, index, change)
     return "differs in its weights"
 
 
-def change_segment(tables: Any, index: int) -> str:
-    record = tables.segments[index]
-    early = (record.early[0]._replace(segment=index), *record.early[1:])
-    tables.segments[index] = replace(record, early=early)
+def rest_on(live: sa.Experiment, index: int, segment: int) -> None:
+    """Let a segment rest on early rewards of another segment than it did."""
+
+    def change(record: SegmentRecord) -> SegmentRecord:
+        first, *others = record.early or ()
+        return replace(record, early=(first._replace(segment=segment), *others))
+
+    tamper_with_segment(live, index, change)
+
+
+def change_segment(live: sa.Experiment, index: int) -> str:
+    rest_on(live, index, index)
     return "which was not there"
 
 
-def forget_early(tables: Any, index: int) -> str:
-    tables.segments[index] = replace(tables.segments[index], early=None)
+def forget_early(live: sa.Experiment, index: int) -> str:
+    tamper_with_segment(live, index, lambda record: replace(record, early=None))
     return "differs in its"
 
 
-def observe_before(tables: Any, index: int) -> str:
-    closed = next(each for each in tables.segments if each.closed is not None)
-    later = next(each for each in tables.segments if each.early and each.policy_version)
-    early = (later.early[0]._replace(segment=closed.index), *later.early[1:])
-    tables.segments[later.index] = replace(later, early=early)
+def observe_before(live: sa.Experiment, index: int) -> str:
+    records = records_of(live)
+    closed = next(each for each in records if each.closed is not None)
+    later = next(each for each in records if each.early and each.policy_version)
+    rest_on(live, later.index, closed.index)
     return "which the policy had observed"
 
 
 @pytest.mark.parametrize(
     "change", [change_count, change_sum, change_segment, forget_early, observe_before]
 )
-def test_replay_finds_what_was_changed(change: Callable[[Any, int], str]) -> None:
+def test_replay_finds_what_was_changed(change: Callable[[sa.Experiment, int], str]) -> None:
     live = shop()
-    assert isinstance(live.storage, MemoryStorage)
     chosen = [record.index for record in records_of(live) if record.early]
-    expected = change(live.storage._tables[live.key], chosen[len(chosen) // 3])
+    expected = change(live, chosen[len(chosen) // 3])
     assert expected in str(live.replay())
 
 

@@ -20,9 +20,10 @@ from steadyarm.live.results import results_of
 from steadyarm.live.settings import Settings, variants_in
 from steadyarm.live.transfer import csv_lines
 from steadyarm.policies import POLICIES
-from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages.records import SegmentRecord
 from steadyarm.wire.responses import Lease
 from tests.live.few import LARGE, Few, FewState, reward_of
+from tests.live.tampering import tamper_with_segment
 from tests.live.worlds import Clock, create
 
 CONTROL = LARGE.names[4]
@@ -235,13 +236,14 @@ def test_an_export_with_other_arms_is_refused(tmp_path: Path) -> None:
 
 def test_replay_notices_other_arms() -> None:
     live = played()
-    assert isinstance(live.storage, MemoryStorage)
-    tables = live.storage._tables[live.key]
-    record = tables.segments[1]
-    assert record.segment.arms is not None
-    moved = record.segment.arms.copy()
-    moved[-1] += 1
-    tables.segments[1] = replace(record, segment=replace(record.segment, arms=moved))
+
+    def change(record: SegmentRecord) -> SegmentRecord:
+        assert record.segment.arms is not None
+        moved = record.segment.arms.copy()
+        moved[-1] += 1
+        return replace(record, segment=replace(record.segment, arms=moved))
+
+    tamper_with_segment(live, 1, change)
     said = str(live.replay())
     assert "segment 1 differs in its arms" in said
 

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ from steadyarm.live.transfer import read_export
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Change
-from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.records import Measured, MetricEvent
+from steadyarm.storages.records import Measured
+from tests.live.tampering import tamper
 from tests.live.worlds import create
 
 METRICS = (
@@ -40,7 +39,7 @@ class Declared(Experiment):
 
 def declared(primary: dict[str, Any] | None = None, storage: Storage | None = None) -> Declared:
     """A test of 90 visits with metrics; the reward is made of events if a primary one is given."""
-    storage = storage or MemoryStorage()
+    storage = storage or open_storage("memory")
     draft = create(budget=90, start=False)
     record = draft.storage.find("test")
     metrics = {"metrics": [*METRICS, *([primary] if primary else [])]}
@@ -65,47 +64,32 @@ def declared(primary: dict[str, Any] | None = None, storage: Storage | None = No
     return live
 
 
-def tables_of(live: Experiment) -> Any:
-    assert isinstance(live.storage, MemoryStorage)
-    return live.storage._tables[live.key]
+EVENT = "(SELECT max(number) FROM steadyarm_events WHERE metric = 'spent') AND metric = 'spent'"
 
 
-def _some_row(tables: Any) -> Any:
-    return next(row for row in tables.rows.values() if len(row.events) > 2)
+def change_event(live: Experiment) -> None:
+    tamper(live, f"UPDATE steadyarm_events SET value = value + 1e-6 WHERE number = {EVENT}")
 
 
-def change_event(tables: Any) -> None:
-    row = _some_row(tables)
-    last = row.events[-1]
-    changed = (*row.events[:-1], last._replace(value=float(np.nextafter(last.value, 9))))
-    tables.rows[row.number] = replace(row, events=changed)
+def lose_event(live: Experiment) -> None:
+    tamper(live, f"DELETE FROM steadyarm_events WHERE number = {EVENT}")
 
 
-def lose_event(tables: Any) -> None:
-    row = _some_row(tables)
-    tables.rows[row.number] = replace(row, events=row.events[:-1])
+def change_sum(live: Experiment) -> None:
+    tamper(live, "UPDATE steadyarm_series SET sums = '1/3' WHERE series = 'spent'")
 
 
-def change_sum(tables: Any) -> None:
-    place = next(place for place in tables.series.counts if place[3] == "spent")
-    tables.series.counts[place].sums += Fraction(1, 2**200)
+def lose_product(live: Experiment) -> None:
+    tamper(live, "DELETE FROM steadyarm_series WHERE series = 'reward*spent'")
 
 
-def lose_product(tables: Any) -> None:
-    place = next(place for place in tables.series.counts if place[3] == "reward*spent")
-    del tables.series.counts[place]
+def delay_event(live: Experiment) -> None:
+    late = "(SELECT created FROM steadyarm_assignments AS a WHERE a.number = e.number) + 3600000001"
+    tamper(live, f"UPDATE steadyarm_events AS e SET at = {late} WHERE number = {EVENT}")
 
 
-def delay_event(tables: Any) -> None:
-    row = next(row for row in tables.rows.values() if row.events[-1:] and row.reward is not None)
-    late = row.events[-1]._replace(at=row.created + 3_600_000_001)
-    tables.rows[row.number] = replace(row, events=(*row.events[:-1], late))
-
-
-def foreign_event(tables: Any) -> None:
-    row = _some_row(tables)
-    strange = MetricEvent("unheard-of", "", 1.0, row.created)
-    tables.rows[row.number] = replace(row, events=(*row.events, strange))
+def foreign_event(live: Experiment) -> None:
+    tamper(live, f"UPDATE steadyarm_events SET metric = 'unheard-of' WHERE number = {EVENT}")
 
 
 def test_replay_computes_series_anew() -> None:
@@ -129,9 +113,9 @@ def test_replay_computes_series_anew() -> None:
         (foreign_event, "no metric 'unheard-of'"),
     ],
 )
-def test_replay_finds_what_was_changed(change: Callable[[Any], None], words: str) -> None:
+def test_replay_finds_what_was_changed(change: Callable[[Experiment], None], words: str) -> None:
     live = declared()
-    change(tables_of(live))
+    change(live)
     found = live.replay()
     assert not found.agrees
     assert any(re.search(words, line) for line in found.differences), str(found)
@@ -140,9 +124,7 @@ def test_replay_finds_what_was_changed(change: Callable[[Any], None], words: str
 def test_replay_compares_a_reward_with_its_events() -> None:
     live = declared(PRIMARY)
     assert live.replay().agrees
-    tables = tables_of(live)
-    row = next(row for row in tables.rows.values() if row.reward is not None)
-    tables.rows[row.number] = replace(row, reward=row.reward + 1.0)
+    tamper(live, "UPDATE steadyarm_rewards SET reward = reward + 1")
     assert any("its events count as" in line for line in live.replay().differences)
 
 
@@ -155,7 +137,7 @@ def test_events_are_exported_and_imported_to_the_bit(
     void = Change("void", target="u3", metric="clicked", reason="a mistake")
     live.storage.correct(live.key, void, now=live.now())
     path = live.export(tmp_path / f"log{suffix}")
-    for storage in (MemoryStorage(), open_storage(f"sqlite:///{tmp_path / 'copy.db'}")):
+    for storage in (open_storage("memory"), open_storage(f"sqlite:///{tmp_path / 'copy.db'}")):
         snapshot, rows, trace = read_export(path)
         made = storage.restore("copy", snapshot, rows, trace)
         assert storage.log(made.key) == live.storage.log(live.key)
@@ -195,7 +177,7 @@ def test_an_export_with_other_events_is_refused(tmp_path: Path, damage: str) -> 
     rows[line][place] = json.dumps(events)
     with path.open("w", newline="") as file:
         csv.writer(file).writerows(rows)
-    storage = MemoryStorage()
+    storage = open_storage("memory")
     snapshot, pages, trace = read_export(path)
     words = "of other rewards or events" if damage == "lost" else rf"row {line + 1}: .*event"
     with pytest.raises(sa.InvalidInputError, match=words):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +20,9 @@ from steadyarm.analysis.log import open_log
 from steadyarm.files import csv_cell, csv_text
 from steadyarm.live.assignments import open_segment, run
 from steadyarm.storages import open_storage
-from steadyarm.storages.memory import MemoryStorage
-from steadyarm.storages.records import RunningTally, number_of
+from steadyarm.storages.records import SegmentRecord, number_of
 from steadyarm.wire.responses import Lease
+from tests.live.tampering import tamper, tamper_with_segment, tamper_with_state
 from tests.live.worlds import Clock, create
 
 
@@ -39,63 +37,68 @@ def played(budget: int = 120, rewards: float = 0.9, **settings: Any) -> sa.Exper
     return live
 
 
-def tables_of(live: sa.Experiment) -> Any:
-    assert isinstance(live.storage, MemoryStorage)
-    return live.storage._tables[live.key]
+REWARDED = "(SELECT min(number) FROM steadyarm_rewards WHERE key = :key AND number < 4294967296)"
 
 
-def change_arm(tables: Any) -> None:
+def change_arm(live: sa.Experiment) -> None:
     number = number_of(1, 3)
-    tables.rows[number] = replace(tables.rows[number], arm=(tables.rows[number].arm + 1) % 3)
+    tamper(live, f"UPDATE steadyarm_assignments SET arm = (arm + 1) % 3 WHERE number = {number}")
 
 
-def change_probability(tables: Any) -> None:
-    number = number_of(1, 3)
-    p = tables.rows[number].probability
-    tables.rows[number] = replace(tables.rows[number], probability=float(np.nextafter(p, 1)))
+def change_probability(live: sa.Experiment) -> None:
+    where = f"WHERE number = {number_of(1, 3)}"
+    tamper(live, f"UPDATE steadyarm_assignments SET probability = probability + 1e-9 {where}")
 
 
-def change_reward(tables: Any) -> None:
-    row = next(row for row in tables.rows.values() if row.reward is not None)
-    tables.rows[row.number] = replace(row, reward=float(np.nextafter(row.reward, 9)))
+def change_reward(live: sa.Experiment) -> None:
+    tamper(live, f"UPDATE steadyarm_rewards SET reward = reward + 1e-6 WHERE number = {REWARDED}")
 
 
-def change_sum(tables: Any) -> None:
-    next(iter(tables.tallies[0].days.values()))[0].sums += Fraction(1, 2**200)
+def change_sum(live: sa.Experiment) -> None:
+    where = "WHERE key = :key AND segment = 0 AND arm = 0"
+    tamper(live, f"UPDATE steadyarm_tallies SET sums = '1/3' {where}")
 
 
-def change_weights(tables: Any) -> None:
-    record = tables.segments[-1]
-    weights = np.roll(record.segment.weights, 1, axis=1) * 0.5 + record.segment.weights * 0.5
-    weights[0, 0] += 1e-16
-    tables.segments[-1] = replace(record, segment=replace(record.segment, weights=weights))
+def change_weights(live: sa.Experiment) -> None:
+    def change(record: SegmentRecord) -> SegmentRecord:
+        weights = np.add(record.segment.weights, [[1e-6, -1e-6, 0.0]])
+        return replace(record, segment=replace(record.segment, weights=weights))
+
+    tamper_with_segment(live, last_of(live), change)
 
 
-def change_reference(tables: Any) -> None:
-    record = tables.segments[-1]
-    moved = np.nextafter(record.segment.reference, 9)
-    tables.segments[-1] = replace(record, segment=replace(record.segment, reference=moved))
+def change_reference(live: sa.Experiment) -> None:
+    def change(record: SegmentRecord) -> SegmentRecord:
+        assert record.segment.reference is not None
+        reference = np.asarray(record.segment.reference + 1e-6)
+        return replace(record, segment=replace(record.segment, reference=reference))
+
+    tamper_with_segment(live, last_of(live), change)
 
 
-def change_state(tables: Any) -> None:
-    state = json.loads(json.dumps(tables.record.policy_state))
-    state["state"]["scores"]["values"][0][0] += 1e-9
-    tables.record = replace(tables.record, policy_state=state)
+def last_of(live: sa.Experiment) -> int:
+    return live.storage.snapshot(live.key).segments[-1][0].index
 
 
-def change_unit(tables: Any) -> None:
-    number = number_of(0, 1)
-    tables.rows[number] = replace(tables.rows[number], unit=tables.rows[number_of(0, 0)].unit)
+def change_state(live: sa.Experiment) -> None:
+    def change(state: Any) -> None:
+        state["state"]["scores"]["values"][0][0] += 1e-6
+
+    tamper_with_state(live, change)
 
 
-def change_closing(tables: Any) -> None:
-    number = next(n for n, row in tables.rows.items() if row.reward is not None)
-    row = tables.rows.pop(number)
-    tables.tallies[0] = RunningTally(range(3))
-    for other in [*tables.rows.values(), replace(row, reward=None, rewarded=None)]:
-        if other.number < number_of(1, 0):
-            tables.tallies[0].add(other)
-    tables.rows[number] = replace(row, reward=None, rewarded=None)
+def change_unit(live: sa.Experiment) -> None:
+    tamper(live, "UPDATE steadyarm_assignments SET repeat = 1, unit = 'u0' WHERE unit = 'u1'")
+
+
+def change_closing(live: sa.Experiment) -> None:
+    place = "SELECT arm FROM steadyarm_assignments WHERE key = :key AND number ="
+    tamper(
+        live,
+        "UPDATE steadyarm_tallies SET rewarded = rewarded - 1 WHERE key = :key AND segment = 0 "
+        f"AND arm = ({place} {REWARDED})",
+    )
+    tamper(live, f"DELETE FROM steadyarm_rewards WHERE key = :key AND number = {REWARDED}")
 
 
 @pytest.mark.parametrize(
@@ -113,10 +116,10 @@ def change_closing(tables: Any) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_replay_finds_what_was_changed(change: Callable[[Any], None], words: str) -> None:
+def test_replay_finds_what_was_changed(change: Callable[[sa.Experiment], None], words: str) -> None:
     live = played(rewards=1.0)
     assert live.replay().agrees
-    change(tables_of(live))
+    change(live)
     found = live.replay()
     assert not found.agrees
     assert any(words in difference for difference in found.differences), found
@@ -150,7 +153,7 @@ def test_an_export_comes_back_to_the_bit_and_goes_on(tmp_path: Path, suffix: str
     live = played(arms=["plain", 'comma, "quote"', "Ü 試"], **rules)
     clock.pass_(7200)
     path = live.export(tmp_path / f"log{suffix}")
-    taken = sa.import_experiment(path, MemoryStorage(), clock=clock)
+    taken = sa.import_experiment(path, open_storage("memory"), clock=clock)
     assert taken.replay().agrees
     assert taken.status() == replace(live.status(), leased=0)
     assert taken.storage.log(taken.key) == live.storage.log(live.key)
@@ -224,7 +227,7 @@ def test_a_damaged_export_is_refused_and_nothing_is_kept(tmp_path: Path) -> None
     rows[40][2] = "nobody"
     with path.open("w", newline="") as file:
         csv.writer(file).writerows(rows)
-    storage = MemoryStorage()
+    storage = open_storage("memory")
     with pytest.raises(sa.InvalidInputError, match=r"row 41.*nothing was imported"):
         sa.import_experiment(path, storage)
     assert storage.summaries() == []
@@ -285,7 +288,7 @@ def test_a_log_that_is_not_the_exported_one_is_refused(tmp_path: Path, change: s
         (tmp_path / "old.csv").rename(path)
     else:
         path.write_text("".join(lines[:40] if change == "cut" else [*lines, lines[-1]]))
-    storage = MemoryStorage()
+    storage = open_storage("memory")
     with pytest.raises(sa.InvalidInputError, match=r"[Nn]othing was imported"):
         sa.import_experiment(path, storage)
     assert storage.summaries() == []

@@ -13,7 +13,7 @@ import steadyarm as sa
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.settings import Settings
 from steadyarm.segments import Segment
-from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages import open_storage
 from tests.live.worlds import arms_of, create
 
 
@@ -183,7 +183,7 @@ def test_a_description_in_plain_values_makes_the_same_experiment() -> None:
             "missing": "zero",
             "min_share": 0.01,
         },
-        MemoryStorage(),
+        open_storage("memory"),
     )
     assert live.arms.size == 4
     assert live.policy == sa.P1RAGE(order="blocks")
@@ -220,7 +220,7 @@ class Mine(sa.Uniform):
 
 
 def test_a_policy_of_your_own_is_given_again() -> None:
-    storage = MemoryStorage()
+    storage = open_storage("memory")
     sa.create_experiment("mine", ["A", "B"], Mine(), 10, storage, seed=1, missing="drop")
     assert sa.load_experiment("mine", storage, policy=Mine()).policy == Mine()
     with pytest.raises(sa.InvalidInputError, match=r"'Mine', a policy of your own; give it again"):

@@ -15,7 +15,6 @@ import pytest
 import steadyarm as sa
 from steadyarm.service.service import Arrived
 from steadyarm.storages import open_storage
-from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.sql import base as clocks
 from steadyarm.storages.sql.base import Boot
 from steadyarm.storages.sql.base import Clock as StorageClock
@@ -99,7 +98,7 @@ def test_a_wrong_clock_closes_no_windows(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 def test_who_comes_without_the_clock_of_a_simulation_closes_no_windows() -> None:
-    clock, storage = Clock(), MemoryStorage()
+    clock, storage = Clock(), open_storage("memory")
     live = create(storage=storage, clock=clock, reward_window="1h", missing="zero", budget=8)
     given = [live.ask(f"u{i}") for i in range(8)]
     other = sa.load_experiment("test", storage)

@@ -10,7 +10,7 @@ from steadyarm.arms.recipes import BundleNames, FactorialNames
 from steadyarm.live.lifecycle import create_from_description, description_of
 from steadyarm.live.settings import Settings
 from steadyarm.live.values import DEEPEST, LARGEST_VALUE, values_of
-from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages import open_storage
 
 FACTORS = {"headline": ["short", "long"], "image": ["dog", "cat, or none"]}
 PRICES = {"A": {"price": 9, "tags": ["new"]}, "B": {"price": 12.5, "tags": []}}
@@ -120,7 +120,7 @@ def test_descriptions_have_values() -> None:
 
 
 def test_loading_if_exists_compares_values() -> None:
-    storage = MemoryStorage()
+    storage = open_storage("memory")
 
     def shop(values: Any) -> sa.Experiment:
         return sa.create_experiment(

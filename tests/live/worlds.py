@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import steadyarm as sa
-from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages import open_storage
 
 START = 1_780_000_000.0
 
@@ -37,5 +37,5 @@ def create(**settings: Any) -> sa.Experiment:
         "seed": 5,
         "missing": "drop",
     } | settings
-    storage = given.pop("storage", None) or MemoryStorage()
+    storage = given.pop("storage", None) or open_storage("memory")
     return sa.create_experiment(storage=storage, **given)

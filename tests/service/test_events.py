@@ -18,8 +18,9 @@ from steadyarm.live.settings import events_in
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import AuditEntry
-from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import Event, Known, Measured, Outcome, Summary
+from steadyarm.storages.sql.engine import MEMORY
+from steadyarm.storages.sql.storage import SQLStorage
 from tests.service.clients import SHOP, InProcess, in_process, served
 from tests.storages.databases import fresh_database
 
@@ -327,11 +328,11 @@ def test_policies_of_somebodys_own_take_no_events_here() -> None:
         assert report(client, "u1", "reward") == {"mine": "invalid-input", "shop": "stored"}
 
 
-class Counted(MemoryStorage):
+class Counted(SQLStorage):
     """Counts how often it is asked what experiments there are, and whether they have changed."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(MEMORY)
         self.asked = {"audit": 0, "summaries": 0, "find": 0}
 
     def audit(
@@ -366,11 +367,11 @@ def test_requests_share_the_question_whether_anything_has_changed() -> None:
         assert storage.asked["audit"] < before["audit"] + 300
 
 
-class Reached(MemoryStorage):
+class Reached(SQLStorage):
     """Remembers which experiments were read for units, or told of rewards."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(MEMORY)
         self.reads, self.keys = 0, list[int]()
 
     def reward(self, key: int, *given: Any, **more: Any) -> tuple[Outcome, ...]:
@@ -446,7 +447,7 @@ def test_a_follow_up_gets_its_events_from_its_test(shop: InProcess) -> None:
     assert shop.get(follow).json()["totals"]["rewarded"] == 2
 
 
-class PartlyAway(MemoryStorage):
+class PartlyAway(SQLStorage):
     """A storage in which one experiment cannot be written for a while."""
 
     away: frozenset[int] = frozenset()
@@ -471,7 +472,7 @@ def rewarded(storage: Storage, name: str) -> int:
 
 
 def test_an_event_that_is_stored_in_part_is_to_be_sent_again() -> None:
-    storage = PartlyAway()
+    storage = PartlyAway(MEMORY)
     with in_process(storage) as client:
         for name in ("shop", "cart"):
             client.post("/v1/experiments", SHOP | {"name": name})
@@ -507,7 +508,7 @@ def test_an_event_that_is_stored_in_part_is_to_be_sent_again() -> None:
 
 
 def test_a_storage_that_is_away_refuses_events_as_a_whole() -> None:
-    class Away(MemoryStorage):
+    class Away(SQLStorage):
         away = False
 
         def audit(self, *given: Any, **more: Any) -> list[AuditEntry]:
@@ -515,7 +516,7 @@ def test_a_storage_that_is_away_refuses_events_as_a_whole() -> None:
                 raise StorageError("away")
             return super().audit(*given, **more)
 
-    storage = Away()
+    storage = Away(MEMORY)
     with in_process(storage) as client:
         client.post("/v1/experiments", SHOP)
         ask(client, "u1", "shop")

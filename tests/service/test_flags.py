@@ -13,8 +13,9 @@ from steadyarm.errors import InvalidInputError, StorageError
 from steadyarm.live.lifecycle import description_of, settings_from_description
 from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
-from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import Handed, Known, Lease
+from steadyarm.storages.sql.engine import MEMORY
+from steadyarm.storages.sql.storage import SQLStorage
 from tests.service.clients import SHOP, InProcess, in_process
 
 FLAGS = "/ofrep/v1/evaluate/flags"
@@ -212,7 +213,7 @@ def test_policies_of_somebodys_own_are_no_flags_here(client: InProcess) -> None:
     assert [flag["key"] for flag in client.post(FLAGS, context()).json()["flags"]] == ["shop"]
 
 
-class Broken(MemoryStorage):
+class Broken(SQLStorage):
     """A storage that does not answer for a while."""
 
     away = False
@@ -241,7 +242,7 @@ class Broken(MemoryStorage):
 
 @pytest.mark.parametrize("bulk", [True, False])
 def test_without_its_storage_the_service_answers_no_flags_rather_than_none(bulk: bool) -> None:
-    storage = Broken()
+    storage = Broken(MEMORY)
     with in_process(storage) as client:
         client.post("/v1/experiments", SHOP | {"bulk": bulk})
         client.post(f"{FLAGS}/shop", context())

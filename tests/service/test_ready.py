@@ -13,8 +13,9 @@ import pytest
 from steadyarm.errors import StorageError
 from steadyarm.service import monitoring
 from steadyarm.storages import open_storage
-from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.sql import storage
+from steadyarm.storages.sql.engine import MEMORY
+from steadyarm.storages.sql.storage import SQLStorage
 from tests.service.clients import SHOP, in_process
 
 ASK = "/v1/experiments/shop/assignments"
@@ -54,12 +55,12 @@ def test_a_storage_that_does_not_answer_is_said_in_time(monkeypatch: pytest.Monk
     monkeypatch.setattr(monitoring, "PROBE", 0.1)
     done, asked = threading.Event(), []
 
-    class Frozen(MemoryStorage):
+    class Frozen(SQLStorage):
         def check(self) -> None:
             asked.append(1)
             done.wait(10)
 
-    with in_process(Frozen()) as client:
+    with in_process(Frozen(MEMORY)) as client:
         began = time.monotonic()
         answers = [client.get("/readyz") for _ in range(3)]
         assert time.monotonic() - began < 2
@@ -71,11 +72,11 @@ def test_a_storage_that_does_not_answer_is_said_in_time(monkeypatch: pytest.Monk
 
 
 def test_a_fault_of_ours_is_not_ready_either() -> None:
-    class Broken(MemoryStorage):
+    class Broken(SQLStorage):
         def check(self) -> Any:
             raise KeyError("secret")
 
-    with in_process(Broken()) as client:
+    with in_process(Broken(MEMORY)) as client:
         answer = client.get("/readyz")
     assert answer.status_code == 503
     assert "secret" not in answer.text

@@ -9,33 +9,26 @@ import pytest
 
 from steadyarm.storages import open_storage, upgrade_storage
 from steadyarm.storages.base import Storage
-from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.sql.storage import SQLStorage
 from steadyarm.testing.storages import Open
 from tests.storages.databases import fresh_database
 
-BACKENDS = ("memory", "sqlite", "postgresql")
+BACKENDS = ("sqlite", "postgresql")
 
 
 @pytest.fixture(params=BACKENDS)
 def open_fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens a storage on the same fresh data, as often as it is called; all are closed at last."""
     opened: list[Storage] = []
-    if request.param == "memory":
-        memory = MemoryStorage()
-
-        def open_one() -> Storage:
-            return memory
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'storage.db'}"
     else:
-        if request.param == "sqlite":
-            url = f"sqlite:///{tmp_path / 'storage.db'}"
-        else:
-            url = fresh_database(request.getfixturevalue("postgres"))
-        upgrade_storage(url)
+        url = fresh_database(request.getfixturevalue("postgres"))
+    upgrade_storage(url)
 
-        def open_one() -> Storage:
-            opened.append(open_storage(url))
-            return opened[-1]
+    def open_one() -> Storage:
+        opened.append(open_storage(url))
+        return opened[-1]
 
     yield open_one
     for storage in opened:

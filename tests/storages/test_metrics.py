@@ -6,7 +6,6 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,23 +17,15 @@ from sqlalchemy import Connection, delete, insert
 
 from steadyarm.storages import open_storage, storage_faults, upgrade_storage
 from steadyarm.storages.base import Storage
-from steadyarm.storages.changes import Change, Corrected
-from steadyarm.storages.memory import MemoryStorage
 from steadyarm.storages.records import (
-    Decision,
-    LogRow,
     Measured,
-    Outcome,
-    SeriesSums,
-    Snapshot,
 )
-from steadyarm.storages.series import Metrics, Rule
+from steadyarm.storages.series import Rule
 from steadyarm.storages.sql import rewards as rewards_module
 from steadyarm.storages.sql.base import SERIES
 from steadyarm.storages.sql.engine import Statement
 from steadyarm.storages.sql.schema import assignments, events, series
 from steadyarm.storages.sql.storage import SQLStorage
-from steadyarm.testing.storages import CHECKS, metrics, run_check
 from steadyarm.testing.storages.bench import NOW, Bench
 from steadyarm.testing.storages.metrics import ALL, PRODUCTS, SPENT, counted, declared
 
@@ -66,7 +57,7 @@ EVENTS = st.lists(
 @pytest.fixture(scope="module")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sequence[Storage]]:
     file = tmp_path_factory.mktemp("metrics") / "storage.db"
-    storages = MemoryStorage(), open_storage(f"sqlite:///{file}")
+    storages = open_storage("memory"), open_storage(f"sqlite:///{file}")
     yield storages
     for storage in storages:
         storage.close()
@@ -97,93 +88,13 @@ def test_sums_depend_on_no_order(
 def test_a_sum_that_is_too_large_counts_as_the_largest_number() -> None:
     rule = Rule("spent", "sum")
     (one, two) = (Measured("a", "spent", 1.7e308, NOW, event) for event in "xy")
-    storage = MemoryStorage()
+    storage = open_storage("memory")
     key = declared(bench(storage), SPENT | {"cap": None})
     storage.assign(key, ["a"], expires=NOW, now=NOW)
     storage.measure(key, [one, two], NOW)
     assert rule.value(storage.log(key)[0].events) == np.finfo(float).max
     counted_rows = storage.series(key)
     assert sum(counted_rows[0].sums) == Fraction(np.finfo(float).max)
-
-
-# Checks notice what a storage does wrong
-
-
-class EveryEventIsNew(MemoryStorage):
-    def measure(self, key: int, events: Sequence[Measured], now: int) -> tuple[Outcome, ...]:
-        self.measured = getattr(self, "measured", 0) + 1
-        new = [replace(e, event=f"{e.event}{self.measured}") for e in events]
-        return super().measure(key, new, now)
-
-
-class NoCap(MemoryStorage):
-    def create(self, record: Any, **more: Any) -> Any:
-        made = super().create(record, **more)
-        uncapped = [m | {"cap": None} for m in record.config.get("metrics", ())]
-        tables = self._tables[made.key]
-        tables.metrics = tables.series.metrics = Metrics.of({**record.config, "metrics": uncapped})
-        return made
-
-
-class AllMetricsAlike(MemoryStorage):
-    def series(self, key: int) -> tuple[SeriesSums, ...]:
-        return tuple(replace(sums, series="spent") for sums in super().series(key))
-
-
-class NeverLate(MemoryStorage):
-    def series(self, key: int) -> tuple[SeriesSums, ...]:
-        return tuple(replace(sums, late=(0,) * len(sums.late)) for sums in super().series(key))
-
-
-class ForgetsEvents(MemoryStorage):
-    def log(self, key: int, *rest: Any, **more: Any) -> list[LogRow]:
-        return [replace(row, events=()) for row in super().log(key, *rest, **more)]
-
-
-class StillCounting(MemoryStorage):
-    def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
-        before = {place: replace(c) for place, c in self._tables[key].series.counts.items()}
-        done = super().correct(key, change, now=now, by=by)
-        self._tables[key].series.counts = before
-        return done
-
-
-class DecidesOnOldCovariates(MemoryStorage):
-    def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
-        new = self.snapshot(key, everything=True).series
-        return super().decide(key, version, replace(decision, series=new), now)
-
-
-class NoCovariatesInSnapshots(MemoryStorage):
-    def snapshot(self, key: int, everything: bool = False) -> Snapshot:
-        return replace(super().snapshot(key, everything), series=())
-
-
-class CovariatesNeverSteer(MemoryStorage):
-    def create(self, record: Any, **more: Any) -> Any:
-        made = super().create(record, **more)
-        tables = self._tables[made.key]
-        further = {n: replace(r, steers=False) for n, r in tables.metrics.further.items()}
-        tables.metrics = tables.series.metrics = replace(tables.metrics, further=further)
-        return made
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        *(EveryEventIsNew, NoCap, AllMetricsAlike, NeverLate, ForgetsEvents, StillCounting),
-        *(DecidesOnOldCovariates, NoCovariatesInSnapshots, CovariatesNeverSteer),
-    ],
-)
-def test_checks_notice(broken: type[MemoryStorage]) -> None:
-    def check_all() -> None:
-        for check in CHECKS:
-            if check.__module__ == metrics.__name__:
-                storage = broken()
-                run_check(check, lambda storage=storage: storage)  # type: ignore[misc]
-
-    with pytest.raises(AssertionError):
-        check_all()
 
 
 # Processes and crashes

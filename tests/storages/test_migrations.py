@@ -15,6 +15,7 @@ from sqlalchemy.engine import Engine
 
 from steadyarm.errors import StorageVersionError
 from steadyarm.storages import open_storage, storage_status, upgrade_storage
+from steadyarm.storages.sql import schema
 from steadyarm.storages.sql.schema import REVISIONS, VERSION_TABLE, metadata
 from steadyarm.storages.sql.upkeep import MIGRATIONS, NEWEST
 
@@ -87,12 +88,10 @@ def test_tables_of_others_are_left_alone(url: str, engine: Engine) -> None:
 def test_a_failed_migration_leaves_nothing(
     url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from alembic.operations import Operations
-
     def fail(*args: object, **named: object) -> None:
         raise RuntimeError("half-way")
 
-    monkeypatch.setattr(Operations, "execute", fail)  # after the tables
+    monkeypatch.setattr(schema.version_table, "create", fail)  # after the tables
     with pytest.raises(RuntimeError, match="half-way"):
         open_storage(url)
     assert storage_status(url).state == "empty"

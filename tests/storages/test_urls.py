@@ -13,7 +13,6 @@ from steadyarm.errors import (
     MissingExtraError,
 )
 from steadyarm.storages import open_storage, storage_status
-from steadyarm.storages.memory import MemoryStorage
 from tests.storages.databases import fresh_database
 
 
@@ -27,7 +26,7 @@ def test_where_a_storage_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (tmp_path / "other.db").exists()
     assert storage_status().url == "sqlite:///other.db"
     memory = open_storage("memory")
-    assert isinstance(memory, MemoryStorage)
+    assert memory.in_memory
     assert open_storage("memory://") is not memory
     assert open_storage(memory) is memory
 

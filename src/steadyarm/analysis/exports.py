@@ -145,9 +145,9 @@ def _own_verdict(path: Path, control: str | None, level: float) -> Verdict:
     from steadyarm.live.settings import Settings
     from steadyarm.live.stopping import LEVEL
     from steadyarm.live.transfer import read_export
-    from steadyarm.storages.memory import MemoryStorage
+    from steadyarm.storages import open_storage
 
-    storage, (exported, rows, trace) = MemoryStorage(), read_export(path)
+    storage, (exported, rows, trace) = open_storage("memory"), read_export(path)
     head = storage.restore(exported.experiment.name, exported, rows, trace)
     settings = replace(Settings.from_dict(head.config), control=control)
     now = json.loads(description_path(path).read_text(encoding="utf-8")).get("exported")

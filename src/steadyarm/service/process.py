@@ -43,7 +43,6 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.service.settings import LogFormat, ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
-from steadyarm.storages.memory import MemoryStorage
 
 # Connections: which stay open, and for how long.
 
@@ -377,7 +376,7 @@ def _check(settings: ServiceSettings, storage: Storage, closed: bool, tokens: in
             f"--host is {settings.host}, which others can reach, and {why}, so nobody would be let "
             f"in; create one with: steadyarm token create --name NAME --scope admin{alone}."
         )
-    if isinstance(storage, MemoryStorage) and settings.workers > 1:
+    if storage.in_memory and settings.workers > 1:
         raise InvalidInputError(
             f"--workers is {settings.workers}, but a storage in memory belongs to one process; use "
             "--workers 1, or a database such as sqlite:///steadyarm.db."
@@ -424,7 +423,7 @@ def _greeting(settings: ServiceSettings, storage: Storage, closed: bool, tokens:
 
 
 def _place(storage: Storage) -> str:
-    if isinstance(storage, MemoryStorage):
+    if storage.in_memory:
         return "memory (gone when the server ends)"
     found = repr(storage).removeprefix("SQLStorage(").removesuffix(")")
     kind, _, file = found.partition(":///")

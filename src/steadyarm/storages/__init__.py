@@ -1,4 +1,4 @@
-"""Where live experiments are kept: memory, SQLite, PostgreSQL."""
+"""Where live experiments are kept: SQLite, in a file or in memory, and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -67,14 +67,11 @@ def open_storage(url: str | Storage | None = None) -> Storage:
     if isinstance(url, Storage):
         return url
     url = _given(url)
-    if url in ("memory", "memory://"):
-        from steadyarm.storages.memory import MemoryStorage
-
-        return MemoryStorage()
-    parsed = database_url(url)
+    _need_sqlalchemy()
+    from steadyarm.storages.sql.engine import MEMORY
     from steadyarm.storages.sql.storage import SQLStorage
 
-    return SQLStorage(parsed)
+    return SQLStorage(MEMORY if url in ("memory", "memory://") else database_url(url))
 
 
 def _given(url: str | None) -> str:

@@ -147,7 +147,14 @@ from steadyarm.storages.webhooks import Attempt, Delivery, Message, Notice, Webh
 
 
 class Storage(ABC):
-    """Where experiments are kept; the module says what all methods guarantee."""
+    """Where experiments are kept; the module says what all methods guarantee.
+
+    Attributes
+    ----------
+    in_memory : it belongs to one process, and ends with it
+    """
+
+    in_memory = False
 
     # Experiments
 

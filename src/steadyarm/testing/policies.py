@@ -24,7 +24,7 @@ from steadyarm.live.lifecycle import create_experiment, load_experiment
 from steadyarm.live.session import Session
 from steadyarm.policies.base import Policy, State
 from steadyarm.segments import Segment, SegmentStats
-from steadyarm.storages.memory import MemoryStorage
+from steadyarm.storages import open_storage
 
 __all__ = ["CHECKS", "check_arm_sets"]
 
@@ -250,7 +250,7 @@ def check_late_rewards(policy: AnyPolicy) -> None:
 def check_stored_experiment(policy: AnyPolicy) -> None:
     """A stored test with late and repeated rewards is loaded again, concluded, and replays."""
     for arms in _easy_arm_sets():
-        storage = MemoryStorage()
+        storage = open_storage("memory")
         create_experiment(
             "check",
             arms,

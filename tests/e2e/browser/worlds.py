@@ -17,7 +17,6 @@ import numpy as np
 import steadyarm as sa
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
-from steadyarm.storages.memory import MemoryStorage
 from tests.e2e.browser.names import HOSTILE_EXPERIMENT, HOSTILE_FACTORS, HOSTILE_NAMES, LONG_NAME
 from tests.live.worlds import Clock
 
@@ -168,7 +167,12 @@ def fill(world: World, storage: Storage, end: float, seed: int) -> None:
     if not world.policy.waits:
         given["reward_window"] = "12h"  # without one nothing would be judged where some get lost
     live = sa.create_experiment(
-        "test", world.arms, world.policy, world.budget, MemoryStorage(), **(given | world.settings)
+        "test",
+        world.arms,
+        world.policy,
+        world.budget,
+        "memory",
+        **(given | world.settings),
     )
     if world.visits:
         _visit(world, live, clock, np.random.default_rng([seed, 5]))

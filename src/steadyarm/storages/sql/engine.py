@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ClauseElement, Connection, Dialect, Engine, create_engine, event, text
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
@@ -74,6 +74,7 @@ HINTS: dict[int | str, str] = {
     "": "check that the server runs and can be reached from here",  # no answer has a state
 }
 
+MEMORY = make_url("sqlite://")  # SQLite in memory, which lives as long as its one connection
 NOWHERE = (-1, -1)  # device and inode of no file
 _call = local()  # the deadline of this thread's call
 
@@ -217,7 +218,7 @@ def shown(url: URL) -> str:
 
 
 def file_of(url: URL) -> Path | None:
-    """The file of an SQLite database, absolute; None of others.
+    """The file of an SQLite database, absolute; None of others, and of one in memory.
 
     Examples
     --------
@@ -225,9 +226,9 @@ def file_of(url: URL) -> Path | None:
     >>> str(file_of(make_url("sqlite:////var/steadyarm.db")))
     '/var/steadyarm.db'
     """
-    if url.get_backend_name() != "sqlite":
+    if url.get_backend_name() != "sqlite" or not url.database:
         return None
-    return Path(os.path.abspath((url.database or "").removeprefix("file:")))
+    return Path(os.path.abspath(url.database.removeprefix("file:")))
 
 
 def check_folder(url: URL) -> None:
@@ -246,7 +247,7 @@ class Database:
     ----------
     shown : the URL without its password
     sqlite : SQLite, where whoever writes is alone; else PostgreSQL
-    file : of SQLite, else None
+    file : of SQLite; None of PostgreSQL, and of SQLite in memory
     shard : the shard of `tallies` to which this object adds
     reopened : called when the file of an SQLite database was replaced; raises if the new one
         cannot be used
@@ -294,7 +295,9 @@ class Database:
         return self._run(self._autocommit, work, TRIES)
 
     def use_wal(self) -> None:
-        """Let SQLite's readers and writer work side by side; the file keeps this setting."""
+        """Let readers and the writer of an SQLite file work side by side; the file keeps this."""
+        if self.file is None:
+            return
         outside = self.engine.execution_options(steadyarm_begin=None)  # no transaction
 
         def work(connection: Connection) -> None:
@@ -353,7 +356,8 @@ class Database:
 
     def _run_in_file(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         """A transaction that counts only if the file is at its path before and after it."""
-        self.attend()
+        if self.file is not None:
+            self.attend()
         with engine.begin() as connection:
             mine = connection.info["file"]
             driver: Any = connection.connection.dbapi_connection
@@ -361,11 +365,11 @@ class Database:
             done = work(connection)
             together(connection, *connection.info["ending"])
             changed = driver.total_changes != changes
-        if changed:
+        if changed and self.file is not None:
             if self._identity() != mine:
                 raise self._lost("was deleted or replaced while it was written to")
             self.written = time.monotonic()
-        if self._wal is None:
+        if self._wal is None and self.file is not None:
             self._wal = self._identity("-wal")
         return done
 
@@ -411,8 +415,9 @@ class Database:
         # The driver begins no transactions; `begin` below does, also before reading.
         engine = create_engine(
             url,
-            pool_size=8,
-            max_overflow=8,
+            # In memory all transactions take turns on one connection.
+            pool_size=8 if self.file else 1,
+            max_overflow=8 if self.file else 0,
             pool_timeout=LOCK,
             poolclass=QueuePool,
             connect_args={
@@ -432,7 +437,7 @@ class Database:
 
         @event.listens_for(engine, "connect")
         def prepare(connection: Any, record: Any) -> None:
-            record.info["file"] = self._identity()
+            record.info["file"] = self._identity() if self.file else None
             if self._opened is None:
                 self._opened = record.info["file"]
             for pragma in PRAGMAS:

@@ -15,11 +15,13 @@ from sqlalchemy import (
     Boolean,
     Column,
     ColumnElement,
+    Connection,
     Double,
     FromClause,
     Index,
     Integer,
     MetaData,
+    String,
     Table,
     Text,
     UniqueConstraint,
@@ -51,6 +53,10 @@ VERSION_TABLE = f"{PREFIX}version"
 REVISIONS = ("0001",)
 
 metadata = MetaData()
+# Alembic's own table.
+version_table = Table(
+    VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True)
+)
 serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER columns
 
 
@@ -328,6 +334,26 @@ deliveries = Table(
     Index(f"{PREFIX}deliveries_webhook", "webhook", "id"),
     sqlite_autoincrement=True,
 )
+
+
+def create_tables(connection: Connection) -> None:
+    """Create all tables; the database itself refuses changes of the audit log."""
+    metadata.create_all(connection)
+    if connection.dialect.name == "sqlite":
+        for what in ("UPDATE", "DELETE"):
+            connection.exec_driver_sql(
+                f"CREATE TRIGGER {audit.name}_{what.lower()} BEFORE {what} ON {audit.name} "
+                "BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END"
+            )
+        return
+    connection.exec_driver_sql(
+        f"CREATE FUNCTION {audit.name}_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'the audit log is append-only'; END $$"
+    )
+    connection.exec_driver_sql(
+        f"CREATE TRIGGER {audit.name}_keep BEFORE UPDATE OR DELETE ON {audit.name} "
+        f"FOR EACH ROW EXECUTE FUNCTION {audit.name}_refuse()"
+    )
 
 
 # The tables of an experiment, in the order in which its rows are deleted: what an interrupted

@@ -24,7 +24,7 @@ from steadyarm.errors import SteadyArmError, StorageError, UnknownExperimentErro
 from steadyarm.segments import Draws
 from steadyarm.storages.changes import Pruned
 from steadyarm.storages.sql.assignments import Assignments, release
-from steadyarm.storages.sql.engine import HINTS, Database, check_folder
+from steadyarm.storages.sql.engine import HINTS, MEMORY, Database, check_folder
 from steadyarm.storages.sql.experiments import Experiments
 from steadyarm.storages.sql.operators import Operators, forget_corrected
 from steadyarm.storages.sql.rewards import Rewards
@@ -54,6 +54,7 @@ class SQLStorage(Experiments, Assignments, Rewards, Operators, Webhooks):
     def __init__(self, url: URL) -> None:
         check_folder(url)
         super().__init__(url)
+        self.in_memory = url == MEMORY
         self._heartbeat = Heartbeat(self._database)
         try:
             prepare(self._database)
@@ -152,8 +153,8 @@ class Heartbeat:
     def _found(self) -> SteadyArmError | None:
         database = self._database
         try:
-            database.attend()
             if database.file is not None:
+                database.attend()
                 self._inspect(database.file)
             # Under load other writes prove it, and a heartbeat would have to wait for them.
             if time.monotonic() - database.written > EVERY:

@@ -25,14 +25,13 @@ from sqlalchemy import (
     Connection,
     Table,
     and_,
-    column,
     exists,
     func,
+    insert,
     inspect,
     select,
     text,
 )
-from sqlalchemy import table as lightweight_table
 from sqlalchemy.engine import URL
 
 from steadyarm.errors import InvalidInputError, MissingExtraError, StorageError, StorageVersionError
@@ -46,6 +45,7 @@ from steadyarm.storages.sql.schema import (
     REVISIONS,
     VERSION_TABLE,
     assignments,
+    create_tables,
     events,
     experiments,
     leases,
@@ -58,6 +58,7 @@ from steadyarm.storages.sql.schema import (
     sessions,
     tallies,
     tokens,
+    version_table,
 )
 
 # The version of the tables, which Alembic brings up to date
@@ -68,7 +69,6 @@ NEWEST = REVISIONS[-1]
 TURN = 0x57EAD7A3  # PostgreSQL's advisory lock: one upgrade at a time
 ALEMBIC = Lock()  # it keeps its state in a module
 
-version_table = lightweight_table(VERSION_TABLE, column("version_num"))
 
 State = Literal["current", "older", "newer", "empty"]
 
@@ -117,8 +117,7 @@ def prepare(database: Database, new: bool = True) -> None:
 
     new : make the tables if there are none; otherwise a database without tables is refused, too
     """
-    if database.sqlite:
-        database.use_wal()
+    database.use_wal()
     revision, state = database.read(_version)
     if state == "empty" and not new:
         raise StorageError(
@@ -140,8 +139,7 @@ def prepare(database: Database, new: bool = True) -> None:
 def upgrade_storage(url: str | None = None) -> tuple[str | None, str]:
     """Bring the tables at a URL up to date, in one transaction; the revisions before and after."""
     with closing(Database(database_url(url))) as database:
-        if database.sqlite:
-            database.use_wal()
+        database.use_wal()
 
         def work(connection: Connection) -> str | None:
             _wait(connection)
@@ -175,7 +173,9 @@ def _create(connection: Connection) -> tuple[str | None, State]:
     _wait(connection)
     revision, state = _version(connection)  # another process may have been faster
     if state == "empty":
-        migrate(connection, NEWEST)
+        create_tables(connection)
+        version_table.create(connection)
+        connection.execute(insert(version_table), {"version_num": NEWEST})
         return NEWEST, "current"
     return revision, state
 

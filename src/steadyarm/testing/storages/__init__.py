@@ -48,8 +48,8 @@ def run_check(check: Check, open_storage: Open) -> None:
 
     Examples
     --------
-    >>> from steadyarm.storages.memory import MemoryStorage
-    >>> storage = MemoryStorage()
+    >>> from steadyarm.storages import open_storage
+    >>> storage = open_storage("memory")
     >>> run_check(CHECKS[0], lambda: storage)
     """
     check(Bench(open_storage))
@@ -64,9 +64,9 @@ def run_checks(make: Callable[[], Open]) -> None:
 
     Examples
     --------
-    >>> from steadyarm.storages.memory import MemoryStorage
+    >>> from steadyarm.storages import open_storage
     >>> def make():
-    ...     storage = MemoryStorage()
+    ...     storage = open_storage("memory")
     ...     return lambda: storage
     >>> run_checks(make)
     """
