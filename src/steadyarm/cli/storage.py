@@ -180,8 +180,7 @@ def _prune(args: argparse.Namespace) -> None:
         pruned = storage.prune(now, before)
     lines = [
         f"Returned: {pruned.positions:,} positions of expired leases.",
-        f"Removed: {pruned.leases:,} rows of leases, {pruned.sessions:,} expired sessions, "
-        f"{pruned.deliveries:,} old deliveries of webhooks.",
+        f"Removed: {pruned.leases:,} rows of leases, {pruned.sessions:,} expired sessions.",
     ]
     if before is not None:
         lines.append(f"Deleted: {', '.join(pruned.experiments) or 'no experiments'}.")

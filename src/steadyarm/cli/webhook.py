@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from typing import TYPE_CHECKING
 
 from steadyarm.cli.common import (
     FORMAT,
@@ -19,10 +18,6 @@ from steadyarm.cli.common import (
     typed_by,
 )
 from steadyarm.errors import SteadyArmError
-from steadyarm.wording import when
-
-if TYPE_CHECKING:
-    from steadyarm.storages.webhooks import Delivery, WebhookRecord
 
 ID = ("id ID", "of the endpoint, such as wh_0123456789ab; steadyarm webhook list shows it")
 
@@ -65,9 +60,9 @@ def _add(args: argparse.Namespace) -> None:
     The endpoint hears of what happens from now on. Receivers check signatures with the secret.
     """
     with extra("webhooks need", "service"):
-        from steadyarm.service.webhooks import new_webhook
+        from steadyarm.service.webhooks import new_endpoint
     with opened(args, new=True) as storage:
-        webhook = new_webhook(
+        endpoint = new_endpoint(
             args.url,
             storage.now(),
             events=args.events,
@@ -75,138 +70,63 @@ def _add(args: argparse.Namespace) -> None:
             format=args.format,
             private=args.allow_private,
         )
-        storage.add_webhook(webhook, by=typed_by())
-    print(webhook.secrets[0].text, flush=True)
+        storage.webhooks.add(endpoint, by=typed_by())
+    print(endpoint.secret, flush=True)
     print(
-        f"Keep the secret: it is not shown again. The endpoint is {webhook.id}; try it with: "
-        f"steadyarm webhook test {webhook.id}",
+        f"Keep the secret: it is not shown again. The endpoint is {endpoint.id}; try it with: "
+        f"steadyarm webhook test {endpoint.id}",
         file=sys.stderr,
     )
 
 
 @command("webhook list", FORMAT, STORAGE)
 def _list(args: argparse.Namespace) -> None:
-    """List all endpoints, without their secrets."""
-    from steadyarm.wire.webhooks import WebhookAnswer, WebhookList
-
+    """List all endpoints without their secrets, and the messages that wait for them."""
     with opened(args, new=True) as storage:
-        webhooks = storage.webhooks()
+        endpoints, waiting = storage.webhooks.endpoints(), storage.webhooks.waiting()
+    rows = [
+        {
+            "id": endpoint.id,
+            "url": endpoint.shown,
+            "events": list(endpoint.events),
+            "experiments": list(endpoint.experiments),
+            "format": endpoint.format,
+            "waiting": waiting.get(endpoint.id, (0, ""))[0],
+            "error": waiting.get(endpoint.id, (0, ""))[1],
+        }
+        for endpoint in endpoints
+    ]
     text = "There are no webhooks; add one with: steadyarm webhook add URL"
-    if webhooks:
-        head = "id", "url", "events", "experiments", "format", "state"
-        text = table(head, map(_cells, webhooks), "<<<<<<", most=None)
-    show(args, WebhookList([WebhookAnswer.of(one) for one in webhooks]), text)
+    if rows:
+        text = table(tuple(rows[0]), map(_cells, rows), "<<<<<><", most=None)
+    show(args, {"webhooks": rows}, text)
 
 
-def _cells(webhook: WebhookRecord) -> tuple[str, ...]:
-    return (
-        webhook.id,
-        webhook.shown,
-        ", ".join(one.removeprefix("experiment.") for one in webhook.events) or "all",
-        ", ".join(webhook.experiments) or "all",
-        webhook.format,
-        "active" if webhook.active else f"disabled: {webhook.note}",
-    )
+def _cells(row: dict[str, object]) -> tuple[str, ...]:
+    cells = (", ".join(cell) or "all" if isinstance(cell, list) else cell for cell in row.values())
+    return tuple(f"{cell}".replace("experiment.", "") for cell in cells)
 
 
 @command("webhook remove", ID, STORAGE)
 def _remove(args: argparse.Namespace) -> None:
-    """Remove an endpoint and its deliveries: it is told nothing any more."""
+    """Remove an endpoint and its messages: it is told nothing any more."""
     with opened(args) as storage:
-        gone = storage.remove_webhook(args.id, now=storage.now(), by=typed_by())
-    print(f"{gone.shown} is told nothing any more.")
+        endpoint = storage.webhooks.remove(args.id, by=typed_by())
+    print(f"{endpoint.shown} is told nothing any more.")
 
 
-@command("webhook rotate", ID, STORAGE)
-def _rotate(args: argparse.Namespace) -> None:
-    """Give an endpoint another secret and print it, once.
-
-    For a day messages are signed with both secrets, so that receivers can change theirs meanwhile.
-    """
-    with extra("webhooks need", "service"):
-        from steadyarm.service.webhooks import rotate
-    with opened(args) as storage:
-        webhook = rotate(storage, args.id, typed_by())
-    print(webhook.secrets[0].text, flush=True)
-    print(
-        "Keep the secret: it is not shown again. For a day the old one signs, too.", file=sys.stderr
-    )
-
-
-@command("webhook enable", ID, STORAGE)
-def _enable(args: argparse.Namespace) -> None:
-    """Tell an endpoint again that was disabled because it answered 410."""
-    with opened(args) as storage:
-        webhook = storage.enable_webhook(args.id, now=storage.now(), by=typed_by())
-    print(f"{webhook.shown} is told of what happens from now on.")
-
-
-@command("webhook test", ID, FORMAT, STORAGE)
+@command("webhook test", ID, STORAGE)
 def _test(args: argparse.Namespace) -> None:
     """Send a test to an endpoint from this machine, and say how that went.
 
     It is sent once, whether a service runs or not; the status is 1 if it is not accepted.
     """
     with extra("webhooks need", "service"):
-        from steadyarm.service.webhooks import Notifier
-        from steadyarm.wire.webhooks import DeliveryAnswer
+        from steadyarm.service.webhooks import DeliveryError, send_test
     with opened(args) as storage:
-        delivery = asyncio.run(Notifier(storage).test(args.id))
-    said = f"answered {delivery.status}" if delivery.state == "delivered" else delivery.note
-    text = f"Delivery {delivery.id} ({delivery.message}): {said}"
-    show(args, DeliveryAnswer.of(delivery), text)
-    if delivery.state != "delivered":
-        raise SteadyArmError(f"the test was not accepted: {delivery.note}")
-
-
-@command(
-    "webhook deliveries",
-    ("id [ID]", "of one endpoint (default: of all)"),
-    ("--most N = 20", "how many, the newest first"),
-    FORMAT,
-    STORAGE,
-)
-def _deliveries(args: argparse.Namespace) -> None:
-    """List what was sent, or waits to be sent, and how that went."""
-    from steadyarm.wire.webhooks import Deliveries, DeliveryAnswer
-
-    with opened(args, new=True) as storage:
-        found = storage.deliveries(args.id, most=max(args.most, 1))
-    text = "Nothing was sent yet."
-    if found:
-        head = "id", "created", "event", "experiment", "webhook", "state", "attempts", "said"
-        text = table(head, map(_delivery_cells, found), "><<<<<><", most=None)
-    show(args, Deliveries([DeliveryAnswer.of(one) for one in found]), text)
-
-
-def _delivery_cells(delivery: Delivery) -> tuple[str, ...]:
-    from steadyarm.storages.records import to_datetime
-
-    said = delivery.note or ("" if delivery.status is None else f"answered {delivery.status}")
-    if delivery.state == "waiting" and delivery.attempts:
-        said += f"; next attempt {when(to_datetime(delivery.due))}"
-    return (
-        f"{delivery.id}",
-        when(to_datetime(delivery.created)),
-        delivery.type,
-        delivery.experiment or "",
-        delivery.webhook,
-        delivery.state,
-        f"{delivery.attempts}",
-        said,
-    )
-
-
-@command(
-    "webhook resend",
-    ("delivery N", "number of the delivery; steadyarm webhook deliveries shows it"),
-    STORAGE,
-)
-def _resend(args: argparse.Namespace) -> None:
-    """Send a delivery once more, with the same id, whatever became of it.
-
-    A running steadyarm serve sends it within seconds.
-    """
-    with opened(args) as storage:
-        delivery = storage.resend(args.delivery, now=storage.now())
-    print(f"Delivery {delivery.id} ({delivery.message}) waits to be sent again.")
+        endpoint, now = storage.webhooks.find(args.id), storage.now()
+    try:
+        status = asyncio.run(send_test(endpoint, now))
+    except DeliveryError as error:
+        raise SteadyArmError(f"the test was not accepted: {error}") from None
+    print(f"{endpoint.shown} answered {status}.")

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from steadyarm.dashboard import forms, pages, webhooks
+from steadyarm.dashboard import forms, pages
 from steadyarm.dashboard.access import Access, GuardedPage, Page, Viewer, problem_page
 from steadyarm.dashboard.pages import ACTIONS, EXPERIMENT, Action, Scorecards
 from steadyarm.dashboard.responses import (
@@ -56,7 +56,6 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Sta
         Page("POST", "/sign-out", sign_out, None),
         *pages.PAGES,
         *forms.PAGES,
-        *webhooks.PAGES,
         *(page for action in ACTIONS for page in action_pages(action)),
         Page("GET", f"{EXPERIMENT}/roll-out", roll_out_form, "admin"),
         Page("POST", f"{EXPERIMENT}/roll-out", roll_out, "admin"),

@@ -20,18 +20,15 @@ from starlette.responses import Response
 import steadyarm
 from steadyarm.live.lifecycle import NAME
 from steadyarm.service import flags, handlers
-from steadyarm.service import webhook_handlers as hooks
 from steadyarm.service.problems import KINDS, MEDIA
 from steadyarm.service.publishable import Publishable
 from steadyarm.storages.changes import Scope
 from steadyarm.wire import flags as wire_flags
-from steadyarm.wire import requests, responses, results, webhooks
+from steadyarm.wire import requests, responses, results
 
 S = TypeVar("S", bound=Struct)
 EXPERIMENT = "/v1/experiments/{name}"
 FLAGS = "/ofrep/v1/evaluate/flags"
-WEBHOOKS = "/v1/webhooks"
-WEBHOOK = WEBHOOKS + "/{webhook}"
 FILES = ("text/csv", "application/vnd.apache.parquet", "application/zip")
 
 
@@ -164,17 +161,6 @@ ROUTES: tuple[Route, ...] = (
     _post("/corrections", handlers.correct, "admin", "corrections", (201, 409), long=True),
     _get("/corrections", handlers.corrections, "admin", "corrections"),
     Route("GET", "/v1/audit", handlers.audit, "admin", "corrections"),
-    Route("POST", WEBHOOKS, hooks.add_webhook, "admin", "webhooks", (201,)),
-    Route("GET", WEBHOOKS, hooks.list_webhooks, "admin", "webhooks"),
-    Route("DELETE", WEBHOOK, hooks.remove_webhook, "admin", "webhooks"),
-    Route("POST", WEBHOOK + "/rotate", hooks.rotate_webhook, "admin", "webhooks"),
-    Route("POST", WEBHOOK + "/enable", hooks.enable_webhook, "admin", "webhooks"),
-    Route("POST", WEBHOOK + "/test", hooks.trial_webhook, "admin", "webhooks", long=True),
-    Route("GET", WEBHOOK + "/deliveries", hooks.list_deliveries, "admin", "webhooks"),
-    Route(
-        *("POST", WEBHOOK + "/deliveries/{delivery}/resend", hooks.resend_delivery),
-        *("admin", "webhooks"),
-    ),
     Route("GET", "/readyz", handlers.ready, None, "service", (200, 503)),
     Route("GET", "/metrics", handlers.metrics, "read", "service", media=("text/plain",)),
 )
@@ -186,7 +172,6 @@ TAGS = {
     "leases": "Assign variants without a request for each.",
     "results": "What an experiment has found so far.",
     "corrections": "Correct what was stored, and read who did what.",
-    "webhooks": "Tell others when an experiment starts, is decided, turns unhealthy or ends.",
     "service": "The service itself.",
 }
 PLACES = {
@@ -196,13 +181,6 @@ PLACES = {
         "description": "of the experiment",
     },
     "attribute": {"type": "string", "description": "an attribute of units that was declared"},
-    "webhook": {"type": "string", "description": "the id of the endpoint, such as wh_0123456789ab"},
-    "delivery": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": 2**53 - 1,
-        "description": "the id of the delivery",
-    },
     "lease": {
         "type": "integer",
         "minimum": 0,
@@ -254,9 +232,7 @@ def document(routes: tuple[Route, ...] = ROUTES, root_path: str = "") -> dict[st
             "schemas": _schemas(requests, requests.Request)
             | _schemas(responses)
             | _schemas(results)
-            | _schemas(wire_flags)
-            | _schemas(webhooks, requests.Request)
-            | _schemas(webhooks),
+            | _schemas(wire_flags),
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},

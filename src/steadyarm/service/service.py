@@ -222,12 +222,6 @@ class Service:
         self._deciders = Turns(DECIDERS, "steadyarm-decider", alone=True)
         self._readers = ThreadPoolExecutor(READERS, "steadyarm-reader")
         self._short_readers = ThreadPoolExecutor(SHORT_READERS, "steadyarm-short-reader")
-        self.notifier = Notifier(
-            *(storage, settings.public_url),
-            read=self.read,
-            run=self.run_short,
-            write=partial(self.write, ""),
-        )
 
     async def read(self, work: Callable[..., T], *given: Any) -> T:
         """Run something in a thread that may take long."""
@@ -322,13 +316,14 @@ class Service:
         """Run the tasks in the background, from the first request to the last."""
         await self.read(self.guard.reload)
         self.warming.start()
-        kept = (
+        kept = [
             self._keep_tokens(),
             self._keep_watch(),
             self._keep_few_leases(),
-            self.notifier.keep(),
             self._deadlines.watch(),
-        )
+        ]
+        write, url = partial(self.write, ""), self.settings.public_url
+        kept.append(Notifier(self.storage, url, read=self.read, write=write).run())
         tasks = [asyncio.create_task(keeping) for keeping in kept]
         try:
             yield

@@ -1,81 +1,67 @@
-"""Webhooks: somebody is told when an experiment starts, is decided, turns unhealthy or ends.
+"""Webhooks: endpoints are told when an experiment starts, is decided, turns unhealthy or ends.
 
-One process of a service watches the experiments of its storage, whoever runs them, and sends what
-was noticed. The storage has both, so that nothing is lost when the process is killed: another one
-takes its turn. Messages are signed as Standard Webhooks asks for.
+One process of a service watches the experiments of its storage, whoever runs them. Messages wait in
+an outbox until they are accepted, so that nothing is lost when a process is killed. They are signed
+as Standard Webhooks asks for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
-import hmac
+import ipaddress
 import json
 import logging
 import random
 import secrets
+import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx2
+from standardwebhooks.webhooks import Webhook
 
 from steadyarm.errors import InvalidInputError, SteadyArmError, StorageError
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import NAME
-from steadyarm.live.metrics import microseconds
-from steadyarm.live.notices import Seen, messages_of, next_time, time_text
+from steadyarm.live.notices import find_next_time, format_time, make_messages
 from steadyarm.live.scoring import scorecard_of
-from steadyarm.service.outgoing import DeliveryError, ReceiverAnswer, checked_url, post
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Summary
 from steadyarm.storages.webhooks import (
     EVENTS,
     FORMATS,
     TEST,
-    Attempt,
     Delivery,
+    Endpoint,
     Format,
-    Message,
     Notice,
-    Secret,
-    WebhookRecord,
 )
 from steadyarm.validation import check_choice
 
 log = logging.getLogger("steadyarm.service")
 
-T = TypeVar("T")
 Run = Callable[..., Awaitable[Any]]  # runs something in a thread
-Send = Callable[..., Awaitable[ReceiverAnswer]]
 
-PREFIX = "whsec_"
-BITS = 256  # of a secret
-ROTATING = microseconds(86_400)  # for which the secret before a rotation signs, too
-AGENT = "SteadyArm-Webhooks"
-
-# Retries
+TIMEOUT = 10.0  # seconds for a whole attempt, from the lookup of the name to the response
 FIRST, FACTOR, LONGEST = 5.0, 4.0, 43_200.0  # seconds before the second attempt; its growth
-SPREAD = 0.25  # of a pause, by which it is made shorter or longer at random
-GIVEN_UP = microseconds(3 * 86_400)  # after the first attempt: three days
-
-# Rhythm, in seconds
-TICK = 1.0  # between two looks for deliveries that are due
-RENEWED = 5.0  # between two looks for endpoints, and prolongations of the turn
-TURN = microseconds(15)  # for which a process has the turn to watch and send
-LEASED = microseconds(30)  # for which a delivery is leased; an attempt takes at most 11 seconds
-WATCHED = 10.0  # between two looks at all experiments
-FAILED = microseconds(300)  # after which an experiment is tried again that cannot be examined
-SHARE = 20.0  # an experiment is examined again after so many times as long as that took
-REST = 3.0  # after an examination, so many times as long as it took: others need the processor
-MOST = 64  # deliveries under way at once
+GIVEN_UP = 3 * 86_400_000_000  # microseconds after which no further attempt begins
+LEASE = 30_000_000  # microseconds for which a message belongs to the process that sends it
+TURN = 60_000_000  # microseconds for which one process watches experiments
+SENDING = 1.0  # seconds between two looks into the outbox
+WATCHING = 10.0  # seconds between two looks at all experiments
+REST = 3.0  # after an experiment was examined, so many times as long as it took
+FAILED = 300.0  # seconds after which an experiment is tried again that could not be examined
 
 
-# Endpoints
+class DeliveryError(Exception):
+    """Why a message was not accepted."""
 
 
-def new_webhook(
+def new_endpoint(
     url: str,
     now: int,
     *,
@@ -83,8 +69,8 @@ def new_webhook(
     experiments: Sequence[str] = (),
     format: str = "standard",
     private: bool = False,
-) -> WebhookRecord:
-    """An endpoint with a new id and a new secret; InvalidInputError if something is wrong."""
+) -> Endpoint:
+    """Make an endpoint with a new id and a new secret; InvalidInputError if something is wrong."""
     for event in events:
         check_choice(event, "event", EVENTS)
     for name in experiments:  # which need not exist yet
@@ -92,10 +78,19 @@ def new_webhook(
             raise InvalidInputError.of("experiment", name, "the name of an experiment")
     check_choice(format, "format", FORMATS)
     known: Format = "slack" if format == "slack" else "standard"
-    return WebhookRecord(
+    try:
+        parsed = httpx2.URL(url)
+        allowed = parsed.scheme in ("http", "https") and parsed.host and not parsed.userinfo
+    except httpx2.InvalidURL:
+        allowed = False
+    if not allowed:
+        raise InvalidInputError.of("url", url, "an https:// or http:// URL without a password")
+    if not private and _is_private(parsed.host):
+        raise InvalidInputError.of("url", url, "a public address, or --allow-private")
+    return Endpoint(
         id=f"wh_{secrets.token_hex(6)}",
-        url=checked_url(url, private),
-        secrets=(Secret(new_secret()),),
+        url=url,
+        secret="whsec_" + base64.b64encode(secrets.token_bytes(32)).decode(),
         events=tuple(dict.fromkeys(events)),
         experiments=tuple(dict.fromkeys(experiments)),
         format=known,
@@ -104,48 +99,101 @@ def new_webhook(
     )
 
 
-def new_secret() -> str:
-    """A random secret."""
-    return PREFIX + base64.b64encode(secrets.token_bytes(BITS // 8)).decode()
+# Sending
 
 
-def rotate(storage: Storage, id: str, by: str) -> WebhookRecord:
-    """Give an endpoint a new secret; the one before it signs for another day."""
-    now = storage.now()
-    return storage.rotate_webhook(id, new_secret(), until=now + ROTATING, now=now, by=by)
-
-
-# Messages
-
-
-def signature(secret: str, id: str, timestamp: int, body: bytes) -> str:
-    """The signature of a message, as Standard Webhooks defines it.
+def is_public(address: str) -> bool:
+    """Whether an address is one of the internet; ValueError if it is no address.
 
     Examples
     --------
-    >>> signature("whsec_c2VjcmV0", "msg_1", 1763430000, b"{}")
-    'v1,KP4gNvfBqUMOed6ER6pqclhIljlhDAA16yTg3sUjd9Q='
+    >>> [is_public(one) for one in ("93.184.216.34", "10.0.0.7", "169.254.169.254", "::1")]
+    [True, False, False, False]
+    >>> [is_public(one) for one in ("::ffff:127.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::")]
+    [False, False, False]
     """
-    key = base64.b64decode(secret.removeprefix(PREFIX))
-    signed = hmac.new(key, f"{id}.{timestamp}.".encode() + body, hashlib.sha256).digest()
-    return f"v1,{base64.b64encode(signed).decode()}"
+    parsed = ipaddress.ip_address(address)
+    if isinstance(parsed, ipaddress.IPv6Address):  # some contain an address of IPv4
+        if parsed.ipv4_mapped is not None:
+            return is_public(str(parsed.ipv4_mapped))
+        if parsed not in UNICAST or parsed.sixtofour is not None or parsed.teredo is not None:
+            return False
+    return parsed.is_global and not parsed.is_multicast and not parsed.is_reserved
 
 
-def request_of(
-    delivery: Delivery, webhook: WebhookRecord, now: int
-) -> tuple[dict[str, str], bytes]:
-    """Headers and body of a message, with a signature for each secret that signs now."""
-    content = slack_body(delivery.body) if webhook.format == "slack" else delivery.body
-    body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
-    seconds = now // 1_000_000
-    signed = (signature(one.text, delivery.message, seconds, body) for one in webhook.signing(now))
-    return {
-        "Content-Type": "application/json",
-        "User-Agent": AGENT,
-        "webhook-id": delivery.message,
-        "webhook-timestamp": str(seconds),
-        "webhook-signature": " ".join(signed),
-    }, body
+def _is_private(host: str) -> bool:
+    """Whether a host is the address of a private network; a name is looked up later."""
+    try:
+        return not is_public(host)
+    except ValueError:
+        return host == "localhost"
+
+
+UNICAST = ipaddress.IPv6Network("2000::/3")
+
+
+async def _look_up(endpoint: Endpoint) -> str:
+    """The address to connect to, which is allowed; DeliveryError if there is none."""
+    loop, url = asyncio.get_running_loop(), httpx2.URL(endpoint.url)
+    try:
+        rows = await loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise DeliveryError(f"the host is not known: {error}") from None
+    addresses = [str(row[4][0]).partition("%")[0] for row in rows]
+    if not endpoint.private and not all(map(is_public, addresses)):
+        raise DeliveryError("the host has a private address, which is not allowed")
+    return addresses[0]
+
+
+async def send(
+    client: httpx2.AsyncClient, endpoint: Endpoint, message: str, body: Mapping[str, Any]
+) -> int:
+    """Send a message once, and return the status of HTTP; DeliveryError if it is not accepted.
+
+    The address is looked up once, checked, and connected to as it was checked, so that a name
+    cannot lead to a private address by changing in between. Redirects are not followed.
+    """
+    content = format_for_slack(body) if endpoint.format == "slack" else body
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    now = datetime.now(UTC)
+    url = httpx2.URL(endpoint.url)
+    headers = {
+        "host": url.netloc.decode(),
+        "content-type": "application/json",
+        "user-agent": "SteadyArm-Webhooks",
+        "webhook-id": message,
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": Webhook(endpoint.secret).sign(message, now, text),
+    }
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            pinned = url.copy_with(host=await _look_up(endpoint))
+            known = {"sni_hostname": url.host}
+            sending = client.stream(
+                "POST", pinned, content=text.encode(), headers=headers, extensions=known
+            )
+            async with sending as response:  # its body is not read
+                if not response.is_success:
+                    raise DeliveryError(f"answered {response.status_code} {response.reason_phrase}")
+                return response.status_code
+    except TimeoutError:
+        raise DeliveryError(f"no answer within {TIMEOUT:g} seconds") from None
+    except httpx2.HTTPError as error:
+        raise DeliveryError(f"{type(error).__name__}: {error}") from None
+
+
+def new_client() -> httpx2.AsyncClient:
+    """Make a client that connects directly, once for each message."""
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    return httpx2.AsyncClient(trust_env=False, limits=limits, timeout=TIMEOUT)
+
+
+async def send_test(endpoint: Endpoint, now: int) -> int:
+    """Send a message that only says that messages arrive; DeliveryError if it is not accepted."""
+    data = {"text": "Webhooks of SteadyArm arrive here."}
+    body = {"type": TEST, "timestamp": format_time(now), "data": data}
+    async with new_client() as client:
+        return await send(client, endpoint, f"msg_test-{secrets.token_hex(8)}", body)
 
 
 TITLES = {
@@ -157,98 +205,36 @@ TITLES = {
 }
 
 
-def slack_body(body: Any) -> dict[str, Any]:
-    """A message as Slack's incoming webhooks show it.
+def format_for_slack(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Format a message as Slack's incoming webhooks show it.
 
     Examples
     --------
     >>> data = {"experiment": "shop", "headline": "B leads.", "decision": None, "url": None}
-    >>> slack_body({"type": "experiment.started", "data": data})["text"]
+    >>> format_for_slack({"type": "experiment.started", "data": data})["text"]
     'shop has started. B leads.'
     """
-    data, plain = body["data"], []
+    data = body["data"]
     if body["type"] == TEST:
-        plain = ["This is a test.", data["text"]]
+        sentences = ["This is a test.", data["text"]]
     else:
-        name, decision = data["experiment"], data["decision"]
-        plain = [f"{name} {TITLES.get(body['type'], body['type'])}."]
-        if body["type"] == "experiment.decided" and decision is not None:
-            plain.append(decision["text"])
-        plain.append(data["headline"] or "")
-    title, *rest = (_escaped(one) for one in plain)
-    lines = [f"*{title}*", *(one for one in rest if one)]
+        sentences = [f"{data['experiment']} {TITLES[body['type']]}."]
+        if body["type"] == "experiment.decided" and data["decision"] is not None:
+            sentences.append(data["decision"]["text"])
+        sentences.append(data["headline"] or "")
+    title, *rest = (
+        text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        for text in sentences
+        if text
+    )
+    lines = [f"*{title}*", *rest]
     if data.get("url"):
         lines.append(f"<{data['url']}|Open the experiment>")
     section = {"type": "section", "text": {"type": "mrkdwn", "text": "\n".join(lines)}}
-    return {"text": " ".join(one for one in [title, *rest] if one), "blocks": [section]}
+    return {"text": " ".join([title, *rest]), "blocks": [section]}
 
 
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def trial_message(now: int) -> Message:
-    """A message that says nothing but that messages arrive."""
-    text = "Webhooks of SteadyArm arrive here."
-    body = {"type": TEST, "timestamp": time_text(now), "data": {"text": text}}
-    return Message(f"msg_test-{secrets.token_hex(8)}", TEST, None, now, body)
-
-
-# Attempts
-
-
-def attempt_of(
-    delivery: Delivery,
-    answer: ReceiverAnswer | DeliveryError,
-    now: int,
-    draw: Callable[[], float] = random.random,
-) -> Attempt:
-    """What follows from an attempt: delivered, tried again after a pause, or given up.
-
-    Pauses grow by a factor from a few seconds to half a day; a receiver may ask for longer ones. A
-    delivery is given up when its next attempt would come more than three days after the first.
-
-    draw : a random number from 0 to 1, which spreads the attempts of many deliveries
-    """
-    if isinstance(answer, ReceiverAnswer) and 200 <= answer.status < 300:
-        return Attempt("delivered", status=answer.status)
-    status, asked = None, 0.0
-    if isinstance(answer, ReceiverAnswer):
-        status, asked = answer.status, min(answer.retry_after or 0.0, LONGEST)
-        said = f"answered {answer.text}"
-        if status == 410:
-            return Attempt("failed", status=status, note=said, gone=True)
-        if 300 <= status < 400:
-            said += "; redirects are not followed"
-    else:
-        said = str(answer)
-    pause = min(FIRST * FACTOR ** min(delivery.attempts - 1, 20), LONGEST)
-    pause = max(pause * (1 + SPREAD * (2 * draw() - 1)), asked)
-    due = now + microseconds(pause)
-    if delivery.type == TEST or due > delivery.began + GIVEN_UP:
-        return Attempt("failed", status=status, note=said)
-    return Attempt("waiting", due, status, said)
-
-
-class Begun(NamedTuple):
-    """A delivery that was taken at a time, with its endpoint."""
-
-    delivery: Delivery
-    webhook: WebhookRecord
-    now: int
-
-
-@dataclass
-class _Examined:
-    """When and how an experiment was last examined, by this process."""
-
-    mark: object
-    again: int  # the earliest time at which a change is looked at
-    next: int | None  # when time alone may be news
-
-
-async def _in_thread(work: Callable[..., T], *given: Any) -> T:
-    return await asyncio.to_thread(work, *given)
+# The task of a service
 
 
 class Notifier:
@@ -256,12 +242,8 @@ class Notifier:
 
     Parameters
     ----------
-    storage : with the experiments
     public_url : under which people reach the dashboard, for links
-    read, run, write : run something in a thread, which may take long, is short, or writes
-    send : sends one request, as `post` does
-    now : the time; that of the storage by default
-    draw : as in `attempt_of`
+    read, write : run something in a thread that may take long, or that writes
     """
 
     def __init__(
@@ -269,201 +251,110 @@ class Notifier:
         storage: Storage,
         public_url: str | None = None,
         *,
-        read: Run = _in_thread,
-        run: Run = _in_thread,
-        write: Run = _in_thread,
-        send: Send = post,
-        now: Callable[[], int] | None = None,
-        draw: Callable[[], float] = random.random,
+        read: Run = asyncio.to_thread,
+        write: Run = asyncio.to_thread,
     ) -> None:
-        self._storage, self._public_url = storage, public_url
-        self._read, self._run, self._write = read, run, write
-        self._post, self._draw = send, draw
-        self._now = now or storage.now
+        self._storage, self._webhooks, self._public_url = storage, storage.webhooks, public_url
+        self._read, self._write = read, write
         self._holder = secrets.token_hex(8)
-        self._has_turn = False
-        self._renew = self._watch = 0.0  # when these are due, by the monotonic clock
-        self._sending: set[asyncio.Task[Delivery]] = set()
-        self._watching: asyncio.Task[None] | None = None
-        self._examined: dict[tuple[int, str], _Examined] = {}
+        # By experiment: how it stood when it was examined, and when it is examined again.
+        self._examined: dict[tuple[int, str], tuple[object, float]] = {}
 
-    async def keep(self) -> None:
-        """Watch and send until it is cancelled, whenever it is the turn of this process."""
+    async def run(self) -> None:
+        """Watch and send until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_repeat(self.watch, WATCHING))
+            tasks.create_task(_repeat(self.send_due, SENDING))
+
+    async def send_due(self) -> int:
+        """Send what is due, one message of each endpoint; return how many were sent."""
+        deliveries = await self._write(self._webhooks.take, LEASE)
+        async with new_client() as client, asyncio.TaskGroup() as tasks:
+            for delivery in deliveries:
+                tasks.create_task(self._attempt(client, delivery))
+        return len(deliveries)
+
+    async def _attempt(self, client: httpx2.AsyncClient, delivery: Delivery) -> None:
+        failure = None
         try:
-            while True:
-                try:
-                    await self._step()
-                except StorageError as error:
-                    log.warning("%s", error)
-                except Exception:
-                    log.exception("webhooks failed; they go on")
-                await asyncio.sleep(TICK)
-        finally:
-            await self._end()
-
-    async def _step(self) -> None:
-        if time.monotonic() >= self._renew:
-            wanted = await self._run(self._is_wanted)
-            self._has_turn = wanted and await self._write(self._take_turn, TURN)
-            self._renew = time.monotonic() + RENEWED
-        if not self._has_turn:
-            return
-        await self.send_due()
-        if time.monotonic() >= self._watch and (self._watching is None or self._watching.done()):
-            self._watch = time.monotonic() + WATCHED
-            self._watching = asyncio.create_task(self._watch_on())
-
-    def soon(self) -> None:
-        """Look at once for endpoints and for deliveries, because somebody has just added some."""
-        self._renew = self._watch = 0.0
-
-    # What is below runs in threads if it reads the clock, which may be that of a database.
-
-    def _is_wanted(self) -> bool:
-        return any(webhook.active for webhook in self._storage.webhooks())
-
-    def _take_turn(self, lasts: int) -> bool:
-        now = self._now()
-        return self._storage.take_turn("webhooks", self._holder, now, now + lasts)
-
-    async def _end(self) -> None:
-        """End what is under way; it is sent again by whoever has the turn next."""
-        tasks: list[asyncio.Task[Any]] = [*self._sending]
-        tasks += [self._watching] if self._watching else []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._has_turn:
-            try:
-                await self._write(self._take_turn, 0)  # gives it back
-            except SteadyArmError as error:
-                log.warning("%s", error)
-
-    # Sending
-
-    async def send_due(self) -> None:
-        """Begin to send what is due, one delivery of each endpoint."""
-        room = MOST - len(self._sending)
-        if room <= 0:
-            return
-        for begun in await self._write(self._take, room):
-            task = asyncio.create_task(self._attempt(*begun))
-            self._sending.add(task)
-            task.add_done_callback(self._sent)
-
-    def _take(self, room: int) -> list[Begun]:
-        now = self._now()
-        taken = self._storage.take_deliveries(now, now + LEASED, room)
-        return [Begun(delivery, webhook, now) for delivery, webhook in taken]
-
-    def _sent(self, task: asyncio.Task[Delivery]) -> None:
-        self._sending.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            unforeseen = None if isinstance(error, StorageError) else error
-            log.error("the outcome of a delivery was not stored: %s", error, exc_info=unforeseen)
-
-    async def settled(self) -> None:
-        """Wait until nothing is under way."""
-        while self._sending:
-            await asyncio.wait(set(self._sending))
-
-    async def _attempt(self, delivery: Delivery, webhook: WebhookRecord, now: int) -> Delivery:
-        """Send a delivery that was taken, and store how that went; the delivery after that."""
-        answer: ReceiverAnswer | DeliveryError
-        try:
-            headers, body = request_of(delivery, webhook, now)
-            answer = await self._post(webhook.url, headers, body, private=webhook.private)
+            await send(client, delivery.endpoint, delivery.message, delivery.body)
         except DeliveryError as error:
-            answer = error
-        except Exception as error:  # stored like any failure, so that the next attempt comes later
-            log.exception("webhook %s: sending delivery %d failed", webhook.id, delivery.id)
-            answer = DeliveryError(f"sending failed: {type(error).__name__}")
-        settled: Delivery = await self._write(self._settle, delivery, webhook, answer)
-        return settled
-
-    def _settle(
-        self, delivery: Delivery, webhook: WebhookRecord, answer: ReceiverAnswer | DeliveryError
-    ) -> Delivery:
-        now = self._now()
-        attempt = attempt_of(delivery, answer, now, self._draw)
-        stored = self._storage.settle(delivery.id, delivery.attempts, attempt, now)
-        if stored and attempt.state == "failed" and delivery.type != TEST:
-            log.warning(
-                "webhook %s: delivery %d (%s of %s) has failed for good at attempt %d: %s",
-                *(webhook.id, delivery.id, delivery.type, delivery.experiment),
-                *(delivery.attempts, attempt.note),
-            )
-        if stored and attempt.gone:
-            log.warning("webhook %s is disabled: %s", webhook.id, attempt.note)
-        return delivery.after(attempt, now)
-
-    async def test(self, id: str) -> Delivery:
-        """Send a test to an endpoint at once, and return how that went; it is not tried again."""
-        return await self._attempt(*await self._write(self._begin_test, id))
-
-    def _begin_test(self, id: str) -> Begun:
-        now = self._now()
-        made = self._storage.deliver(id, trial_message(now), now=now, leased=now + LEASED)
-        return Begun(made, next(one for one in self._storage.webhooks() if one.id == id), now)
-
-    # Watching
-
-    async def _watch_on(self) -> None:
+            failure = str(error)
+        except Exception as error:  # so that the next attempt comes later
+            log.exception("webhook %s: sending failed", delivery.endpoint.id)
+            failure = f"sending failed: {type(error).__name__}"
         try:
-            await self.watch()
+            await self._write(self._settle, delivery, failure)
         except StorageError as error:
-            log.warning("%s", error)
-        except Exception:
-            log.exception("watching experiments for webhooks failed; it goes on")
+            log.warning("webhook %s: the outcome is not stored: %s", delivery.endpoint.id, error)
+
+    def _settle(self, delivery: Delivery, failure: str | None) -> None:
+        """Remove an accepted message; try others again after a pause, until three days are over."""
+        if failure is None:
+            self._webhooks.end(delivery)
+            return
+        endpoint, event = delivery.endpoint, delivery.body["type"]
+        pause = min(FIRST * FACTOR ** min(delivery.attempts - 1, 20), LONGEST)
+        due = self._storage.now() + round(1e6 * pause * random.uniform(0.75, 1.25))
+        if due <= delivery.created + GIVEN_UP:
+            log.info("webhook %s: %s failed: %s", endpoint.id, event, failure)
+            self._webhooks.retry(delivery, due, failure)
+        else:
+            log.warning("webhook %s: %s is given up: %s", endpoint.id, event, failure)
+            self._webhooks.end(delivery)
 
     async def watch(self) -> None:
-        """Look at all experiments that may have changed since they were last examined."""
-        for summary, notice in await self._run(self._due):
+        """Examine all experiments that may have changed, if it is the turn of this process."""
+        for summary, notice in await self._read(self._find_changed):
             began = time.monotonic()
             await self._read(self.examine, summary, notice)
-            await asyncio.sleep(REST * (time.monotonic() - began))
+            await asyncio.sleep(REST * (time.monotonic() - began))  # others need the processor
 
-    def _due(self) -> list[tuple[Summary, Notice]]:
-        """The experiments that have to be examined."""
-        now, summaries, notices = self._now(), self._storage.summaries(), self._storage.notices()
-        known = {(one.key, one.tag) for one in summaries}
-        for gone in self._examined.keys() - known:
-            del self._examined[gone]
-        found = ((one, notices.get(one.key, Notice())) for one in summaries)
-        return [(one, notice) for one, notice in found if self._is_due(one, notice, now)]
+    def _find_changed(self) -> list[tuple[Summary, Notice]]:
+        webhooks = self._webhooks
+        if not webhooks.endpoints() or not webhooks.take_turn(self._holder, TURN):
+            return []
+        summaries, notices = self._storage.summaries(), webhooks.notices()
+        known = {(summary.key, summary.tag) for summary in summaries}
+        self._examined = {key: mark for key, mark in self._examined.items() if key in known}
+        pairs = ((summary, notices.get(summary.key, Notice())) for summary in summaries)
+        return [pair for pair in pairs if self._may_have_changed(*pair)]
 
-    def _is_due(self, summary: Summary, notice: Notice, now: int) -> bool:
-        examined = self._examined.get((summary.key, summary.tag))
-        if examined is None:  # what is archived and over does not change any more
-            return not (summary.state == "archived" and notice.state.get("closed"))
-        if examined.next is not None and now >= examined.next:
-            return True
-        return examined.mark != summary.mark and now >= examined.again
+    def _may_have_changed(self, summary: Summary, notice: Notice) -> bool:
+        if summary.state == "archived" and notice.state.get("closed"):
+            return False
+        mark, again = self._examined.get((summary.key, summary.tag), (None, 0.0))
+        return mark != summary.mark or self._storage.now() >= again
 
-    def examine(self, summary: Summary, notice: Notice) -> bool:
-        """Store what is new about an experiment, with its messages.
-
-        False if another process was faster, so that it has to be examined again.
-        """
-        storage, began = self._storage, self._now()
+    def examine(self, summary: Summary, notice: Notice) -> None:
+        """Store what is new about an experiment, with its messages."""
+        storage, again = self._storage, float("inf")
         try:
-            card, record = None, storage.find(summary.name)
+            card = None
             with suppress(InvalidInputError):  # a policy of somebody's own has no results here
-                card = scorecard_of(Experiment(storage, record))
-            seen = Seen(summary, card, storage.history(summary.name), self._now())
-            state, messages = messages_of(seen, notice, self._public_url)
-            changed = state != notice.state
-            if changed and not storage.notice(
-                summary.key, notice.version, state, messages, seen.now
+                card = scorecard_of(Experiment(storage, storage.find(summary.name)))
+            now = storage.now()
+            state, messages = make_messages(summary, card, notice, now, self._public_url)
+            if (state != notice.state or not notice.version) and not self._webhooks.notice(
+                summary.key, notice.version, state, messages
             ):
-                return False
-            next_ = next_time(seen)
+                return  # another process was faster, or the experiment is gone
+            if (time_ := find_next_time(card)) is not None and time_ > now:
+                again = time_
         except StorageError:
             raise  # nothing was seen, so that the next round looks again
         except SteadyArmError as error:
             log.warning("experiment %r cannot be examined: %s", summary.name, error)
-            next_ = began + FAILED
-        now = self._now()
-        again = now + round(SHARE * (now - began))
-        self._examined[summary.key, summary.tag] = _Examined(summary.mark, again, next_)
-        return True
+            again = storage.now() + 1e6 * FAILED
+        self._examined[summary.key, summary.tag] = summary.mark, again
+
+
+async def _repeat(work: Callable[[], Awaitable[object]], pause: float) -> None:
+    while True:
+        try:
+            await work()
+        except StorageError as error:
+            log.warning("%s", error)
+        except Exception:
+            log.exception("webhooks failed; they go on")
+        await asyncio.sleep(pause)

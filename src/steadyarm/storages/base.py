@@ -83,17 +83,6 @@ that, even when all tokens are removed: a service on it then admits nobody. The 
 last one with the scope admin, is removed only if the caller insists; if two callers remove the last
 two at once, one is refused. A session ends when it is removed or expires, or with its token.
 
-**Webhooks.** Endpoints, and what is sent to them, are kept like all else. `notice` stores what was
-noticed of an experiment together with a delivery of each message to each endpoint that wants it; it
-does so if nobody else has noticed anything since, and else does nothing: so each event is sent once
-to each endpoint, whichever process notices it, and none is lost between noticing and sending.
-`take_deliveries` leases deliveries to whoever sends them. An endpoint has one delivery under way at
-a time, the one that has been due for longest. A lease that has expired ends by itself: its process
-may have been killed before or after the receiver got the message, so the same message is sent
-again. `settle` stores how an attempt went, unless another attempt has begun since.
-
-**Turns.** `take_turn` lets one of several processes do something that all of them could do.
-
 **Audit log.** Each change by an operator is noted in the same transaction: who, when and what.
 Entries are only ever appended, and become visible in the order of their ids, so a reader who goes
 on after the last id seen misses none.
@@ -109,7 +98,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steadyarm.storages.changes import (
     NO_TRACE,
@@ -143,7 +132,9 @@ from steadyarm.storages.records import (
     Summary,
     Target,
 )
-from steadyarm.storages.webhooks import Attempt, Delivery, Message, Notice, WebhookRecord
+
+if TYPE_CHECKING:
+    from steadyarm.storages.webhooks import Webhooks
 
 
 class Storage(ABC):
@@ -155,6 +146,8 @@ class Storage(ABC):
     """
 
     in_memory = False
+
+    webhooks: Webhooks
 
     # Experiments
 
@@ -457,120 +450,6 @@ class Storage(ABC):
         experiment : only those of the experiment of that name
         """
 
-    # Webhooks
-
-    @abstractmethod
-    def add_webhook(self, webhook: WebhookRecord, *, by: str = "") -> None:
-        """Add an endpoint.
-
-        The audit log gets an entry "webhook.added" with the endpoint's time, by `by`.
-        """
-
-    @abstractmethod
-    def webhooks(self) -> list[WebhookRecord]:
-        """All endpoints, in the order of their creation; cheap."""
-
-    @abstractmethod
-    def remove_webhook(self, id: str, *, now: int, by: str = "") -> WebhookRecord:
-        """Remove an endpoint and all of its deliveries; returns its record.
-
-        InvalidInputError if there is none with that id. The audit log gets an entry
-        "webhook.removed", by `by`.
-        """
-
-    @abstractmethod
-    def rotate_webhook(
-        self, id: str, secret: str, *, until: int, now: int, by: str = ""
-    ) -> WebhookRecord:
-        """Give an endpoint a new secret; the one before it signs, too, until a time.
-
-        InvalidInputError if there is no such endpoint. The audit log gets an entry
-        "webhook.rotated", by `by`.
-        """
-
-    @abstractmethod
-    def enable_webhook(self, id: str, *, now: int, by: str = "") -> WebhookRecord:
-        """Make an endpoint active again, if it was disabled.
-
-        InvalidInputError if there is no such endpoint. The audit log gets an entry
-        "webhook.enabled", by `by`, if it was disabled.
-        """
-
-    @abstractmethod
-    def notices(self) -> dict[int, Notice]:
-        """What was noticed of experiments so far, by key; those of which nothing was are left out.
-
-        Nothing of deleted experiments.
-        """
-
-    @abstractmethod
-    def notice(
-        self,
-        key: int,
-        version: int,
-        state: Mapping[str, Any],
-        messages: Sequence[Message],
-        now: int,
-    ) -> bool:
-        """Store what is noticed now, and a delivery of each message to whoever wants it.
-
-        False, and nothing is stored, if the version is another one by now; 0 is the version of an
-        experiment of which nothing was noticed. `WebhookRecord.wants` says who wants a message.
-        """
-
-    @abstractmethod
-    def deliver(self, webhook: str, message: Message, *, now: int, leased: int = 0) -> Delivery:
-        """Add a delivery to one endpoint, whether it wants such messages or not.
-
-        InvalidInputError if there is no such endpoint.
-
-        leased : until when the caller attempts to deliver it, which counts as the first attempt
-        """
-
-    @abstractmethod
-    def take_deliveries(
-        self, now: int, until: int, most: int = 100
-    ) -> list[tuple[Delivery, WebhookRecord]]:
-        """Lease deliveries that are due, with their endpoints, and count the attempts that follow.
-
-        Of each active endpoint that has no delivery under way, the one that has been due for
-        longest, and of several the one that was made first. Cheap if there is none.
-
-        until : when the leases expire
-        """
-
-    @abstractmethod
-    def settle(self, id: int, attempts: int, attempt: Attempt, now: int) -> bool:
-        """Store how an attempt went; False, and nothing is stored, if it is not the last one.
-
-        If the endpoint is gone it is disabled, its other deliveries fail, and the audit log gets an
-        entry "webhook.disabled".
-
-        attempts : of the delivery, as it was taken
-        """
-
-    @abstractmethod
-    def resend(self, id: int, *, now: int) -> Delivery:
-        """Let a delivery wait to be sent now, with the same message; InvalidInputError if none."""
-
-    @abstractmethod
-    def deliveries(
-        self, webhook: str | None = None, before: int | None = None, most: int = 100
-    ) -> list[Delivery]:
-        """Deliveries, the newest first; those of one endpoint, or of all.
-
-        InvalidInputError if there is no such endpoint.
-
-        before : only those with smaller ids, to go on after the last one seen
-        """
-
-    @abstractmethod
-    def take_turn(self, what: str, holder: str, now: int, until: int) -> bool:
-        """Whether the holder may do something alone until a time; it may go on if it did before.
-
-        False if another holder may, and its time is not over. Until `now` gives the turn back.
-        """
-
     # The storage itself
 
     @abstractmethod
@@ -590,8 +469,8 @@ class Storage(ABC):
         """Release expired leases, and remove what nobody needs any more.
 
         That is: leases that ended more than a day ago, leases of archived experiments, expired
-        sessions, and deliveries that ended more than 30 days ago. Works in many transactions, so
-        that traffic goes on; the next call finishes what an interrupted one has left.
+        sessions. Works in many transactions, so that traffic goes on; the next call finishes what
+        an interrupted one has left.
 
         archived_before : a time; experiments that were archived before it are deleted, except for
             their audit log

@@ -493,11 +493,9 @@ class Pruned:
     leases : number of rows of leases that ended long ago or belong to archived experiments
     sessions : number of expired sessions
     experiments : names of deleted experiments
-    deliveries : number of deliveries of webhooks that ended long ago
     """
 
     positions: int
     leases: int
     sessions: int
     experiments: tuple[str, ...]
-    deliveries: int = 0

@@ -1,17 +1,21 @@
-"""What storages keep of webhooks: endpoints, what was noticed of experiments, and deliveries.
-
-An endpoint is an address that wants to hear of events. A message is one event, and a delivery is a
-message on its way to one endpoint, with how that went. The rules are the same in every storage.
-"""
+"""Webhooks in the database: endpoints, what was noticed of experiments, and messages to be sent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
+from sqlalchemy import Connection, Insert, Update, bindparam, delete, func, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+
 from steadyarm.errors import InvalidInputError
+from steadyarm.storages.sql.base import dump
+from steadyarm.storages.sql.engine import Database
+from steadyarm.storages.sql.operators import note
+from steadyarm.storages.sql.schema import AnyRow, experiments, marks, notices, outbox, webhooks
 
 EventType = Literal[
     "experiment.started",
@@ -24,79 +28,58 @@ EVENTS: tuple[EventType, ...] = get_args(EventType)
 TEST = "webhook.test"  # the type of a message that only tests an endpoint
 Format = Literal["standard", "slack"]
 FORMATS: tuple[Format, ...] = get_args(Format)
-DeliveryState = Literal["waiting", "delivered", "failed"]
 
-KEPT = 30 * 86_400_000_000  # microseconds after its end for which `prune` keeps a delivery
-SERVICE = "the service"  # who disabled an endpoint, in the audit log
-
-
-@dataclass(frozen=True)
-class Secret:
-    """A secret that signs messages.
-
-    Attributes
-    ----------
-    text : whsec_ and base64
-    until : when it stops signing, after another took its place; None for the present one
-    """
-
-    text: str = field(repr=False)
-    until: int | None = None
+_turn = upsert(marks)
+# Another holder's row is changed only if its time is over.
+TAKE_TURN = _turn.on_conflict_do_update(
+    index_elements=["name"],
+    set_={"value": _turn.excluded.value, "note": _turn.excluded.note},
+    where=(marks.c.note == _turn.excluded.note) | (marks.c.value <= bindparam("now")),
+).returning(marks.c.name)
 
 
 @dataclass(frozen=True)
 class Message:
-    """One event, as endpoints hear of it.
+    """One event.
 
     Attributes
     ----------
-    id : the same in every delivery and at every attempt, so that receivers recognise repetitions
-    type : one of `EVENTS`, or `TEST`
-    experiment : its name; None if it concerns none
-    at : when it happened; endpoints that were added later do not hear of it
-    body : JSON-like
+    id : the same at every attempt, so that receivers recognise repetitions
+    experiment : its name
+    since : endpoints that were added later do not receive it
+    body : JSON-like, with the type of the event
     """
 
     id: str
-    type: str
-    experiment: str | None
-    at: int
+    experiment: str
+    since: int
     body: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class WebhookRecord:
-    """An endpoint.
+class Endpoint:
+    """An address that receives messages.
 
     Attributes
     ----------
     id : random
     url : where messages are posted
-    secrets : the present one first, then those that others took the place of
-    events : types that it wants; all if empty
-    experiments : names of those that it wants to hear of; all if empty
+    secret : signs messages; whsec_ and base64
+    events : types that it receives; all if empty
+    experiments : names of the experiments that it receives messages of; all if empty
     format : "standard", or "slack" for messages that Slack shows
     private : whether it may have a private address, such as 127.0.0.1
     created : when it was added
-    disabled : when it was disabled; None while it is active
-    note : why it was disabled
     """
 
     id: str
     url: str
-    secrets: tuple[Secret, ...]
+    secret: str = field(repr=False)
     events: tuple[str, ...] = ()
     experiments: tuple[str, ...] = ()
     format: Format = "standard"
     private: bool = False
     created: int
-    disabled: int | None = None
-    note: str = ""
-
-    @property
-    def active(self) -> bool:
-        """Whether messages are sent to it."""
-        return self.disabled is None
 
     @property
     def shown(self) -> str:
@@ -105,107 +88,13 @@ class WebhookRecord:
         path = "/…" if self.format == "slack" else parts.path + ("?…" if parts.query else "")
         return f"{parts.scheme}://{parts.netloc}{path}"
 
-    @property
-    def detail(self) -> dict[str, Any]:
-        """What the audit log says of it, which nobody can delete: no path and no secret."""
-        parts = urlsplit(self.url)
-        found: dict[str, Any] = {"webhook": self.id, "host": f"{parts.scheme}://{parts.netloc}"}
-        more = {"events": list(self.events), "experiments": list(self.experiments)}
-        found |= {name: value for name, value in more.items() if value}
-        if self.format != "standard":
-            found["format"] = self.format
-        return found | ({"private": True} if self.private else {})
-
     def wants(self, message: Message) -> bool:
-        """Whether it hears of a message."""
+        """Whether it receives a message."""
         return (
-            self.active
-            and self.created <= message.at
-            and (not self.events or message.type in self.events)
+            self.created <= message.since
+            and (not self.events or message.body["type"] in self.events)
             and (not self.experiments or message.experiment in self.experiments)
         )
-
-    def rotated(self, secret: str, until: int, now: int) -> WebhookRecord:
-        """The endpoint with a new secret; the one before it goes on signing for a while."""
-        before = replace(self.secrets[0], until=until)
-        return replace(self, secrets=(Secret(secret), before, *self.signing(now)[1:]))
-
-    def signing(self, now: int) -> tuple[Secret, ...]:
-        """The secrets that sign messages now."""
-        return tuple(one for one in self.secrets if one.until is None or one.until > now)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Delivery:
-    """A message on its way to one endpoint.
-
-    Attributes
-    ----------
-    id : of the delivery; those that were made later have larger ones
-    webhook : id of the endpoint
-    message : id of the message
-    type, experiment, body : of the message
-    created : when it was made
-    state : "waiting" for the next attempt, "delivered", or "failed" for good
-    attempts : how many were begun
-    due : when the next attempt may begin
-    leased : until when an attempt is under way, unless its process has ended; 0 if none is
-    status : of HTTP, at the last attempt that got a response; None before
-    note : what went wrong at the last attempt; empty if nothing did
-    ended : when it was delivered, or failed; None before
-    began : when its attempts began: the time from which on it may be tried
-    """
-
-    id: int
-    webhook: str
-    message: str
-    type: str
-    experiment: str | None
-    body: Mapping[str, Any]
-    created: int
-    state: DeliveryState = "waiting"
-    attempts: int = 0
-    due: int
-    leased: int = 0
-    status: int | None = None
-    note: str = ""
-    ended: int | None = None
-    began: int
-
-    def after(self, attempt: Attempt, now: int) -> Delivery:
-        """The delivery after an attempt."""
-        return replace(
-            self,
-            state=attempt.state,
-            due=self.due if attempt.due is None else attempt.due,
-            leased=0,
-            status=attempt.status,
-            note=attempt.note,
-            ended=None if attempt.state == "waiting" else now,
-        )
-
-    def again(self, now: int) -> Delivery:
-        """The delivery, to be sent again from now on, whatever became of it."""
-        return replace(self, state="waiting", due=now, leased=0, ended=None, began=now)
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """How an attempt to deliver went.
-
-    Attributes
-    ----------
-    state : of the delivery from now on
-    due : when the next attempt may begin, if it waits
-    status, note : as in `Delivery`
-    gone : whether the endpoint asked not to be called any more, so that it is disabled
-    """
-
-    state: DeliveryState
-    due: int | None = None
-    status: int | None = None
-    note: str = ""
-    gone: bool = False
 
 
 @dataclass(frozen=True)
@@ -222,30 +111,179 @@ class Notice:
     state: Mapping[str, Any] = field(default_factory=dict)
 
 
-def delivery_of(message: Message, webhook: str, now: int, number: int = 0) -> Delivery:
-    """A new delivery of a message."""
-    return Delivery(
-        id=number,
-        webhook=webhook,
-        message=message.id,
-        type=message.type,
-        experiment=message.experiment,
-        body=message.body,
-        created=now,
-        due=now,
-        began=now,
-    )
+@dataclass(frozen=True)
+class Delivery:
+    """A message in the outbox of one endpoint.
+
+    Attributes
+    ----------
+    message : id of the message
+    created : when it was stored
+    attempts : how many were begun, with the present one
+    """
+
+    id: int
+    endpoint: Endpoint
+    message: str
+    body: Mapping[str, Any]
+    created: int
+    attempts: int
 
 
-def unknown_webhook(id: str, ids: Iterable[str]) -> InvalidInputError:
-    """The error for an id that no endpoint has."""
-    known = ", ".join(ids) or "none"
-    return InvalidInputError(f"there is no webhook {id!r}; those that there are: {known}.")
+class Webhooks:
+    """Endpoints, notices and the outbox of a database.
+
+    A message and the notice that it follows from are stored in one transaction. It stays in the
+    outbox until it was accepted. Whoever takes it moves the time of its next attempt, so that it is
+    sent again if the process is killed.
+    """
+
+    def __init__(self, database: Database, now: Callable[[], int]) -> None:
+        self._database, self._now = database, now
+
+    def add(self, endpoint: Endpoint, by: str = "") -> None:
+        """Store an endpoint."""
+
+        def work(connection: Connection) -> None:
+            lists = {"events": dump(endpoint.events), "experiments": dump(endpoint.experiments)}
+            connection.execute(insert(webhooks), asdict(endpoint) | lists)
+            note(connection, endpoint.created, by, "webhook.added", detail=_detail(endpoint))
+
+        self._database.write(work)
+
+    def endpoints(self) -> list[Endpoint]:
+        """All endpoints, in the order in which they were added."""
+        return self._database.read(_endpoints)
+
+    def find(self, id: str) -> Endpoint:
+        """Return an endpoint; InvalidInputError if there is none."""
+        return self._database.read(lambda connection: _find(connection, id))
+
+    def remove(self, id: str, by: str = "") -> Endpoint:
+        """Remove an endpoint and its messages."""
+
+        def work(connection: Connection) -> Endpoint:
+            endpoint = _find(connection, id)
+            connection.execute(delete(webhooks).where(webhooks.c.id == id))
+            connection.execute(delete(outbox).where(outbox.c.webhook == id))
+            note(connection, self._now(), by, "webhook.removed", detail=_detail(endpoint))
+            return endpoint
+
+        return self._database.write(work)
+
+    def waiting(self) -> dict[str, tuple[int, str]]:
+        """Messages that wait, by id of the endpoint: their number, and the last error of one."""
+        query = select(outbox.c.webhook, func.count(), func.max(outbox.c.note))
+        query = query.group_by(outbox.c.webhook)
+        rows = self._database.read(lambda connection: connection.execute(query).all())
+        return {id: (count, error) for id, count, error in rows}
+
+    def notices(self) -> dict[int, Notice]:
+        """What was noticed of experiments, by key."""
+        rows = self._database.read(lambda connection: connection.execute(select(notices)).all())
+        return {row.key: Notice(row.version, json.loads(row.state)) for row in rows}
+
+    def notice(
+        self, key: int, version: int, state: Mapping[str, Any], messages: Sequence[Message]
+    ) -> bool:
+        """Store what is noticed now, and each message for the endpoints that want it.
+
+        False, and nothing is stored, if the notice has another version or the experiment is gone.
+        """
+
+        def work(connection: Connection) -> bool:
+            row = {"key": key, "version": version + 1, "state": dump(state)}
+            exists = select(experiments.c.key).where(experiments.c.key == key)
+            if connection.execute(exists).scalar() is None:
+                return False
+            storing: Insert | Update = upsert(notices).on_conflict_do_nothing()
+            if version:
+                current = notices.c.key == key, notices.c.version == version
+                storing = update(notices).where(*current)
+            stored = connection.execute(storing.values(row).returning(notices.c.key)).scalar()
+            if stored is not None:
+                _put(connection, messages, self._now())
+            return stored is not None
+
+        return self._database.write(work)
+
+    def take(self, lease: int) -> list[Delivery]:
+        """Take the first message of each endpoint that is due, for some microseconds."""
+        now = self._now()
+        due = select(func.min(outbox.c.id)).where(outbox.c.due <= now).group_by(outbox.c.webhook)
+        if not self._database.read(lambda connection: connection.execute(due).first()):
+            return []
+        taking = (
+            update(outbox)
+            .where(outbox.c.id.in_(due), outbox.c.due <= now)
+            .values(due=now + lease, attempts=outbox.c.attempts + 1)
+            .returning(outbox)
+        )
+
+        def work(connection: Connection) -> list[Delivery]:
+            endpoints = {endpoint.id: endpoint for endpoint in _endpoints(connection)}
+            return [
+                Delivery(
+                    row.id,
+                    endpoints[row.webhook],
+                    row.message,
+                    json.loads(row.body),
+                    row.created,
+                    row.attempts,
+                )
+                for row in connection.execute(taking).all()
+                if row.webhook in endpoints
+            ]
+
+        return self._database.write(work)
+
+    def retry(self, delivery: Delivery, due: int, error: str) -> None:
+        """Let a message wait for its next attempt, unless another process has taken it since."""
+        this = outbox.c.id == delivery.id, outbox.c.attempts == delivery.attempts
+        change = update(outbox).where(*this).values(due=due, note=error)
+        self._database.write(lambda connection: connection.execute(change).close())
+
+    def end(self, delivery: Delivery) -> None:
+        """Remove a message that was accepted or given up."""
+        gone = delete(outbox).where(outbox.c.id == delivery.id)
+        self._database.write(lambda connection: connection.execute(gone).close())
+
+    def take_turn(self, holder: str, lasts: int) -> bool:
+        """Become or stay the one process that watches experiments, for some microseconds."""
+        now = self._now()
+        row = {"name": "turn webhooks", "value": now + lasts, "note": holder, "now": now}
+        taken = self._database.write(lambda connection: connection.execute(TAKE_TURN, row).scalar())
+        return taken is not None
 
 
-def unknown_delivery(id: int) -> InvalidInputError:
-    """The error for a number that no delivery has."""
-    return InvalidInputError(
-        f"there is no delivery {id}; those that ended long ago are removed by: "
-        "steadyarm storage prune"
-    )
+def _endpoints(connection: Connection) -> list[Endpoint]:
+    ordered = select(webhooks).order_by(webhooks.c.created, webhooks.c.id)
+    return [_endpoint(row) for row in connection.execute(ordered)]
+
+
+def _endpoint(row: AnyRow) -> Endpoint:
+    lists = {name: tuple(json.loads(row._mapping[name])) for name in ("events", "experiments")}
+    return Endpoint(**dict(row._mapping) | lists)
+
+
+def _find(connection: Connection, id: str) -> Endpoint:
+    endpoints = {endpoint.id: endpoint for endpoint in _endpoints(connection)}
+    if id not in endpoints:
+        raise InvalidInputError(
+            f"there is no webhook {id!r}; the webhooks are: {', '.join(endpoints) or 'none'}."
+        )
+    return endpoints[id]
+
+
+def _put(connection: Connection, messages: Sequence[Message], now: int) -> None:
+    """Store messages for all endpoints that want them."""
+    for endpoint in _endpoints(connection) if messages else ():
+        for message in filter(endpoint.wants, messages):
+            row = {"webhook": endpoint.id, "message": message.id, "body": dump(message.body)}
+            connection.execute(insert(outbox), row | {"created": now, "due": now})
+
+
+def _detail(endpoint: Endpoint) -> dict[str, Any]:
+    """What the audit log, which nobody can change, keeps: neither path nor secret."""
+    parts = urlsplit(endpoint.url)
+    return {"webhook": endpoint.id, "host": f"{parts.scheme}://{parts.netloc}"}

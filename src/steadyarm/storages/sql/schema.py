@@ -287,14 +287,12 @@ webhooks = Table(
     metadata,
     Column("id", Text, primary_key=True),
     _column("url", Text),
-    _column("secrets", Text),
+    _column("secret", Text),
     _column("events", Text),
     _column("experiments", Text),
     _column("format", Text),
     _column("private", Boolean),
     _column("created", BigInteger),
-    _column("disabled", BigInteger, null=True),
-    _column("note", Text),
 )
 
 # What was noticed of an experiment so far; see `Notice`.
@@ -306,32 +304,18 @@ notices = Table(
     _column("state", Text),
 )
 
-# Messages on their way to endpoints; see `Delivery`. Only a few of many wait.
-deliveries = Table(
-    f"{PREFIX}deliveries",
+# Messages that wait until an endpoint accepts them; `due` is the time of the next attempt.
+outbox = Table(
+    f"{PREFIX}outbox",
     metadata,
     Column("id", serial, primary_key=True),
     _column("webhook", Text),
     _column("message", Text),
-    _column("type", Text),
-    _column("experiment", Text, null=True),
     _column("body", Text),
     _column("created", BigInteger),
-    _column("state", Text),
-    _column("attempts", Integer),
     _column("due", BigInteger),
-    _column("leased", BigInteger),
-    _column("status", Integer, null=True),
-    _column("note", Text),
-    _column("ended", BigInteger, null=True),
-    _column("began", BigInteger),
-    Index(
-        f"{PREFIX}deliveries_waiting",
-        "due",
-        sqlite_where=column("state") == "waiting",
-        postgresql_where=column("state") == "waiting",
-    ),
-    Index(f"{PREFIX}deliveries_webhook", "webhook", "id"),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("note", Text, nullable=False, default=""),
     sqlite_autoincrement=True,
 )
 

@@ -1,7 +1,7 @@
 """SQLStorage: the contract of `Storage` on SQLite and PostgreSQL.
 
-Each part of the contract has its file: `experiments`, `assignments`, `rewards`, `operators` and
-`webhooks`. Here are the storage as a whole, its heartbeat, and what removes old rows.
+Each part of the contract has its file: `experiments`, `assignments`, `rewards`, `operators`. Here
+are the storage as a whole, its heartbeat, and what removes old rows.
 """
 
 from __future__ import annotations
@@ -40,11 +40,10 @@ from steadyarm.storages.sql.schema import (
     tallies,
 )
 from steadyarm.storages.sql.upkeep import damage_of, prepare
-from steadyarm.storages.sql.webhooks import Webhooks, forget_deliveries
-from steadyarm.storages.webhooks import KEPT
+from steadyarm.storages.webhooks import Webhooks
 
 
-class SQLStorage(Experiments, Assignments, Rewards, Operators, Webhooks):
+class SQLStorage(Experiments, Assignments, Rewards, Operators):
     """Experiments in a database; made by `open_storage`.
 
     SQLite has one writer at a time, who needs no further locks. On PostgreSQL rows are locked in
@@ -55,6 +54,7 @@ class SQLStorage(Experiments, Assignments, Rewards, Operators, Webhooks):
         check_folder(url)
         super().__init__(url)
         self.in_memory = url == MEMORY
+        self.webhooks = Webhooks(self._database, self.now)
         self._heartbeat = Heartbeat(self._database)
         try:
             prepare(self._database)
@@ -219,7 +219,6 @@ def prune(database: Database, now: int, archived_before: int | None, dry: bool) 
     signed_in = database.write(
         lambda c: c.execute(delete(sessions).where(sessions.c.expires <= now)).rowcount
     )
-    told = database.write(partial(forget_deliveries, before=now - KEPT))
     if old:
         one = and_(experiments.c.key.in_(list(old)), experiments.c.state == "archived")
         database.write(lambda c: c.execute(delete(experiments).where(one)))
@@ -229,7 +228,7 @@ def prune(database: Database, now: int, archived_before: int | None, dry: bool) 
         for table in OWNED:
             _delete(database, table, key)
         database.write(partial(forget_corrected, key=key))
-    return Pruned(released, rows, signed_in, tuple(old.values()), told)
+    return Pruned(released, rows, signed_in, tuple(old.values()))
 
 
 def _archived(connection: Connection, before: int) -> dict[int, str]:

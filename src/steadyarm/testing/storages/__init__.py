@@ -20,7 +20,6 @@ from steadyarm.testing.storages import (
     metrics,
     outside,
     rewards,
-    webhooks,
 )
 from steadyarm.testing.storages.bench import Bench, Check, Open
 
@@ -29,7 +28,7 @@ __all__ = ["CHECKS", "Open", "run_check", "run_checks"]
 CHECKS: tuple[Check, ...] = tuple(
     check
     for topic in (
-        *(experiments, assignments, rewards, corrections, metrics, outside, webhooks),
+        *(experiments, assignments, rewards, corrections, metrics, outside),
         concurrency,
     )
     for name, check in vars(topic).items()
