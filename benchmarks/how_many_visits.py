@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
@@ -27,7 +28,6 @@ from steadyarm.compiled import compiling
 from steadyarm.covariates import Slopes, adjusted
 from steadyarm.designs.exact_design import Allocation, exact_allocation
 from steadyarm.designs.optimal import transductive
-from steadyarm.engines import LocalEngine
 from steadyarm.inference import Looks
 from steadyarm.planning import Point
 from steadyarm.planning.candidates import Candidate
@@ -36,7 +36,7 @@ from steadyarm.planning.search import CHECKING, Search, tidy
 from steadyarm.planning.worlds import CALM, Pieces, Rhythm
 from steadyarm.policies.steady import SteadyState
 from steadyarm.segments import Segment, SegmentStats
-from steadyarm.simulation import CHUNK
+from steadyarm.simulation.simulate import CHUNK
 
 Floats = NDArray[np.float64]
 
@@ -359,7 +359,7 @@ def main() -> None:
             for clear in (False, True)
             if clear or not METHODS[name].stops
         ]
-        found = LocalEngine(args.jobs).map(lambda cell: cell.visits(), [(cell,) for cell in cells])
+        found = Parallel(args.jobs, prefer="threads")(delayed(cell.visits)() for cell in cells)
         results = {(c.setting, c.method, c.clear): one for c, one in zip(cells, found, strict=True)}
         for clear in (False, True):
             what = f"{CLEAR:.0%} clear answers" if clear else f"{ERROR:.0%} wrong picks"

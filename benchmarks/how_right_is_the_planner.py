@@ -84,8 +84,7 @@ def simulated(
         found = sa.simulate(
             candidate.policy, seen_by(candidate, question, world), each, 500_000 + seed, jobs
         )
-        behind = world.average.max() - world.average[found.recommended]
-        errors += int((behind > question.effects.indifference + 1e-9).sum())
+        errors += round(each * (1 - found.good_rate(question.effects.indifference + 1e-9)))
     return errors, worlds * each
 
 

@@ -18,12 +18,8 @@ from hypothesis import settings
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
-from tests.order import longest_first
-
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("steady")
-
-collect_ignore = ["simulation/dask_scenarios.py"]  # a script, which imports all of Dask
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -56,12 +52,6 @@ def _compile_one_by_one(folder: Path) -> None:
                 held.remove(name)
 
     pytest.MonkeyPatch().setattr(Dispatcher, "compile", compile_alone)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let the longest tests begin first."""
-    workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
-    items[:] = [items[k] for k in longest_first([item.nodeid for item in items], workers)]
 
 
 @pytest.fixture(scope="session")

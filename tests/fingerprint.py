@@ -218,7 +218,7 @@ def in_simulation(policy: sa.Policy[Any], world: sa.Environment) -> Parts:
         "rewards": hashed(sums),
         "allocations": hashed(weights),
         "estimates": hashed(found.estimates, found.arm),
-        "simulate": hashed(results.recommended.tolist(), results),
+        "simulate": hashed(sorted(results.recommended.items()), results),
     }
 
 

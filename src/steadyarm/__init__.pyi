@@ -4,9 +4,7 @@ from steadyarm import (
     analysis as analysis,
     arms as arms,
     client as client,
-    comparison as comparison,
     designs as designs,
-    engines as engines,
     environments as environments,
     errors as errors,
     estimators as estimators,
@@ -21,14 +19,12 @@ from steadyarm import (
     segments as segments,
     simulation as simulation,
     storages as storages,
-    sweeps as sweeps,
     testing as testing,
     theory as theory,
 )
 from steadyarm.analysis import Analysis, analyze
 from steadyarm.arms import ArmSet
 from steadyarm.client import AsyncClient, Client
-from steadyarm.comparison import Comparison, compare
 from steadyarm.designs import (
     Design,
     frank_wolfe_g,
@@ -40,7 +36,6 @@ from steadyarm.designs import (
     xy_optimal,
 )
 from steadyarm.environments import (
-    AdaptiveAdversary,
     BernoulliReward,
     BoundedNoise,
     Environment,
@@ -94,7 +89,7 @@ from steadyarm.policies import (
 )
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.signing import sign_unit
-from steadyarm.simulation import Results, simulate
+from steadyarm.simulation import Comparison, Results, compare, simulate
 
 __all__ = [
     # the test: variants, sessions, verdicts
@@ -148,7 +143,6 @@ __all__ = [
     # pictures
     "plot",
     # simulation
-    "AdaptiveAdversary",
     "BernoulliReward",
     "BoundedNoise",
     "Comparison",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from steadyarm.cli.main import build_parser, main
-from steadyarm.cli.paper import _cells
+from steadyarm.cli.paper import _points
 from steadyarm.paper import FIGURES, published_counts, write_yahoo_log
 
 
@@ -36,18 +36,18 @@ def test_a_run_leaves_results_pictures_and_a_report(
 def test_published_trials_are_those_of_the_paper() -> None:
     args = build_parser().parse_args(["reproduce", "--published-trials"])
     figures = [figure for figure in FIGURES.values() if figure.by_default]
-    cells = _cells(figures, args)
+    points = _points(figures, args)
     published = published_counts()
-    assert len(cells) == 288
-    assert sum(cell.trials for cell in cells) == 1_096_000
-    for cell in cells:
-        assert cell.trials == published[cell.figure, cell.value, cell.policy].trials
+    assert len(points) == 288
+    assert sum(trials for *_, trials in points) == 1_096_000
+    for figure, value, policy, trials in points:
+        assert trials == published[figure.name, value, policy].trials
 
 
 def test_other_policies_run_as_often_as_p1_rage() -> None:
     command = ["reproduce", "--published-trials", "--policies", "uniform"]
-    cells = _cells([FIGURES["soare_stationary"]], build_parser().parse_args(command))
-    assert [cell.trials for cell in cells] == [21_000] * 4 + [31_000, 46_000]
+    points = _points([FIGURES["soare_stationary"]], build_parser().parse_args(command))
+    assert [trials for *_, trials in points] == [21_000] * 4 + [31_000, 46_000]
 
 
 def test_yahoo_runs_from_an_instance_and_says_what_it_needs(
@@ -73,7 +73,6 @@ def test_yahoo_runs_from_an_instance_and_says_what_it_needs(
         (["--trials", "0"], "--trials is 0"),
         (["--jobs", "0"], "jobs is 0"),
         (["--seed", "-1"], "--seed is -1"),
-        (["--scheduler", "tcp://127.0.0.1:9"], "is for --engine dask"),
     ],
 )
 def test_bad_requests_are_answered(

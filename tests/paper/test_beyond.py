@@ -13,8 +13,8 @@ from scipy.stats import binom
 
 import steadyarm as sa
 from steadyarm.cli.main import build_parser, main
-from steadyarm.cli.paper import _cells
-from steadyarm.paper import Cell, CellResult, Journal, figure_named
+from steadyarm.cli.paper import _points
+from steadyarm.paper import figure_named, tasks_of
 from steadyarm.paper.published import (
     beyond_of,
     beyond_points,
@@ -23,29 +23,31 @@ from steadyarm.paper.published import (
     ratio_interval,
 )
 from steadyarm.paper.report import beyond_chart, report_of
-from steadyarm.paper.run import task_of
 from steadyarm.plot.matplotlib import draw
 from steadyarm.policies.named import VARIANTS
 from steadyarm.reports.document import text as markdown
+from steadyarm.simulation import Results
+from steadyarm.simulation.journal import Journal
+from tests.simulation.own import counted
 
 
-def cells(trials: int = 1000, **errors: int) -> list[CellResult]:
+def cells(trials: int = 1000, **errors: int) -> list[Results]:
     """Every setting with these errors of P1RAGE, GBAI, Steady and variants such as GBAI_blocks."""
     names = {"P1RAGE": "P1-RAGE", "GBAI": "G-BAI", "Steady": "Steady"}
     names |= {name.replace("-", "").replace(" ", "_"): name for name in VARIANTS}
     return [
-        CellResult(figure.name, figure.parameter, value, policy, trials, count, 0.1, 1.0)
+        counted(figure.name, figure.parameter, value, policy, trials, count, 0.1, 1.0)
         for name, count in errors.items()
         for figure, value, policy in beyond_points([names[name]])
     ]
 
 
-def mixed() -> list[CellResult]:
+def mixed() -> list[Results]:
     """Soare's stationary settings, one of each kind: errors of P1-RAGE and of Steady."""
     pairs = [(400, 100), (100, 0), (2, 0), (0, 5), (40, 80), (100, 101)]
     values = figure_named("soare_stationary").values
     return [
-        CellResult("soare_stationary", "budget", value, policy, 1000, errors, 0.1, 1.0)
+        counted("soare_stationary", "budget", value, policy, 1000, errors, 0.1, 1.0)
         for value, pair in zip(values, pairs, strict=True)
         for policy, errors in zip(("P1-RAGE", "Steady"), pair, strict=True)
     ]
@@ -87,12 +89,12 @@ def test_the_gain_is_split_into_balance_and_adaptation() -> None:
 
 
 def test_variants_are_run_as_they_are_named() -> None:
-    cell = Cell("soare_scale", 3, "G-BAI blocks", 50, 0)
-    assert cell.configured_policy() == sa.GBAI(order="blocks")
-    assert Cell("soare_scale", 3, "P1-RAGE", 50, 0).configured_policy() == sa.P1RAGE.published()
+    figure = figure_named("soare_scale")
+    tasks = tasks_of([(figure, 3, "G-BAI blocks", 50), (figure, 3, "P1-RAGE", 50)])
+    assert [task.policy for task in tasks] == [sa.GBAI(order="blocks"), sa.P1RAGE.published()]
     asked = ["reproduce", "beyond_paper", "--policies", "g-bai-blocks,Steady_fixed,P1RAGE"]
-    found = _cells([], build_parser().parse_args(asked))
-    assert {one.policy for one in found} == {"P1-RAGE", "G-BAI blocks", "Steady fixed"}
+    found = _points([], build_parser().parse_args(asked))
+    assert {policy for _, _, policy, _ in found} == {"P1-RAGE", "G-BAI blocks", "Steady fixed"}
 
 
 def test_without_errors_there_is_nothing_to_average() -> None:
@@ -145,13 +147,13 @@ def test_the_floor_of_two_arms_has_a_closed_form() -> None:
 
 def test_the_command_runs_the_cells_of_the_figures_themselves() -> None:
     asked = ["reproduce", "beyond-paper", "--trials", "50", "--policies", "steady,adjacent-bai"]
-    found = _cells([], build_parser().parse_args(asked))
+    found = _points([], build_parser().parse_args(asked))
     assert len(found) == len(set(found)) == 48 * 3
-    assert Cell("soare_scale", 3, "P1-RAGE", 50, 0) in found
-    assert {cell.policy for cell in found} == {"P1-RAGE", "Steady", "Adjacent-BAI"}
+    assert (figure_named("soare_scale"), 3, "P1-RAGE", 50) in found
+    assert {policy for _, _, policy, _ in found} == {"P1-RAGE", "Steady", "Adjacent-BAI"}
     both = build_parser().parse_args(["reproduce", "soare_scale", "beyond_paper"])
-    found = _cells([figure_named("soare_scale")], both)
-    assert len(found) == len(set(found)) == 10 * 6 + 48 * 6 - 10
+    found = _points([figure_named("soare_scale")], both)
+    assert len(set(found)) == 10 * 6 + 48 * 6 - 10
     with pytest.raises(sa.InvalidInputError, match="at least one other"):
         beyond_policies(["P1-RAGE"])
 
@@ -165,8 +167,9 @@ def test_the_command_draws_and_reports(
     path = tmp_path / "cells.jsonl"
     journal = Journal(path)
     for result in cells(100, P1RAGE=50, Steady=10):
-        cell = Cell(result.world, result.value, result.policy, 100, 7)
-        journal.add((task_of(cell).key, result))
+        if result.world in few:
+            point = (few[result.world], result.value, result.policy, 100)
+            journal.add(tasks_of([point], seed=7)[0].key, result)
     lines = path.read_bytes().count(b"\n")
     command = ["reproduce", "beyond_paper", "--trials", "100", "--policies", "steady"]
     assert main([*command, "--seed", "7", "--out", str(tmp_path)]) == 0

@@ -11,7 +11,6 @@ import pytest
 from steadyarm.errors import InvalidInputError
 from steadyarm.paper.published import published_counts
 from steadyarm.paper.report import figure_chart
-from steadyarm.paper.run import CellResult
 from steadyarm.paper.specification import PAPER_POLICIES, figure_named
 from steadyarm.plot import layout
 from steadyarm.plot.chart import Chart
@@ -19,20 +18,21 @@ from steadyarm.plot.charts.sweeps import COLOURS, KNOWN, styles
 from steadyarm.plot.matplotlib import draw, save
 from steadyarm.plot.plotly import figure_of
 from steadyarm.policies.named import VARIANTS
-from steadyarm.simulation import clopper_pearson
+from steadyarm.simulation import Results, clopper_pearson
+from tests.simulation.own import counted
 
 NAMES = [*PAPER_POLICIES, "Steady", "P1", "Uniform", "Adjacent-BAI"]
 SCALE, MALICIOUS = figure_named("soare_scale"), figure_named("malicious")
 
 
-def cell(value: float | None, policy: str, errors: int, figure: str = "soare_scale") -> CellResult:
-    return CellResult(figure, "scale", value, policy, 1000, errors, 0.2 - (value or 0) / 100, 1.0)
+def cell(value: float | None, policy: str, errors: int, figure: str = "soare_scale") -> Results:
+    return counted(figure, "scale", value, policy, 1000, errors, 0.2 - (value or 0) / 100, 1.0)
 
 
 def chart(figure: str, policies: list[str], first: int = 0) -> Chart:
     spec = figure_named(figure)
     cells = [
-        CellResult(figure, spec.parameter, value, policy, 1000, first + 6 * i * j, 0.1, 1.0)
+        counted(figure, spec.parameter, value, policy, 1000, first + 6 * i * j, 0.1, 1.0)
         for i, value in enumerate(spec.values, start=spec.values == (None,))
         for j, policy in enumerate(policies)
     ]
@@ -57,7 +57,7 @@ def test_points_carry_rates_intervals_and_published_values() -> None:
     assert published.high[1] == clopper_pearson(*counts)[1]
     assert steady.name == "Steady"
     assert gaps.series[0].y.tolist() == pytest.approx([0.16, 0.15])
-    alike = [replace(one, min_gap=0.2) for one in cells]
+    alike = [replace(one, gap=0.2) for one in cells]
     assert len(figure_chart(SCALE, alike).panels) == 1  # a constant gap says nothing
 
 
@@ -147,7 +147,7 @@ def test_a_single_setting_has_a_row_for_each_policy() -> None:
 def test_trials_and_other_figures() -> None:
     cells = [
         cell(1, "A", 5),
-        replace(cell(2, "A", 5), trials=4000),
+        replace(cell(2, "A", 5), recommended={0: 3995, 1: 5}),
         cell(1, "B", 5, "soare_period"),
     ]
     found = figure_chart(SCALE, cells)

@@ -18,16 +18,17 @@ from steadyarm.paper.published import (
     scatter_of,
     summarise,
 )
-from steadyarm.paper.run import CellResult
+from steadyarm.simulation import Results
+from tests.simulation.own import counted
 
 GAP = 2 * (1 - math.cos(0.1))
 
 
-def cell(figure: str, value: float | None, policy: str, errors: int, trials: int) -> CellResult:
-    return CellResult(figure, "budget", value, policy, trials, errors, GAP, 0.5)
+def cell(figure: str, value: float | None, policy: str, errors: int, trials: int) -> Results:
+    return counted(figure, "budget", value, policy, trials, errors, GAP, 0.5)
 
 
-def as_published(figure: str, scale: float = 1.0) -> list[CellResult]:
+def as_published(figure: str, scale: float = 1.0) -> list[Results]:
     """Our results are the published counts themselves, or `scale` times them."""
     return [
         cell(name, value, policy, round(scale * theirs.errors), theirs.trials)
@@ -168,9 +169,7 @@ def test_a_lone_outlier_is_never_explained_by_its_own_scatter() -> None:
         cell = published["soare_stationary", budget, "P1-RAGE"]
         errors = cell.trials if budget == 3010 else cell.errors
         cells.append(
-            CellResult(
-                "soare_stationary", "budget", budget, "P1-RAGE", cell.trials, errors, 0.01, 1
-            )
+            counted("soare_stationary", "budget", budget, "P1-RAGE", cell.trials, errors, 0.01, 1)
         )
     summary = summarise(cells)
     assert [c.ours.value for c in summary.unexplained] == [3010]

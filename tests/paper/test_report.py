@@ -9,14 +9,15 @@ from typing import Any
 
 from steadyarm.paper.published import published_counts
 from steadyarm.paper.report import report_of, write_report
-from steadyarm.paper.run import CellResult
 from steadyarm.paper.specification import Figure, figure_named
 from steadyarm.reports.document import text as markdown
+from steadyarm.simulation import Results
+from tests.simulation.own import counted
 
 
-def cell(figure: str, value: float | None, policy: str, errors: int, trials: int) -> CellResult:
+def cell(figure: str, value: float | None, policy: str, errors: int, trials: int) -> Results:
     parameter = "" if value is None else "budget"
-    return CellResult(figure, parameter, value, policy, trials, errors, 0.00999167, 1.25)
+    return counted(figure, parameter, value, policy, trials, errors, 0.00999167, 1.25)
 
 
 THEIRS = published_counts()["soare_stationary", 1010, "P1-RAGE"]
@@ -31,7 +32,7 @@ SHOWN = [figure_named("soare_stationary"), figure_named("malicious")]
 
 
 def markdown_report(
-    figures: list[Figure], cells: list[CellResult], *more: Any, **settings: Any
+    figures: list[Figure], cells: list[Results], *more: Any, **settings: Any
 ) -> str:
     return markdown(report_of(figures, cells, *more, **settings))
 

@@ -2,93 +2,71 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 import steadyarm as sa
-from steadyarm.engines import LocalEngine
-from steadyarm.paper import FIGURES, Cell, CellResult, Journal, figure_named, run_cells
-from steadyarm.paper.run import task_of
-from steadyarm.sweeps import Work, run_unit, work_of
+from steadyarm.paper import FIGURES, figure_named, tasks_of
+from steadyarm.simulation.compare import Work, run_tasks
+from steadyarm.simulation.journal import Journal
+from tests.simulation.own import counted
 
-CELLS = [
-    Cell("soare_stationary", value, policy, trials, seed=5)
-    for value in (10, 1010)
-    for policy, trials in (("G-BAI", 1500), ("P1-RAGE", 300), ("Peace", 2100))
-]
-RESULT = CellResult("malicious", "", None, "Peace", 10, 3, 0.1, 0.5)
+SOARE = figure_named("soare_stationary")
+TASKS = tasks_of(
+    (
+        (SOARE, value, policy, trials)
+        for value in (10, 1010)
+        for policy, trials in (("G-BAI", 1500), ("P1-RAGE", 300), ("Peace", 2100))
+    ),
+    seed=5,
+)
+RESULT = counted("malicious", "", None, "Peace", 10, 3, 0.1, 0.5)
 
 
-def counts(results: list[CellResult]) -> list[tuple[object, ...]]:
+def counts(results: list[sa.Results]) -> list[tuple[object, ...]]:
     return [(r.world, r.value, r.policy, r.trials, r.errors) for r in results]
 
 
-def test_a_cell_is_its_simulation(tmp_path: Path) -> None:
-    cell = CELLS[0]
-    (result,) = run_cells([cell], LocalEngine(1), Journal(tmp_path / "cells.jsonl"))
-    world = figure_named(cell.figure).world(cell.value)
-    alone = sa.simulate(sa.GBAI.published(), world, trials=cell.trials, seed=cell.stream)
+def test_a_cell_is_its_simulation() -> None:
+    (result,) = run_tasks(TASKS[:1], Journal(None), jobs=1)
+    world = SOARE.world(10)
+    alone = sa.simulate(sa.GBAI.published(), world, trials=1500, seed=TASKS[0].stream)
     assert result.errors == alone.errors
-    assert result.min_gap == world.gap
+    assert result.gap == world.gap
     assert result.parameter == "budget"
-
-
-def test_the_number_of_jobs_changes_no_counts(tmp_path: Path) -> None:
-    one = run_cells(CELLS, LocalEngine(1), Journal(tmp_path / "one.jsonl"))
-    two = run_cells(CELLS, LocalEngine(2), Journal(tmp_path / "two.jsonl"))
-    assert counts(one) == counts(two)
-    assert sum(r.errors for r in one) > 0
 
 
 def test_a_finished_cell_is_never_computed_again(tmp_path: Path) -> None:
     path = tmp_path / "cells.jsonl"
-    first = run_cells(CELLS[:2], LocalEngine(2), Journal(path))
+    first = run_tasks(TASKS[:2], Journal(path), jobs=2)
     done: list[Work] = []
-    again = run_cells(CELLS[:3], LocalEngine(2), Journal(path), done.append)
+    again = run_tasks(TASKS[:3], Journal(path), progress=done.append)
     assert again[:2] == first  # seconds and all
-    assert done[-1].rounds - done[0].rounds == CELLS[2].trials * 10
+    assert done[-1].rounds - done[0].rounds == TASKS[2].trials * 10
     assert (done[0].text, done[-1].text) == ("2 of 3 cells", "3 of 3 cells")
-    tasks = [task_of(cell) for cell in CELLS[:3]]
-    assert work_of(tasks, Journal(path)) == done[-1]
     journal = Journal(path)
-    journal.drop([task.key for task in tasks[:2]])
-    assert work_of(tasks, Journal(path)).rounds == CELLS[2].trials * 10  # the third cell stays
-    fresh = run_cells(CELLS[:2], LocalEngine(2), journal)
+    journal.drop([task.key for task in TASKS[:2]])
+    assert Journal(path).get(TASKS[2].key) == again[2]
+    fresh = run_tasks(TASKS[:2], journal, jobs=1)
     assert counts(fresh) == counts(first)
 
 
-def test_other_settings_are_other_cells() -> None:
-    cell = CELLS[0]
-    others = [
-        replace(cell, value=2010),
-        replace(cell, trials=cell.trials + 1),
-        replace(cell, seed=cell.seed + 1),
-        replace(cell, policy="Peace"),
-    ]
-    assert len({task_of(one).key for one in (cell, *others)}) == 5
-
-
 def test_streams_differ_from_cell_to_cell() -> None:
-    points = [(figure.name, value) for figure in FIGURES.values() for value in figure.values]
-    runs = product(points, ("Peace", "G-BAI"), (0, 1))
-    cells = [Cell(name, value, policy, 1, seed) for (name, value), policy, seed in runs]
-    assert len({cell.stream for cell in cells}) == len(cells)
+    named = [figure for figure in FIGURES.values() if figure.by_default]
+    points = [(figure, value) for figure in named for value in figure.values]
+    runs = [(*point, policy, 1) for point, policy in product(points, ("Peace", "G-BAI"))]
+    tasks = [*tasks_of(runs), *tasks_of(runs, seed=1)]
+    assert len({task.stream for task in tasks}) == len({task.key for task in tasks}) == len(tasks)
 
 
 def test_a_half_written_line_is_never_a_result(tmp_path: Path) -> None:
     path = tmp_path / "cells.jsonl"
     journal = Journal(path)
-    journal.add(("a", RESULT))
+    journal.add("a", RESULT)
     whole = path.read_bytes()
-    journal.add(("b", RESULT))
+    journal.add("b", RESULT)
     both = path.read_bytes()
     assert Journal(path).get("b") == RESULT
     for cut in range(len(whole) + 1, len(both)):
@@ -96,22 +74,22 @@ def test_a_half_written_line_is_never_a_result(tmp_path: Path) -> None:
         found = Journal(path)
         assert found.get("a") == RESULT
         assert found.get("b") is None
-        found.add(("c", RESULT))  # goes on after the cut
+        found.add("c", RESULT)  # goes on after the cut
         assert Journal(path).get("c") == RESULT
 
 
-@pytest.mark.parametrize("damage", ["nonsense", '"errors": "7"', '"errors": 999'])
+@pytest.mark.parametrize("damage", ["nonsense", '"besst_arm": 0', '"best_arm": 0, "x": 1'])
 def test_a_damaged_journal_is_named(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "cells.jsonl"
-    Journal(path).add(("a", RESULT))
-    line = path.read_text().replace('"errors": 3', damage)
+    Journal(path).add("a", RESULT)
+    line = path.read_text().replace('"best_arm": 0', damage)
     path.write_text(line)
     with pytest.raises(sa.InvalidInputError, match=r"line 1 of .*cells.jsonl"):
         Journal(path)
 
 
 @pytest.mark.parametrize(
-    "text", ["a,b\n1,2\n3,4", "my notes", '{"my": "settings"}', '{"key": 3}\n{"key": "', "[1]\n"]
+    "text", ["a,b\n1,2\n3,4", '{"my": "settings"}\n', '{"key": 3}\n{"key": "', "[1]\n"]
 )
 def test_a_file_that_is_no_journal_is_left_as_it_is(tmp_path: Path, text: str) -> None:
     path = tmp_path / "precious.csv"
@@ -128,48 +106,6 @@ def test_a_journal_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(sa.InvalidInputError, match="cannot be read or written"):
         Journal(tmp_path / "file" / "sweep.jsonl")
-
-
-def test_a_worker_with_another_world_or_version_does_not_answer() -> None:
-    task = task_of(CELLS[0])
-    assert run_unit(task, 0).errors > 0
-    with pytest.raises(sa.InvalidInputError, match="give all workers the same data and code"):
-        run_unit(replace(task, fingerprint="other"), 0)
-    with pytest.raises(sa.InvalidInputError, match="give all workers the same data and code"):
-        run_unit(task, 0, version="0.0.1")
-
-
-def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    """kill -9 in the middle, several times, then to the end: same counts as undisturbed."""
-    command = [sys.executable, "-m", "steadyarm.cli.main", "reproduce", "soare_scale"]
-    command += ["--trials", "500", "--policies", "peace,g-bai", "--out", str(tmp_path / "killed")]
-    journal = tmp_path / "killed" / "cells.jsonl"
-
-    def lines() -> int:
-        return journal.read_bytes().count(b"\n") if journal.exists() else 0
-
-    for goal in (3, 9):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        while lines() < goal and process.poll() is None:
-            time.sleep(0.002)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-    assert 9 <= lines() < 20
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    assert lines() == 20
-    cells = [
-        Cell("soare_scale", value, policy, 500, 0)
-        for value, policy in figure_named("soare_scale").points(["Peace", "G-BAI"])
-    ]
-    resumed = run_cells(cells, LocalEngine(1), Journal(journal))
-    straight = run_cells(cells, LocalEngine(2), Journal(tmp_path / "straight.jsonl"))
-    assert counts(resumed) == counts(straight)
-
-
-def test_a_unit_is_small_to_send() -> None:
-    import pickle
-
-    assert len(pickle.dumps((run_unit, (task_of(CELLS[0]), 0, "0.1")))) < 1500
 
 
 def test_unknown_figures_are_named() -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from steadyarm.files import write_atomically
 from steadyarm.paper.published import published_counts
-from steadyarm.paper.run import CellResult, results_csv, write_results
+from steadyarm.paper.run import results_csv, write_results
 from steadyarm.simulation import clopper_pearson
+from tests.simulation.own import counted
 
 
 def test_published_counts_come_back_line_by_line() -> None:
@@ -21,7 +22,7 @@ def test_published_counts_come_back_line_by_line() -> None:
     rows = [row for row in csv.DictReader(published.splitlines()) if row["min_gap"]]
     assert rows
     cells = [
-        CellResult(
+        counted(
             row["figure"],
             row["parameter"],
             float(row["value"]) if row["value"] else None,
@@ -43,7 +44,7 @@ def test_published_counts_come_back_line_by_line() -> None:
 
 
 def test_values() -> None:
-    cells = [CellResult("f", "", v, "P, Q", 10, 1, 1 / 3, 2.0) for v in (None, 3, 3.0, 2.5, 1e7)]
+    cells = [counted("f", "", v, "P, Q", 10, 1, 1 / 3, 2.0) for v in (None, 3, 3.0, 2.5, 1e7)]
     rows = list(csv.DictReader(results_csv(cells).splitlines()))
     assert [row["value"] for row in rows] == ["", "3", "3", "2.5", "10000000"]
     assert {row["policy"] for row in rows} == {"P, Q"}
@@ -54,7 +55,7 @@ def test_a_failed_write_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "new" / "results.csv"
-    cell = CellResult("f", "", None, "P", 10, 1, 0.1, 2.0)
+    cell = counted("f", "", None, "P", 10, 1, 0.1, 2.0)
     write_results([cell], path)
     before = path.read_bytes()
 

@@ -16,7 +16,7 @@ from steadyarm.planning.candidates import EqualSplit
 from steadyarm.planning.runs import Run, _by_own_errors, decided, evidence_of, run
 from steadyarm.planning.search import measure, measure_answers
 from steadyarm.planning.worlds import CALM, BatchWorld
-from steadyarm.simulation import run_chunk
+from steadyarm.simulation.simulate import run_chunk
 
 BUDGET, TESTS = 2400, 120
 QUESTION: dict[str, Any] = {

@@ -109,7 +109,7 @@ def test_a_module_in_this_folder_is_found_by_the_installed_command(tmp_path: Pat
             "mymodule:MyPolicy",
             "--out",
             out,
-            "--engine",
+            "--workers",
             engine,
         )
         assert "malicious,,,Mine,20," in (tmp_path / out / "results.csv").read_text()

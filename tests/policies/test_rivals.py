@@ -81,7 +81,7 @@ def test_adjacent_bai_never_recommends_from_inside() -> None:
     square = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0], [-1.0, 1.0]])
     arms = sa.ArmSet.from_features(np.vstack([square, [[0.2, 0.1], [0.0, -0.3]]]))
     world = sa.Environment.from_parameters(arms, [0.1, 0.05], budget=50)
-    assert sa.simulate(sa.AdjacentBAI(), world, trials=500).recommended.max() < 4
+    assert max(sa.simulate(sa.AdjacentBAI(), world, trials=500).recommended) < 4
 
 
 def test_adjacent_bai_goes_on_with_its_plan() -> None:
@@ -136,7 +136,7 @@ def test_sequential_halving_with_too_small_a_budget() -> None:
     assert run_halving(16, 7, np.arange(16.0))[0] == []
     world = sa.Environment.from_means(one_hot(16), np.arange(16.0), budget=7)
     picked = sa.simulate(sa.SequentialHalving(), world, trials=8000).recommended
-    counts = np.bincount(picked, minlength=16)
+    counts = np.array([picked.get(arm, 0) for arm in range(16)])
     assert np.abs(counts - 500).max() < norm.isf(1e-5) * np.sqrt(500)
 
 

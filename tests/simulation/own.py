@@ -1,6 +1,6 @@
-"""A policy and worlds as users write them, in a module that processes and clusters can import.
+"""A policy and worlds as users write them, in a module that processes can import.
 
-python -m tests.simulation.own ENGINE JOURNAL     runs the sweep and prints its counts
+python -m tests.simulation.own JOURNAL TRIALS     runs the sweep and prints its counts
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,27 +50,6 @@ def still(budget: int) -> sa.Environment:
     return sa.Environment.from_means(ARMS, MEANS, sa.GaussianNoise(0.7), budget=budget)
 
 
-def scaled(sd: float, arms: NDArray[np.int64], rounds: NDArray[np.int64], rng: Any) -> Any:
-    """Normal rewards."""
-    return MEANS[arms] + sd * rng.normal(size=len(arms))
-
-
-class Scaled:
-    """The same as an object."""
-
-    def __init__(self, sd: float) -> None:
-        self.sd = sd
-
-    def __call__(self, arms: NDArray[np.int64], rounds: NDArray[np.int64], rng: Any) -> Any:
-        return scaled(self.sd, arms, rounds, rng)
-
-
-def of_function(sd: float, kind: str, budget: int) -> Any:
-    """The world of a partial function, or of an object that is called."""
-    reward = partial(scaled, sd) if kind == "partial" else Scaled(sd)
-    return sa.Environment.from_callable(ARMS, reward, budget, average=MEANS)
-
-
 POLICIES: dict[str, sa.Policy[Any]] = {
     "own": Greedy(),
     "balanced": sa.GBAI(order="blocks"),
@@ -80,18 +58,30 @@ POLICIES: dict[str, sa.Policy[Any]] = {
 WORLDS: dict[str, Any] = {"money": money, "still": still}
 
 
-def sweep(engine: Any, journal: str | None = None, trials: int = 300) -> sa.Comparison:
-    return sa.compare(POLICIES, WORLDS, BUDGETS, trials, seed=4, engine=engine, journal=journal)
+def sweep(journal: str | None = None, trials: int = 300, **options: Any) -> sa.Comparison:
+    return sa.compare(POLICIES, WORLDS, BUDGETS, trials, seed=4, journal=journal, **options)
+
+
+def counted(
+    world: str,
+    parameter: str,
+    value: float | None,
+    policy: str,
+    trials: int,
+    errors: int,
+    gap: float | None = 0.1,
+    seconds: float = 1.0,
+    **facts: Any,
+) -> sa.Results:
+    """Results with so many errors."""
+    picks = {0: trials - errors, 1: errors}
+    setting: dict[str, Any] = {"world": world, "parameter": parameter, "value": value, "gap": gap}
+    return sa.Results(policy, picks, None, 0, seconds, **setting, **facts)
 
 
 def counts(found: sa.Comparison) -> list[list[Any]]:
     return [[c.world, c.value, c.policy, c.trials, c.errors, c.regret] for c in found.cells]
 
 
-def main() -> None:
-    engine, journal = sys.argv[1], sys.argv[2]
-    print(json.dumps(counts(sweep(engine, journal, int(sys.argv[3])))))
-
-
 if __name__ == "__main__":
-    main()
+    print(json.dumps(counts(sweep(sys.argv[1], int(sys.argv[2])))))

@@ -54,7 +54,7 @@ def test_less_is_better_and_jobs_change_nothing() -> None:
     more = sa.simulate(sa.Steady(), world().with_covariate(0.7), 600, seed=5, jobs=1)
     again = sa.simulate(sa.Steady(), world().with_covariate(0.7), 600, seed=5, jobs=3)
     less = sa.simulate(sa.Steady(), world(direction="minimize").with_covariate(0.7), 600, seed=5)
-    assert np.array_equal(more.recommended, again.recommended)
+    assert more.recommended == again.recommended
     error = np.sqrt(2 * more.error_rate * (1 - more.error_rate) / 600)
     assert abs(less.error_rate - more.error_rate) < 4 * error
 

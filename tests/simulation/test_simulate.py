@@ -20,10 +20,10 @@ def test_the_number_of_jobs_changes_nothing(policy: sa.Policy[sa.State]) -> None
     one, two, five = (
         sa.simulate(policy, world, trials=1300, seed=3, jobs=jobs).recommended for jobs in (1, 2, 5)
     )
-    assert np.array_equal(one, two)
-    assert np.array_equal(one, five)
+    assert one == two
+    assert one == five
     other = sa.simulate(policy, world, trials=1300, seed=4).recommended
-    assert not np.array_equal(one, other)
+    assert one != other
 
 
 def test_error_probability_against_a_closed_form() -> None:
@@ -104,7 +104,7 @@ class Broken(sa.Uniform):
         ({"jobs": "2"}, "jobs is '2'"),
         ({"seed": None}, "seed is None"),
         ({"policy": sa.GBAI}, "expected an instance of a policy"),
-        ({"environment": None}, "expected a world"),
+        ({"environment": None}, "expected an environment"),
         ({"policy": Broken()}, "weights that are no probabilities"),
     ],
 )
@@ -129,7 +129,7 @@ def test_any_of_several_best_arms_is_right() -> None:
         found = sa.simulate(sa.GBAI(), world, trials=200)
         assert found.errors == found.regret == 0
         assert not found.to_frame("polars")["wrong"].any()
-        assert len(set(found.recommended.tolist())) == 2
+        assert found.recommended.keys() == {0, 1}
         assert sa.compare(["g-bai"], {"tie": world}, trials=200).cells[0].errors == 0
 
 
@@ -137,6 +137,6 @@ def test_good_arms_of_large_means_are_good() -> None:
     arms = sa.ArmSet.one_hot(["A", "B", "C"])
     world = sa.Environment.from_means(arms, [10000.4, 10000.3, 0.0], budget=50)
     found = sa.simulate(sa.GBAI(), world, trials=200)
-    assert sorted(set(found.regrets.tolist() if found.regrets is not None else [])) == [0.0, 0.1]
+    assert sorted(found.regrets.values() if found.regrets else []) == [0.0, 0.1]
     assert found.good_rate(0.1) == 1.0
     assert sa.compare(["g-bai"], {"w": world}, trials=200).cells[0].good_rate(0.1) == 1.0

@@ -43,7 +43,6 @@ PLACES = {
     "how_alert_is_srm": Place(RIGHT, ("health.md",)),
     "how_alert_is_drift": Place(RIGHT, ("health.md",)),
     "how_alert_is_fit": Place(RIGHT, ("health.md",)),
-    "how_much_does_a_sweep_cost": Place(FAST, ("guides/compare_policies.md",)),
     "how_right_is_analyze": Place(RIGHT, ("analyze.md",)),
     "how_right_are_splits": Place(RIGHT, ("analyze.md",)),
     "how_right_is_the_planner": Place(RIGHT, ("plan.md",)),

@@ -15,9 +15,9 @@ from steadyarm.progress import Progress
 from steadyarm.wording import counted
 
 if TYPE_CHECKING:
-    from steadyarm.engines import Engine
-    from steadyarm.paper import Cell, CellResult, Figure, Journal, YahooDay, YahooInstance
-    from steadyarm.sweeps import Work
+    from steadyarm.paper import Figure, YahooDay, YahooInstance
+    from steadyarm.paper.run import Point
+    from steadyarm.simulation.compare import Work
 
 BEYOND = "beyond_paper"
 FIGURES = (
@@ -42,18 +42,14 @@ BEYOND_POLICIES = "p1-rage,g-bai-blocks,p1-rage-blocks,steady-fixed,steady-iid,s
     ),
     ("--out DIR = steadyarm-results", "where results, pictures and report are written"),
     SEED,
-    ("--jobs N", "threads, or workers of a new Dask cluster here"),
+    ("--jobs N", "number of workers (default: one per core)"),
     (
         "--resume",
         "take finished cells from an earlier run in DIR (default: yes); --no-resume "
         "computes the cells of this command anew and leaves others alone",
         {"action": argparse.BooleanOptionalAction, "default": True},
     ),
-    ("--engine threads|processes|dask = threads", "where cells are computed"),
-    (
-        "--scheduler ADDRESS",
-        "of a running Dask cluster; without it --engine dask starts one here",
-    ),
+    ("--workers threads|processes = threads", "what computes; processes for policies in Python"),
     [
         ("--trials N", "trials per cell (default: 1000)"),
         (
@@ -71,26 +67,33 @@ def reproduce(args: argparse.Namespace) -> None:
     """
     from steadyarm.paper.published import beyond_of, beyond_policies
     from steadyarm.paper.report import write_report
-    from steadyarm.paper.run import task_of, write_results
+    from steadyarm.paper.run import write_results
+    from steadyarm.simulation.compare import run_tasks
+    from steadyarm.simulation.journal import Journal
 
     _ = sa.plot.matplotlib  # draws at the end; says now which extra is missing, if it is
     named = [sa.paper.figure_named(name) for name in args.figures if not _is_beyond(name)]
     figures = list(dict.fromkeys(named))
     if not args.figures:
         figures = [figure for figure in sa.paper.FIGURES.values() if figure.by_default]
-    cells = _cells(figures, args)
-    engine = _engine(args)
-    journal = sa.paper.Journal(args.out / "cells.jsonl")
+    tasks = sa.paper.tasks_of(_points(figures, args), args.seed)
+    journal = Journal(args.out / "cells.jsonl")
     if not args.resume:
-        journal.drop([task_of(cell).key for cell in cells])
+        journal.drop([task.key for task in tasks])
     started = time.perf_counter()
-    results = _run(cells, engine, journal)
+    with Progress() as bar:
+
+        def show(work: Work) -> None:
+            doing = f"{work.all_cells} cells, {work.all_rounds:.1e} rounds"
+            bar.show(work.rounds, work.all_rounds, doing, work.text)
+
+        results = run_tasks(tasks, journal, args.jobs, args.workers, show)
     took = time.perf_counter() - started
     beyond = None
     if any(map(_is_beyond, args.figures)):
         beyond = beyond_of(results, beyond_policies(_policies(args)))
     write_results(results, args.out / "results.csv")
-    settings = {"seed": args.seed, "engine": args.engine, "version": sa.__version__}
+    settings = {"seed": args.seed, "version": sa.__version__}
     typed = shlex.join(["steadyarm", *args.typed])
     summary = write_report(figures, results, args.out, typed, settings, seconds=took, beyond=beyond)
     print(summary)
@@ -99,29 +102,7 @@ def reproduce(args: argparse.Namespace) -> None:
     print(f"Report, pictures and results.csv are in {args.out} ({took:.0f} s).")
 
 
-def _run(cells: list[Cell], engine: Engine, journal: Journal) -> list[CellResult]:
-    with Progress() as bar:
-
-        def show(work: Work) -> None:
-            doing = f"{work.all_cells} cells, {work.all_rounds:.1e} rounds"
-            bar.show(work.rounds, work.all_rounds, doing, work.text)
-
-        return sa.paper.run_cells(cells, engine, journal, show)
-
-
-def _engine(args: argparse.Namespace) -> Engine:
-    from steadyarm.engines import DaskEngine, engine_named
-
-    if args.engine == "dask":
-        return DaskEngine(args.scheduler, args.jobs)
-    if args.scheduler is not None:
-        raise InvalidInputError(
-            f"--scheduler {args.scheduler} is for --engine dask; add it, or leave the address out."
-        )
-    return engine_named(args.engine, args.jobs)
-
-
-def _cells(figures: list[Figure], args: argparse.Namespace) -> list[Cell]:
+def _points(figures: list[Figure], args: argparse.Namespace) -> list[Point]:
     from steadyarm.paper.published import beyond_points, beyond_policies
     from steadyarm.validation import whole_number
 
@@ -142,11 +123,7 @@ def _cells(figures: list[Figure], args: argparse.Namespace) -> list[Cell]:
             return known.trials if known else figure.trials
         return int(args.trials or figure.trials)
 
-    cells = (
-        sa.paper.Cell(figure.name, value, policy, trials(figure, value, policy), args.seed)
-        for figure, value, policy in points
-    )
-    return list(dict.fromkeys(cells))
+    return [(*point, trials(*point)) for point in points]
 
 
 def _policies(args: argparse.Namespace) -> tuple[str, ...] | None:

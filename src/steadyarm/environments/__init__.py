@@ -1,6 +1,6 @@
 """Where rewards come from in a simulation: tables over time, named families, logged data."""
 
-from steadyarm.environments.callables import AdaptiveAdversary, CallableEnvironment
+from steadyarm.environments.callables import CallableEnvironment
 from steadyarm.environments.covariate import CovariateEnvironment
 from steadyarm.environments.environment import (
     BernoulliReward,
@@ -29,7 +29,6 @@ from steadyarm.environments.families import (
 from steadyarm.environments.replay import Replay
 
 __all__ = [
-    "AdaptiveAdversary",
     "BernoulliReward",
     "BoundedNoise",
     "CallableEnvironment",

@@ -2,8 +2,8 @@
 
 from steadyarm.paper.flights import Flights, flights_world, load_flights
 from steadyarm.paper.published import published_counts
-from steadyarm.paper.run import CellResult, Journal, run_cells
-from steadyarm.paper.specification import FIGURES, PAPER_POLICIES, Cell, Figure, figure_named
+from steadyarm.paper.run import tasks_of
+from steadyarm.paper.specification import FIGURES, PAPER_POLICIES, Figure, figure_named
 from steadyarm.paper.yahoo import (
     YahooInstance,
     YahooTruth,
@@ -17,11 +17,8 @@ from steadyarm.paper.yahoo_log import YahooDay, read_yahoo
 __all__ = [
     "FIGURES",
     "PAPER_POLICIES",
-    "Cell",
-    "CellResult",
     "Figure",
     "Flights",
-    "Journal",
     "YahooDay",
     "YahooInstance",
     "YahooTruth",
@@ -31,7 +28,7 @@ __all__ = [
     "load_yahoo_instance",
     "published_counts",
     "read_yahoo",
-    "run_cells",
+    "tasks_of",
     "write_yahoo_log",
     "yahoo_instance",
     "yahoo_world",

@@ -13,13 +13,13 @@ import numpy as np
 import scipy
 from scipy.special import ndtr, ndtri
 
-from steadyarm.environments import Environment, GaussianNoise
+from steadyarm.environments import Environment, GaussianNoise, RewardSource
 from steadyarm.errors import InvalidInputError
-from steadyarm.paper.run import CellResult
-from steadyarm.paper.specification import FIGURES, Figure, FigureWorld
+from steadyarm.paper.specification import FIGURES, Figure
 from steadyarm.policies import GBAI
 from steadyarm.policies.named import VARIANTS
-from steadyarm.sweeps import Value
+from steadyarm.simulation import Results
+from steadyarm.simulation.compare import Value
 from steadyarm.theory import rho_star_of_means
 
 
@@ -72,7 +72,7 @@ NOT_COMPARABLE = {"yahoo": "the published instance was not kept, so its cells ca
 class Comparison:
     """One of our cells beside its published counterpart."""
 
-    ours: CellResult
+    ours: Results
     theirs: Published
     p_value: float
 
@@ -140,12 +140,13 @@ class Summary:
         return tuple(c for c in self.disagreeing if c not in explained)
 
 
-def compare(results: Iterable[CellResult]) -> list[Comparison]:
+def compare(results: Iterable[Results]) -> list[Comparison]:
     """Fisher's exact test, two-sided, of every cell that has a published counterpart.
 
     Examples
     --------
-    >>> cell = CellResult("soare_stationary", "budget", 1010, "P1-RAGE", 21000, 1119, 0.01, 1.0)
+    >>> cell = Results("P1-RAGE", {0: 19881, 1: 1119}, None, best_arm=0, world="soare_stationary",
+    ...     parameter="budget", value=1010)
     >>> compare([cell])[0].p_value
     1.0
     """
@@ -157,7 +158,7 @@ def compare(results: Iterable[CellResult]) -> list[Comparison]:
     return found
 
 
-def _fisher(*cells: CellResult | Published) -> float:
+def _fisher(*cells: Results | Published) -> float:
     """The two-sided p-value of Fisher's exact test that two cells err equally often."""
     table = np.array([[cell.errors, cell.trials - cell.errors] for cell in cells])
     return float(scipy.stats.fisher_exact(table).pvalue)
@@ -173,7 +174,7 @@ def scatter_of(comparisons: Iterable[Comparison]) -> Scatter:
     return Scatter(len(z), sum(z) / len(z), math.sqrt(squares / len(z)), chance)
 
 
-def summarise(results: Iterable[CellResult]) -> Summary:
+def summarise(results: Iterable[Results]) -> Summary:
     """Compare everything, measure the scatter and look for reasons."""
     comparisons = compare(results)
     figures = dict.fromkeys(c.ours.world for c in comparisons)
@@ -254,10 +255,10 @@ def _closed_form_facts(cells: Sequence[Comparison]) -> dict[str, object]:
 
 
 def _exact(c: Comparison) -> float:
-    return od_linbai_error(int(c.ours.value or 0), c.ours.min_gap)
+    return od_linbai_error(int(c.ours.value or 0), c.ours.gap or 0.0)
 
 
-def _off(c: Comparison, seen: CellResult | Published) -> float:
+def _off(c: Comparison, seen: Results | Published) -> float:
     """Distance of a count from the closed form, in standard errors."""
     exact = _exact(c)
     return (seen.error_rate - exact) / math.sqrt(exact * (1 - exact) / seen.trials)
@@ -281,7 +282,7 @@ class Ratio:
     end if it is the baseline that never erred. `p_value` is Fisher's, two-sided.
     """
 
-    cell: CellResult
+    cell: Results
     ratio: float
     low: float
     high: float
@@ -297,7 +298,7 @@ class Ratio:
 class Row:
     """One setting: the baseline's cell, the oracle's probability of error, ratios by policy."""
 
-    base: CellResult
+    base: Results
     floor: float
     ratios: dict[str, Ratio]
 
@@ -375,12 +376,12 @@ def beyond_points(policies: Sequence[str]) -> Iterator[tuple[Figure, Value, str]
             yield from ((figure, value, policy) for value, policy in figure.points(policies))
 
 
-def beyond_of(results: Iterable[CellResult], policies: Sequence[str]) -> Beyond:
+def beyond_of(results: Iterable[Results], policies: Sequence[str]) -> Beyond:
     """Compare the policies with the baseline wherever there are results of both.
 
     Examples
     --------
-    >>> cells = [CellResult("malicious", "", None, policy, 1000, errors, 0.01, 1.0)
+    >>> cells = [Results(policy, {0: 1000 - errors, 1: errors}, None, 0, world="malicious")
     ...          for policy, errors in (("P1-RAGE", 400), ("Steady", 300))]
     >>> print(beyond_of(cells, ["Steady"]).verdict("Steady"))
     Steady: geometric mean 0.75 over 1 settings; significantly worse in 0 and better in 1 of 1
@@ -400,7 +401,7 @@ def beyond_of(results: Iterable[CellResult], policies: Sequence[str]) -> Beyond:
     return Beyond(tuple(names), tuple(rows))
 
 
-def oracle_floor(world: FigureWorld) -> float:
+def oracle_floor(world: RewardSource) -> float:
     """Φ(-√(T / (σ²ρ*))): how often the best fixed design takes its likeliest wrong arm for best.
 
     The design is made for the time-averaged means, which no policy knows, and noise is the only
@@ -450,12 +451,12 @@ def ratio_interval(
     return where(limit, -end, middle) if x else 0.0, where(-limit, middle, end) if y else math.inf
 
 
-def _ratio(cell: CellResult, base: CellResult) -> Ratio:
+def _ratio(cell: Results, base: Results) -> Ratio:
     ends = ratio_interval(cell.errors, cell.trials, base.errors, base.trials)
     return Ratio(cell, _rate(cell) / _rate(base), *ends, _fisher(cell, base))
 
 
-def _rate(cell: CellResult) -> float:
+def _rate(cell: Results) -> float:
     return _half(cell.errors) / cell.trials
 
 

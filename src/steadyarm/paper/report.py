@@ -14,7 +14,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.files import write_atomically
 from steadyarm.paper import published
 from steadyarm.paper.published import BASELINE, EASY, Beyond, Comparison, Row, Scatter, Summary
-from steadyarm.paper.run import CellResult, format_value
+from steadyarm.paper.run import format_value
 from steadyarm.paper.specification import BEYOND_PAPER, FIGURES, Figure
 from steadyarm.plot.chart import Axis, Chart, Panel, Series
 from steadyarm.plot.chart import Table as Numbers
@@ -40,7 +40,7 @@ from steadyarm.reports.document import (
     Strong,
     Table,
 )
-from steadyarm.simulation import clopper_pearson
+from steadyarm.simulation import Results, clopper_pearson
 
 SAME = 1e-6  # relative difference up to which gaps are the same but for rounding
 TITLE = "SteadyArm: the paper's experiments, run again"
@@ -48,7 +48,7 @@ TITLE = "SteadyArm: the paper's experiments, run again"
 
 def write_report(
     figures: Sequence[Figure],
-    results: Iterable[CellResult],
+    results: Iterable[Results],
     folder: Path,
     command: str = "",
     settings: Mapping[str, object] | None = None,
@@ -80,7 +80,7 @@ def write_report(
 
 def report_of(
     figures: Sequence[Figure],
-    cells: Sequence[CellResult],
+    cells: Sequence[Results],
     command: str = "",
     settings: Mapping[str, object] | None = None,
     seconds: float | None = None,
@@ -117,9 +117,7 @@ def _where(c: Comparison) -> str:
     return f"{c.ours.parameter} {format_value(c.ours.value)}" if c.ours.parameter else ""
 
 
-def _summary(
-    cells: Sequence[CellResult], summary: Summary, seconds: float | None
-) -> Iterable[Block]:
+def _summary(cells: Sequence[Results], summary: Summary, seconds: float | None) -> Iterable[Block]:
     total, computing = len(summary.comparisons), sum(cell.seconds for cell in cells)
     trials = sum(cell.trials for cell in cells)
     took = "" if seconds is None else f"; this run took {seconds:.1f} seconds"
@@ -171,7 +169,7 @@ def _scatter(name: str, scatter: Scatter) -> tuple[str, ...]:
     return (name, str(scatter.cells), *numbers)
 
 
-def _figure(figure: Figure, cells: list[CellResult], summary: Summary) -> Iterable[Block]:
+def _figure(figure: Figure, cells: list[Results], summary: Summary) -> Iterable[Block]:
     yield Heading(f"{figure.title} ({figure.name})")
     yield Picture(figure_chart(figure, cells))
     found = {c.ours: c for c in summary.comparisons}
@@ -184,7 +182,7 @@ def _figure(figure: Figure, cells: list[CellResult], summary: Summary) -> Iterab
     yield Table("Errors of each policy", header, "rlrrrrrr", rows, note)
 
 
-def _row(cell: CellResult, found: Comparison | None) -> tuple[str, ...]:
+def _row(cell: Results, found: Comparison | None) -> tuple[str, ...]:
     low, high = cell.interval(0.95)
     row = (
         format_value(cell.value) or "-",
@@ -245,14 +243,14 @@ def _p(p_value: float) -> str:
 # The charts: our error rates with their intervals beside the published ones.
 
 
-def figure_chart(figure: Figure, results: Iterable[CellResult]) -> Chart:
+def figure_chart(figure: Figure, results: Iterable[Results]) -> Chart:
     """What to draw for a figure; results of other figures are left out.
 
     Examples
     --------
     >>> from steadyarm.paper.specification import figure_named
     >>> cells = [
-    ...     CellResult("soare_scale", "scale", s, "Peace", 1000, s, gap, 1.0)
+    ...     Results("Peace", {0: 1000 - s, 1: s}, None, 0, world="soare_scale", value=s, gap=gap)
     ...     for s, gap in ((0, 0.2), (5, 0.1))
     ... ]
     >>> errors, gaps = figure_chart(figure_named("soare_scale"), cells).panels
@@ -279,13 +277,13 @@ def figure_chart(figure: Figure, results: Iterable[CellResult]) -> Chart:
     )
 
 
-def _where_it_is(cells: Sequence[CellResult]) -> str:
+def _where_it_is(cells: Sequence[Results]) -> str:
     """Rounds, arms, features and noise of a figure's worlds, as a sentence of its caption."""
     found = setting_of(cells)
     return f" {found}." if found else ""
 
 
-def _curves(figure: Figure, cells: Sequence[CellResult]) -> list[Panel]:
+def _curves(figure: Figure, cells: Sequence[Results]) -> list[Panel]:
     """Errors by the parameter's value, a line for each policy; the smallest gap below."""
     ours, theirs = [], []
     for policy, style in styles(cell.policy for cell in cells).items():
@@ -295,13 +293,13 @@ def _curves(figure: Figure, cells: Sequence[CellResult]) -> list[Panel]:
         theirs += _published_series(x, own, style)
     axis = Axis(figure.label, "log" if figure.log_values else "number")
     series = (*ours, *theirs)
-    gaps = [cell.min_gap for cell in cells]
+    gaps = [cell.gap or 0.0 for cell in cells]
     if not figure.gap_panel or np.ptp(gaps) <= SAME * max(gaps):  # a constant gap says nothing
         return [Panel(axis, ERROR, series, height=1.2)]
     return [Panel(axis, ERROR, series, height=1.6), _gaps(cells, axis)]
 
 
-def _rows(cells: Sequence[CellResult]) -> Panel:
+def _rows(cells: Sequence[Results]) -> Panel:
     """One setting: a row for each policy, with our rate and the published one in parentheses."""
     order = list(styles(cell.policy for cell in cells))
     own = sorted(cells, key=lambda cell: order.index(cell.policy))
@@ -313,7 +311,7 @@ def _rows(cells: Sequence[CellResult]) -> Panel:
     return Panel(Axis("", "label"), ERROR, series, sideways=True, height=1.5)
 
 
-def _published_series(x: tuple[Any, ...], cells: Sequence[CellResult], style: int) -> list[Series]:
+def _published_series(x: tuple[Any, ...], cells: Sequence[Results], style: int) -> list[Series]:
     theirs = [_published_cell(cell) for cell in cells]
     if not any(theirs):
         return []
@@ -327,26 +325,26 @@ def _published_series(x: tuple[Any, ...], cells: Sequence[CellResult], style: in
     return [Series("published", x, rates, low, high, kind="rings", color=style)]
 
 
-def _published(cell: CellResult) -> float | None:
+def _published(cell: Results) -> float | None:
     theirs = _published_cell(cell)
     return None if theirs is None else theirs.error_rate
 
 
-def _published_cell(cell: CellResult) -> published.Published | None:
+def _published_cell(cell: Results) -> published.Published | None:
     if cell.world in published.NOT_COMPARABLE:
         return None
     return published.published_counts().get((cell.world, cell.value, cell.policy))
 
 
-def _gaps(cells: Sequence[CellResult], axis: Axis) -> Panel:
-    gaps = sorted({float(cell.value or 0): cell.min_gap for cell in cells}.items())
+def _gaps(cells: Sequence[Results], axis: Axis) -> Panel:
+    gaps = sorted({float(cell.value or 0): cell.gap or 0.0 for cell in cells}.items())
     x, y = zip(*gaps, strict=True)
     line = Series("smallest gap", x, np.array(y))
     ends = (0.0, 1.25 * max(y))
     return Panel(axis, Axis("smallest gap"), (line,), y_range=ends, height=0.5)
 
 
-def _table(cells: Sequence[CellResult]) -> Numbers:
+def _table(cells: Sequence[Results]) -> Numbers:
     low, high = np.array([cell.interval(0.95) for cell in cells]).T
     return Numbers.of(
         {

@@ -4,59 +4,63 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterable
 from pathlib import Path
 
-from steadyarm.engines import Engine
+from steadyarm.environments import RewardSource
 from steadyarm.files import write_atomically
-from steadyarm.paper.specification import Cell, FigureWorld, figure_named
-from steadyarm.sweeps import CellResult, Facts, Journal, Task, Value, Work, key_of, run_tasks
-
-__all__ = [
-    "COLUMNS",
-    "PUBLISHED_COLUMNS",
-    "CellResult",
-    "Journal",
-    "format_value",
-    "results_csv",
-    "run_cells",
-    "task_of",
-    "write_results",
-]
-
-
-# results.csv: every cell in one table.
-
+from steadyarm.paper.specification import Figure
+from steadyarm.policies.named import configured
+from steadyarm.simulation import Results
+from steadyarm.simulation.compare import Task, Value
 
 PUBLISHED_COLUMNS = ("figure", "parameter", "value", "policy", "trials", "errors", "min_gap")
 COLUMNS = (*PUBLISHED_COLUMNS, "low", "high", "regret", "seconds")
 
+Point = tuple[Figure, Value, str, int]  # a policy at a value of a figure's parameter, and trials
 
-def results_csv(results: Iterable[CellResult]) -> str:
-    """The text of results.csv: the columns of the published table, 95 % interval, regret and
-    processor time of the policy.
+
+def tasks_of(points: Iterable[Point], seed: int = 0) -> list[Task]:
+    """Tasks for these points, with policies as in the paper's published runs.
+
+    A policy is given by its proper name, or as "module:Class".
 
     Examples
     --------
-    >>> print(results_csv([CellResult("soare_scale", "scale", 3, "P1", 1000, 0, 0.2, 1.5, 0.0)]))
-    figure,parameter,value,policy,trials,errors,min_gap,low,high,regret,seconds
-    soare_scale,scale,3,P1,1000,0,0.20000000,0.00000000,0.00368208,0.00000000,1.500
+    >>> from steadyarm.paper import FIGURES
+    >>> (task,) = tasks_of([(FIGURES["soare_scale"], 3, "Peace", 100)])
+    >>> task.policy_name, task.environment.budget, task.rounds
+    ('Peace', 10000, 1000000)
+    """
+    worlds: dict[tuple[str, Value], RewardSource] = {}
+    tasks = []
+    for figure, value, name, trials in dict.fromkeys(points):
+        if (figure.name, value) not in worlds:
+            worlds[figure.name, value] = figure.world(value)
+        policy, world = configured(name, published=True), worlds[figure.name, value]
+        label = policy.name if ":" in name else name
+        tasks.append(Task(figure.name, figure.parameter, value, label, policy, world, trials, seed))
+    return tasks
+
+
+def results_csv(results: Iterable[Results]) -> str:
+    """The text of results.csv: the columns of the published table, 95 % interval, regret and
+    processor time of the policy.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for cell in results:
         setting = cell.world, cell.parameter, format_value(cell.value), cell.policy
-        numbers = [f"{x:.8f}" for x in (cell.min_gap, *cell.interval(0.95))]
-        numbers.append("" if cell.regret is None else f"{cell.regret:.8f}")
-        row = *setting, cell.trials, cell.errors, *numbers, f"{cell.seconds:.3f}"
-        writer.writerow(row)
+        numbers = [
+            "" if x is None else f"{x:.8f}" for x in (cell.gap, *cell.interval(0.95), cell.regret)
+        ]
+        writer.writerow((*setting, cell.trials, cell.errors, *numbers, f"{cell.seconds:.3f}"))
     return text.getvalue()
 
 
-def write_results(results: Iterable[CellResult], path: Path) -> Path:
-    """Write results.csv; a reader sees the old file or the new one, nothing between."""
+def write_results(results: Iterable[Results], path: Path) -> Path:
+    """Write results.csv atomically."""
     return write_atomically(path, results_csv(results).encode())
 
 
@@ -71,39 +75,3 @@ def format_value(value: Value) -> str:
     if value is None:
         return ""
     return str(int(value)) if value == int(value) else repr(float(value))
-
-
-# Run the cells of figures, as any other sweep.
-
-
-def run_cells(
-    cells: Sequence[Cell],
-    engine: Engine,
-    journal: Journal,
-    progress: Callable[[Work], object] | None = None,
-) -> list[CellResult]:
-    """Results of all cells, from the journal or computed now.
-
-    Parameters
-    ----------
-    progress : called with what is done whenever that is more
-    """
-    return run_tasks([task_of(cell) for cell in cells], engine, journal, progress)
-
-
-def task_of(cell: Cell) -> Task:
-    """A cell as a task of a sweep; its world is made from names, on whichever machine computes."""
-    figure, policy = figure_named(cell.figure), cell.configured_policy()
-    make = partial(_cached_world, cell.figure, cell.value, figure.source())
-    world = make()
-    return Task(
-        *(cell.figure, figure.parameter, cell.value, cell.policy_name, policy, make),
-        *(world.fingerprint, Facts.of(world), cell.trials, cell.stream),
-        key_of(policy, world.fingerprint, cell.trials, cell.stream, cell.figure, cell.value),
-    )
-
-
-@lru_cache(maxsize=64)
-def _cached_world(figure: str, value: Value, source: object) -> FigureWorld:
-    """`source` tells data that may change apart."""
-    return figure_named(figure).world(value)

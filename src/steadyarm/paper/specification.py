@@ -1,4 +1,4 @@
-"""Figure: an experiment as a specification, and Cell: one point of it, the unit of work."""
+"""Figure: an experiment as a specification."""
 
 from __future__ import annotations
 
@@ -6,36 +6,22 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Protocol
+from typing import Any
 
 from steadyarm.environments import (
     Environment,
-    RewardSource,
     malicious_switch,
     published_multivariate,
     soare_oscillating,
     soare_stationary,
 )
+from steadyarm.environments.environment import World
 from steadyarm.errors import InvalidInputError
 from steadyarm.paper.flights import flights_world
 from steadyarm.paper.yahoo import load_yahoo_instance, yahoo_world
-from steadyarm.policies import Policy
-from steadyarm.policies.named import configured
-from steadyarm.sweeps import Value, stream_of
+from steadyarm.simulation.compare import Value
 
 PAPER_POLICIES = ("G-BAI", "P1-RAGE", "P1-Peace", "Mixed-Peace", "Peace", "OD-LinBAI")
-
-
-class FigureWorld(RewardSource, Protocol):
-    """A world that knows how hard it is and has a fingerprint."""
-
-    @property
-    def gap(self) -> float:
-        """By how much the best arm beats the second best."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of everything that makes this world."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +39,12 @@ class Figure:
     trials : for a quick run; the published numbers are in `published.py`
     gap_panel : whether the smallest gap is drawn below, as where it varies with the parameter
     log_values : whether the values stand on a logarithmic axis
-    source : tells what data the worlds are made of, where that may change
     by_default : whether it is run when no figure is named; not so where data or extras are needed
     """
 
     name: str
     title: str
-    world: Callable[[Any], FigureWorld]
+    world: Callable[[Any], World]
     parameter: str
     label: str
     values: tuple[Value, ...]
@@ -67,39 +52,10 @@ class Figure:
     gap_panel: bool = False
     log_values: bool = False
     by_default: bool = True
-    source: Callable[[], object] = lambda: None
 
     def points(self, policies: Iterable[str]) -> Iterator[tuple[Value, str]]:
         """Every value with every policy."""
         yield from product(self.values, policies)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One policy in one world of a figure, run `trials` times.
-
-    policy : its proper name, or "module:Class" for one of your own
-    """
-
-    figure: str
-    value: Value
-    policy: str
-    trials: int
-    seed: int
-
-    @property
-    def stream(self) -> int:
-        """Seed of this cell alone: cells are independent of each other."""
-        return stream_of(self.seed, self.figure, self.value, self.policy)
-
-    def configured_policy(self) -> Policy[Any]:
-        """The variant of that name, an own policy, or one as in the paper's published runs."""
-        return configured(self.policy, published=True)
-
-    @property
-    def policy_name(self) -> str:
-        """How the policy is called in results."""
-        return self.configured_policy().name if ":" in self.policy else self.policy
 
 
 # The paper's experiments and one on real flights, each as a specification.
@@ -117,11 +73,6 @@ def _yahoo(repeat: int) -> Environment:
             f"instance with 'steadyarm data yahoo DIR --out FILE.npz' and set {YAHOO_FILE} to it."
         )
     return yahoo_world(load_yahoo_instance(path), repeat=repeat)
-
-
-def _yahoo_source() -> object:
-    path = os.environ.get(YAHOO_FILE)
-    return (path, os.stat(path).st_mtime_ns) if path and os.path.exists(path) else path
 
 
 # What several figures have in common.
@@ -198,7 +149,6 @@ _ALL = (
         parameter="repeat",
         label="visits per day L",
         values=(100, 200, 500, 1000, 1500, 3000),
-        source=_yahoo_source,
         **_LARGE,
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from steadyarm.engines import LocalEngine
 from steadyarm.environments import BernoulliReward
 from steadyarm.errors import InvalidInputError
 from steadyarm.planning.answer import Answers, Clear, Curve, Line, Need, Plan, Point, Theory
@@ -32,6 +31,7 @@ from steadyarm.planning.search import (
 from steadyarm.planning.worlds import CALM, Rhythm
 from steadyarm.policies import GBAI, P1RAGE, Steady
 from steadyarm.policies.thompson import ThompsonPolicy
+from steadyarm.simulation.simulate import run_in_parallel
 from steadyarm.theory import g_bai_error_bound, p1_rage_drift_error_bound, rho_star_of_means
 from steadyarm.validation import whole_number
 
@@ -165,7 +165,7 @@ def plan(
         trials = whole_number(trials, "trials", least=LEAST_TRIALS)
     _check_measurable(question, trials)
     seed = whole_number(seed, "seed")
-    work = _Work(question, trials, seed, LocalEngine(jobs), progress)
+    work = _Work(question, trials, seed, jobs, progress)
     needs = work.searches()
     clear = work.clear_searches(needs) if question.clear is not None else {}
     found = [*needs.values(), *(need for need, _ in clear.values())]
@@ -246,10 +246,10 @@ class _Work:
         question: Question,
         trials: int | None,
         seed: int,
-        engine: LocalEngine,
+        jobs: int | None,
         progress: Callable[[Progress], object] | None,
     ) -> None:
-        self.question, self.trials, self.seed, self.engine = question, trials, seed, engine
+        self.question, self.trials, self.seed, self.jobs = question, trials, seed, jobs
         self.rhythms = (CALM, question.rhythm) if question.rhythm.moves else (CALM,)
         # slow ones first, so that they do not run alone at the end
         self.candidates = sorted(question.candidates, key=_haste)
@@ -258,6 +258,12 @@ class _Work:
         if question.clear is not None:
             self.total += len(self.candidates) * (STEPS + 1)
         self.done, self.progress, self.lock = 0, progress, threading.Lock()
+
+    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call a function in parallel; results are in the order of the calls."""
+        numbered = ((i, *call) for i, call in enumerate(calls))
+        found = dict(run_in_parallel(function, numbered, self.jobs))
+        return [found[i] for i in range(len(calls))]
 
     def trials_of(self, candidate: Candidate) -> int:
         """Simulated tests behind each error."""
@@ -287,7 +293,7 @@ class _Work:
             self._step(doing, left)
             return found
 
-        found = self.engine.map(run, keys)
+        found = self.map(run, keys)
         return {(c.label, r.moves): need for (c, r), need in zip(keys, found, strict=True)}
 
     def clear_searches(self, needs: Mapping[Key, Need]) -> dict[str, tuple[Need, Answers]]:
@@ -321,7 +327,7 @@ class _Work:
             self._step(doing, left)
             return need, last[need.check.budget]
 
-        found = self.engine.map(run, [(candidate,) for candidate in self.candidates])
+        found = self.map(run, [(candidate,) for candidate in self.candidates])
         return {c.label: one for c, one in zip(self.candidates, found, strict=True)}
 
     def judged(self, candidate: Candidate) -> int:
@@ -351,7 +357,7 @@ class _Work:
             return found
 
         found: dict[str, tuple[Answers | None, tuple[Answers, ...]]] = {}
-        for call, one in zip(calls, self.engine.map(run, calls), strict=True):
+        for call, one in zip(calls, self.map(run, calls), strict=True):
             picked, points = found.get(call[0].label, (None, ()))
             here = (one, points) if call[-1] else (picked, (*points, one))
             found[call[0].label] = here
@@ -380,7 +386,7 @@ class _Work:
             self._step(doing)
             return point
 
-        found = self.engine.map(run, calls)
+        found = self.map(run, calls)
         return {
             ((candidate.label, rhythm.moves), budget): point
             for (candidate, rhythm, budget, _), point in zip(calls, found, strict=True)

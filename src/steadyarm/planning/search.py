@@ -23,7 +23,8 @@ from steadyarm.planning.candidates import Candidate
 from steadyarm.planning.question import Question
 from steadyarm.planning.runs import Run, decided, run
 from steadyarm.planning.worlds import CALM, BatchWorld, Rhythm
-from steadyarm.simulation import CHUNK, clopper_pearson
+from steadyarm.simulation import clopper_pearson
+from steadyarm.simulation.simulate import CHUNK
 
 STEPS = 9  # measurements of a search, about: what a progress bar counts
 MOST_STEPS = 16  # of bracketing

@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from steadyarm.analysis import Analysis
-from steadyarm.comparison import Comparison
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import DriftReport
 from steadyarm.inference.sequences import confidence_path
@@ -26,7 +25,7 @@ from steadyarm.plot import charts
 from steadyarm.plot.chart import Chart
 from steadyarm.plot.charts.common import thinned
 from steadyarm.segments import Direction
-from steadyarm.simulation import Results
+from steadyarm.simulation import Comparison, Results
 
 Test = Experiment | Scorecard | Session | Analysis
 Seen = Scorecard | Session | Analysis

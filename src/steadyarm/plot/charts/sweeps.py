@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from steadyarm.comparison import Comparison
 from steadyarm.errors import InvalidInputError
 from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
 from steadyarm.policies import POLICIES
-from steadyarm.sweeps import CellResult, Facts
+from steadyarm.simulation import Comparison, Results
 from steadyarm.wording import counted, percent
 
 PAPER = ("G-BAI", "P1-RAGE", "P1-Peace", "Mixed-Peace", "Peace", "OD-LinBAI", "Steady")
@@ -46,19 +45,19 @@ def styles(policies: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def error_series(name: str, x: tuple[Any, ...], cells: Sequence[CellResult], style: int) -> Series:
+def error_series(name: str, x: tuple[Any, ...], cells: Sequence[Results], style: int) -> Series:
     """Error rates with their exact 95 % intervals."""
     rates = np.array([cell.error_rate for cell in cells])
     low, high = np.array([cell.interval(0.95) for cell in cells]).T
     return Series(name, x, rates, low, high, kind="points", color=style)
 
 
-def setting_of(cells: Sequence[CellResult | Facts]) -> str:
+def setting_of(cells: Sequence[Results]) -> str:
     """What figures say of their worlds: rounds, arms, features and noise, where they are alike.
 
     Examples
     --------
-    >>> cell = CellResult("w", "", None, "P", 9, 1, 0.1, 1.0, budget=500, arms=5, features=3)
+    >>> cell = Results("P", {0: 8, 1: 1}, None, 0, budget=500, arms=5, features=3)
     >>> setting_of([cell])
     'T = 500, K = 5, d = 3'
     """
@@ -76,7 +75,7 @@ def setting_of(cells: Sequence[CellResult | Facts]) -> str:
     return ", ".join([*parts, *(noises if len(noises) == 1 else [])])
 
 
-def trials_of(cells: Iterable[CellResult]) -> str:
+def trials_of(cells: Iterable[Results]) -> str:
     """How many trials there are for each point."""
     trials = {cell.trials for cell in cells}
     few, most = f"{min(trials):,}", f"{max(trials):,}"
@@ -194,9 +193,7 @@ def _panel(found: Comparison, world: str, axis: Axis, series_of: Any) -> Panel:
     )
 
 
-def _regret_series(
-    name: str, x: tuple[Any, ...], cells: Sequence[CellResult], style: int
-) -> Series:
+def _regret_series(name: str, x: tuple[Any, ...], cells: Sequence[Results], style: int) -> Series:
     regrets = np.array([cell.regret for cell in cells], dtype=float)  # None becomes nan
     reach = NORMAL * np.array([cell.regret_error for cell in cells], dtype=float)
     reach[regrets == 0] = np.nan  # no regret in any trial: nothing to approximate

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import inspect
 import io
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -17,31 +19,31 @@ from numpy.typing import NDArray
 from scipy.stats import fisher_exact
 
 from steadyarm import __version__
-from steadyarm.engines import Engine, engine_named
+from steadyarm.environments import RewardSource
 from steadyarm.environments.families import WORLDS, world_from_settings
 from steadyarm.errors import InvalidInputError
 from steadyarm.files import FrameLibrary, csv_cell, frame_of, write_atomically
-from steadyarm.fingerprints import Content, content_of
 from steadyarm.policies import Policy
 from steadyarm.policies.named import Policies, named_policies
 from steadyarm.progress import Progress
-from steadyarm.simulation import AnyWorld, check_world
-from steadyarm.sweeps import (
-    CellResult,
-    Facts,
-    Journal,
-    Task,
-    Work,
-    key_of,
-    run_tasks,
-    stream_of,
-    world_fingerprint,
+from steadyarm.simulation.journal import Journal
+from steadyarm.simulation.simulate import (
+    CHUNK,
+    Chunk,
+    Results,
+    Workers,
+    check_environment,
+    chunks_of,
+    results_of,
+    run_chunk,
+    run_in_parallel,
 )
 from steadyarm.validation import check_fraction, not_negative, whole_number
 from steadyarm.wording import did_you_mean
 
-Maker = Callable[[int], AnyWorld]
-Worlds = Mapping[str, AnyWorld | Maker | str] | Sequence[str] | AnyWorld
+Maker = Callable[[int], RewardSource]
+Worlds = Mapping[str, RewardSource | Maker | str] | Sequence[str] | RewardSource
+Value = float | int | None
 
 COLUMNS = (
     "world", "budget", "policy", "trials", "errors", "error_rate", "low", "high", "regret",
@@ -63,32 +65,31 @@ def compare(
     trials: int = 1000,
     seed: int = 0,
     jobs: int | None = None,
-    engine: str | Engine = "threads",
+    workers: Workers = "threads",
     journal: str | Path | None = None,
     progress: bool | Callable[[int, int], object] = True,
 ) -> Comparison:
     """Run every policy in every world at every budget, and count the wrong recommendations.
 
     Each combination has a random stream of its own, which depends on the seed and on the names of
-    world, budget and policy alone: the counts are the same on every engine, whatever the number of
-    jobs, and whatever else is compared.
+    world, budget and policy alone. The counts do not depend on the workers, nor on what else is
+    compared.
 
     Parameters
     ----------
     policies : policies of ours or your own, by name or in a list; also texts, such as "p1-rage",
         "g-bai-blocks" (the balanced fixed design) or "mymodule:MyPolicy"
-    worlds : by name; each a world, or a function that makes the world of a budget, or the name of a
-        family, such as "soare_oscillating"
-    budgets : for functions and families; a world has its own budget
+    worlds : by name; each an environment, or a function that makes the environment of a budget, or
+        the name of a family, such as "soare_oscillating"
+    budgets : for functions and families; an environment has its own budget
     trials : number of runs of each combination
     seed : the same seed gives the same results
-    jobs : threads or processes; by default one per core
-    engine : "threads"; "processes" for policies and worlds in plain Python; "dask" for a cluster,
-        or an engine such as `DaskEngine("tcp://host:8786")`. Processes and clusters need functions
-        and classes that have names in a module
-    journal : file of finished combinations, from which a run that was stopped goes on. Results of a
-        policy or world of yours are computed anew if its code, its data or the modules it is
-        written in have changed
+    jobs : number of workers; by default one per core
+    workers : "threads", or "processes" for policies and worlds in plain Python; joblib runs them.
+        A backend chosen with `joblib.parallel_config`, such as "dask", is used instead
+    journal : file of finished combinations, from which a run that was stopped goes on. A result is
+        known by the names and settings of policy and world, trials, seed and version; a journal
+        does not notice that the code of a function has changed
     progress : True shows a bar on a terminal, with what is done and how long the rest takes;
         False shows nothing; a function is called with the rounds that are done and those of all
 
@@ -111,20 +112,25 @@ def compare(
     """
     entrants, makers = named_policies(policies), _makers(worlds)
     trials, seed = whole_number(trials, "trials", least=1), whole_number(seed, "seed")
-    tasks = list(_tasks(entrants, makers, _budgets(budgets), trials, seed, journal is not None))
-    kept = Journal(None if journal is None else Path(journal))
+    tasks = [
+        Task(name, "budget", world.budget, label, policy, world, trials, seed)
+        for name, maker in makers.items()
+        for world in _environments(name, maker, _budgets(budgets))
+        for label, policy in entrants.items()
+    ]
     with Progress(lines=False) as bar:
 
-        def advance(work: Work) -> None:
+        def advance(done: Work) -> None:
             if callable(progress):
-                progress(work.rounds, work.all_rounds)
+                progress(done.rounds, done.all_rounds)
             elif progress:
-                bar.show(work.rounds, work.all_rounds, work.text)
+                bar.show(done.rounds, done.all_rounds, done.text)
 
-        cells = run_tasks(tasks, engine_named(engine, jobs), kept, advance)
+        finished = Journal(None if journal is None else Path(journal))
+        cells = run_tasks(tasks, finished, jobs, workers, advance)
     settings = {
         "policies": {name: policy.to_dict() for name, policy in entrants.items()},
-        "worlds": {f"{t.world_name} {t.value}": t.fingerprint for t in tasks},
+        "worlds": list(makers),
         "trials": trials,
         "seed": seed,
         "version": __version__,
@@ -132,9 +138,9 @@ def compare(
     return Comparison(tuple(cells), settings)
 
 
-def _makers(worlds: Any) -> dict[str, AnyWorld | Maker]:
-    """Worlds, and functions that make them, by name."""
-    if isinstance(worlds, str) or hasattr(worlds, "play") or hasattr(worlds, "begin"):
+def _makers(worlds: Any) -> dict[str, RewardSource | Maker]:
+    """Environments, and functions that make them, by name."""
+    if isinstance(worlds, str) or hasattr(worlds, "play"):
         worlds = {"world": worlds} if not isinstance(worlds, str) else [worlds]
     if not isinstance(worlds, Mapping):
         if not all(isinstance(name, str) for name in worlds):
@@ -161,7 +167,7 @@ def _family(name: str) -> Maker:
     return partial(_of_family, name)
 
 
-def _of_family(name: str, budget: int) -> AnyWorld:
+def _of_family(name: str, budget: int) -> RewardSource:
     return world_from_settings({"name": name, "budget": budget})
 
 
@@ -176,88 +182,168 @@ def _budgets(budgets: Sequence[int] | int | None) -> list[int] | None:
     return list(dict.fromkeys(whole_number(budget, "a budget", least=1) for budget in several))
 
 
-@dataclass(frozen=True, eq=False)
-class _Given:
-    """Makes a world that is there already."""
-
-    world: AnyWorld
-
-    def __call__(self) -> AnyWorld:
-        return self.world
-
-
-def _tasks(
-    policies: Mapping[str, Policy[Any]],
-    makers: Mapping[str, AnyWorld | Maker],
-    budgets: list[int] | None,
-    trials: int,
-    seed: int,
-    journalled: bool,
-) -> Iterator[Task]:
-    for policy_name, policy in policies.items():
-        found = content_of(policy)
-        if journalled and found.obstacle:
-            raise _not_journalled(f"the policy {policy_name!r}", found)
-    for name, given in makers.items():
-        for make, world in _worlds(name, given, budgets):
-            facts, mark, content = Facts.of(world), world_fingerprint(world), content_of(world)
-            if journalled and not mark:
-                raise _not_journalled(f"the world {name!r}", content)
-            for policy_name, policy in policies.items():
-                stream = stream_of(seed, name, world.budget, policy_name)
-                yield Task(
-                    *(name, "budget", world.budget, policy_name, policy, make, mark),
-                    *(facts, trials, stream),
-                    key_of(policy, mark, trials, stream, name, policy_name, content.sources),
-                )
-
-
-def _not_journalled(what: str, content: Content) -> InvalidInputError:
-    return InvalidInputError(
-        f"{what} holds {content.obstacle or 'something'}, whose content cannot be compared with "
-        "that of a later run, so that no journal can tell whether its results are still good; "
-        "leave the journal out, or give its class an attribute `fingerprint`, a text that differs "
-        "wherever results may."
-    )
-
-
-def _worlds(
-    name: str, given: Any, budgets: list[int] | None
-) -> Iterator[tuple[Callable[[], AnyWorld], AnyWorld]]:
-    if hasattr(given, "play") or hasattr(given, "begin"):
-        if budgets is not None and given.budget not in budgets:
+def _environments(name: str, maker: Any, budgets: list[int] | None) -> Iterator[RewardSource]:
+    """An environment as it is, or one for each budget."""
+    if hasattr(maker, "play"):
+        if budgets is not None and maker.budget not in budgets:
             raise InvalidInputError(
-                f"the world {name!r} has a budget of {given.budget}, which is not among the "
+                f"the world {name!r} has a budget of {maker.budget}, which is not among the "
                 "budgets to compare at; give a function that makes the world of a budget, such as "
                 f"{{{name!r}: lambda budget: …}}."
             )
-        yield _Given(given), given
+        yield maker
         return
-    if not callable(given):
-        check_world(given)
+    if not callable(maker):
+        check_environment(maker)
     if budgets is None:
         raise InvalidInputError(
             f"the world {name!r} is made for a budget; say for which: budgets=[…]."
         )
     try:
-        inspect.signature(given).bind(budgets[0])
+        inspect.signature(maker).bind(budgets[0])
     except TypeError as error:
         raise InvalidInputError(
             f"the world {name!r} is a function that cannot be called with a budget ({error}); "
             f"give a function of the budget: {{{name!r}: lambda budget: …}}."
         ) from None
     except ValueError:
-        pass  # of a compiled function nothing is known
+        pass  # compiled functions have no signature
     for budget in budgets:
-        make = partial(given, budget)
-        world = make()
-        check_world(world)
+        world = maker(budget)
+        check_environment(world)
         if world.budget != budget:
             raise InvalidInputError(
                 f"the function of the world {name!r} was asked for a budget of {budget} and made a "
                 f"world with one of {world.budget}."
             )
-        yield make, world
+        yield world
+
+
+# Tasks of a sweep: run in parallel, chunk by chunk, journalled.
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One policy in one environment, run `trials` times: a cell of a sweep.
+
+    Attributes
+    ----------
+    world, parameter, value, policy_name : names of the result
+    policy, environment : what is run
+    trials : number of independent runs
+    seed : of the sweep
+    """
+
+    world: str
+    parameter: str
+    value: Value
+    policy_name: str
+    policy: Policy[Any]
+    environment: RewardSource
+    trials: int
+    seed: int
+
+    @property
+    def stream(self) -> int:
+        """Seed of this task alone; it depends on the sweep's seed and on the names."""
+        return stream_of(self.seed, self.world, self.value, self.policy_name)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of all trials."""
+        return self.trials * self.environment.budget
+
+    @cached_property
+    def key(self) -> str:
+        """Names, settings, seed and version: the same key means the same computation."""
+        kind = type(self.policy)
+        names = self.world, self.value, self.policy_name, kind.__module__, kind.__qualname__
+        world = getattr(self.environment, "fingerprint", type(self.environment).__qualname__)
+        settings = self.policy.to_dict(), world, self.environment.budget, self.trials, self.seed
+        text = json.dumps([*names, *settings, CHUNK, __version__], default=_json_value)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def run_chunk(self, chunk: int, trials: int) -> Chunk:
+        """Run some of the trials; errors say where they come from."""
+        try:
+            return run_chunk(self.policy, self.environment, self.stream, chunk, trials)
+        except Exception as error:
+            where = f"{self.parameter} {self.value}" if self.parameter else "its only setting"
+            error.add_note(f"in the policy {self.policy_name!r}, world {self.world!r}, {where}")
+            raise
+
+    def results(self, chunks: Sequence[Chunk]) -> Results:
+        """The results of all chunks, with the names of the task."""
+        found = results_of(self.policy_name, self.environment, chunks)
+        return replace(
+            found, world=self.world, parameter=self.parameter, value=self.value, plays=None
+        )
+
+
+def stream_of(seed: int, *names: Any) -> int:
+    """A seed that depends on all of these: tasks are independent of each other."""
+    text = json.dumps([seed, *names])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 1
+
+
+def _json_value(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else repr(value)
+
+
+@dataclass(frozen=True)
+class Work:
+    """How far a sweep is: rounds and cells that are done, with those in the journal, and all."""
+
+    rounds: int
+    all_rounds: int
+    cells: int
+    all_cells: int
+
+    @property
+    def text(self) -> str:
+        """How many cells are finished, in words."""
+        return f"{self.cells:,} of {self.all_cells:,} cells"
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    journal: Journal,
+    jobs: int | None = None,
+    workers: Workers = "threads",
+    progress: Callable[[Work], object] = lambda work: None,
+) -> list[Results]:
+    """Results of all tasks, from the journal or computed now.
+
+    Parameters
+    ----------
+    jobs, workers : see `compare`
+    progress : called when work begins, and whenever some is done; never if nothing is to do
+    """
+    every = {task.key: task for task in tasks}
+    missing = {key: task for key, task in every.items() if journal.get(key) is None}
+    rounds = sum(task.rounds for key, task in every.items() if key not in missing)
+    work = Work(
+        rounds, sum(t.rounds for t in every.values()), len(every) - len(missing), len(every)
+    )
+    if missing:
+        progress(work)
+    calls = (
+        ((key, size), task, chunk, size)
+        for key, task in missing.items()
+        for chunk, size in chunks_of(task.trials)
+    )
+    parts: dict[str, list[Chunk]] = {key: [] for key in missing}
+    left = {key: task.trials for key, task in missing.items()}
+    for (key, size), part in run_in_parallel(Task.run_chunk, calls, jobs, workers):
+        task = missing[key]
+        parts[key].append(part)
+        work = replace(work, rounds=work.rounds + size * task.environment.budget)
+        left[key] -= size
+        if left[key] == 0:
+            journal.add(key, task.results(parts.pop(key)))
+            work = replace(work, cells=work.cells + 1)
+        progress(work)
+    return [results for task in tasks if (results := journal.get(task.key)) is not None]
 
 
 # What came out
@@ -287,7 +373,7 @@ class Comparison:
     14
     """
 
-    cells: tuple[CellResult, ...]
+    cells: tuple[Results, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -301,9 +387,9 @@ class Comparison:
         return tuple(dict.fromkeys(cell.world for cell in self.cells))
 
     @cached_property
-    def _rows(self) -> dict[tuple[str, Any], dict[str, CellResult]]:
+    def _rows(self) -> dict[tuple[str, Any], dict[str, Results]]:
         """Cells by policy, for each pair of a world and a budget."""
-        rows: dict[tuple[str, Any], dict[str, CellResult]] = {}
+        rows: dict[tuple[str, Any], dict[str, Results]] = {}
         for cell in self.cells:
             rows.setdefault((cell.world, cell.value), {})[cell.policy] = cell
         return rows
@@ -313,9 +399,9 @@ class Comparison:
         """Pairs of a world and a budget, in order."""
         return tuple(self._rows)
 
-    def cell(self, policy: str, world: str | None = None, budget: int | None = None) -> CellResult:
+    def cell(self, policy: str, world: str | None = None, budget: int | None = None) -> Results:
         """The result of a policy; world and budget where there are several."""
-        rows: dict[Any, dict[str, CellResult]] = self._rows
+        rows: dict[Any, dict[str, Results]] = self._rows
         if (world, budget) in rows:  # at once, also among thousands
             rows = {(world, budget): rows[world, budget]}
         found = [
@@ -330,7 +416,7 @@ class Comparison:
             )
         return found[0]
 
-    def p_value(self, first: CellResult, second: CellResult) -> float:
+    def p_value(self, first: Results, second: Results) -> float:
         """Of Fisher's exact test, two-sided, that both err equally often.
 
         Parameters
@@ -377,10 +463,15 @@ class Comparison:
         -------
         lists by the name of the column
         """
-        rows = [_row(cell) for cell in self.cells]
-        columns: dict[str, list[Any]] = {
-            name: [row[i] for row in rows] for i, name in enumerate(COLUMNS)
-        }
+        rows = [
+            (
+                *(cell.world, cell.budget, cell.policy, cell.trials, cell.errors),
+                *(cell.error_rate, *cell.interval(0.95), cell.regret, cell.regret_error),
+                *(cell.gap, cell.arms, cell.features, cell.seconds / cell.trials),
+            )
+            for cell in self.cells
+        ]
+        columns = {name: list(values) for name, *values in zip(COLUMNS, *rows, strict=True)}
         if epsilon is not None:
             limit = not_negative(epsilon, "epsilon")
             columns["good_rate"] = [cell.good_rate(limit) for cell in self.cells]
@@ -416,7 +507,7 @@ class Comparison:
         columns = self.columns(epsilon)
         writer.writerow(columns)
         for row in zip(*columns.values(), strict=True):
-            writer.writerow([csv_cell(x) if isinstance(x, str) else _plain(x) for x in row])
+            writer.writerow([csv_cell(x) if isinstance(x, str) else x for x in row])
         if path is not None:
             write_atomically(Path(path), out.getvalue().encode())
         return out.getvalue()
@@ -491,27 +582,6 @@ class Comparison:
         shares = (ratios[None] <= factors[:, None, None] * (1 + 1e-12)).mean(axis=1)
         return factors, {name: shares[:, i] for i, name in enumerate(self.policies)}
 
-    def ratios(self, policy: str, baseline: str) -> NDArray[np.float64]:
-        """Errors of a policy relative to those of another, in every setting.
-
-        No errors count as half of one.
-
-        Parameters
-        ----------
-        policy : whose errors
-        baseline : relative to whose
-
-        Returns
-        -------
-        a number for each world and budget
-        """
-        pairs = [
-            (self.cell(policy, *setting), self.cell(baseline, *setting))
-            for setting in self.settings_compared
-        ]
-        rates = [[max(one.errors, 0.5) / one.trials for one in pair] for pair in pairs]
-        return np.array([a / b for a, b in rates])
-
     def __str__(self) -> str:
         counts = [len(self.policies), len(self.worlds), len({c.value for c in self.cells})]
         nouns = [("policy", "policies"), ("world", "worlds"), ("budget", "budgets")]
@@ -535,25 +605,11 @@ class Comparison:
     __repr__ = __str__
 
 
-def _row(cell: CellResult) -> tuple[Any, ...]:
-    per_trial = cell.seconds / cell.trials
-    rates = cell.trials, cell.errors, cell.error_rate, *cell.interval(0.95)
-    world = cell.min_gap, cell.arms, cell.features
-    return (
-        cell.world, cell.budget, cell.policy, *rates, cell.regret, cell.regret_error, *world,
-        per_trial,
-    )  # fmt: skip  # a table reads better so
-
-
-def _plain(value: Any) -> Any:
-    return "" if isinstance(value, float) and math.isnan(value) else value
-
-
 def _latex(text: str) -> str:
     return "".join(LATEX.get(letter, letter) for letter in text)
 
 
-def _latex_cell(cell: CellResult, level: float, best: bool) -> str:
+def _latex_cell(cell: Results, level: float, best: bool) -> str:
     low, high = (100 * limit for limit in cell.interval(level))
     digits = max(1, 1 - math.floor(math.log10(high - low)))  # two of the interval's length
     number = f"{100 * cell.error_rate:.{digits}f}"

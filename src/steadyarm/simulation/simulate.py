@@ -1,0 +1,414 @@
+"""Many independent runs of a policy in an environment, and how often it was wrong."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm import __version__
+from steadyarm.compiled import compiling, seconds_compiling
+from steadyarm.covariates import Slopes, adjusted
+from steadyarm.environments.environment import RewardSource, noise_text
+from steadyarm.errors import InvalidInputError
+from steadyarm.files import FrameLibrary, frame_of
+from steadyarm.policies import Policy
+from steadyarm.segments import Segment, SegmentStats
+from steadyarm.validation import check_choice, check_fraction, not_negative, whole_number
+
+Workers = Literal["threads", "processes"]
+CHUNK = 256  # trials with one random stream; part of what a seed means, so it never changes
+
+
+def clopper_pearson(errors: int, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """Exact interval for a probability of which `errors` of `trials` were seen.
+
+    Examples
+    --------
+    >>> low, high = clopper_pearson(0, 1000)
+    >>> round(low, 4), round(high, 4)
+    (0.0, 0.0037)
+    """
+    check_fraction(level, "level")
+    if not 0 <= errors <= trials or trials < 1:
+        raise InvalidInputError(
+            f"there are {errors} errors in {trials} trials; expected 0 <= errors <= trials."
+        )
+    from scipy.stats import beta
+
+    tail, right = (1 - level) / 2, trials - errors
+    low = 0.0 if errors == 0 else float(beta.ppf(tail, errors, right + 1))
+    high = 1.0 if right == 0 else float(beta.ppf(1 - tail, errors + 1, right))
+    return low, high
+
+
+@dataclass(frozen=True, repr=False)
+class Results:
+    """How often a policy recommended each arm in one environment.
+
+    Attributes
+    ----------
+    policy : name of the policy
+    recommended : number of trials by recommended arm
+    regrets : simple regret of each of these arms: how far its time-averaged mean is below the best
+        one; None if the environment does not know its means
+    best_arm : the arm that should have been recommended
+    seconds : processor time of the policy in all trials, without compiling and the environment
+    world : name of the environment in a comparison, or of the figure in the paper's runs
+    parameter, value : the setting of the environment, such as "budget" and 1000
+    budget, arms, features, gap, noise : of the environment; noise in words
+    plays : (K,) mean number of rounds per trial for each arm; None for very many arms and in
+        comparisons
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.one_hot(["A", "B"])
+    >>> world = sa.Environment.from_means(arms, [0.5, 0.3], budget=100)
+    >>> results = sa.simulate(sa.GBAI(), world, trials=1000, seed=1)
+    >>> results.errors, results.error_rate, results.recommended
+    (189, 0.189, {0: 811, 1: 189})
+    >>> low, high = results.interval(0.95)
+    >>> print(f"{low:.3f} to {high:.3f}, simple regret {results.regret:.3f}")
+    0.165 to 0.215, simple regret 0.038
+    """
+
+    policy: str
+    recommended: Mapping[int, int] = field(hash=False)
+    regrets: Mapping[int, float] | None = field(hash=False)
+    best_arm: int
+    seconds: float = math.nan
+    world: str = ""
+    parameter: str = ""
+    value: float | int | None = None
+    budget: int = 0
+    arms: int = 0
+    features: int = 0
+    gap: float | None = None
+    noise: str = ""
+    plays: NDArray[np.float64] | None = field(default=None, compare=False)
+    settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def trials(self) -> int:
+        """Number of independent runs."""
+        return sum(self.recommended.values())
+
+    @property
+    def errors(self) -> int:
+        """How many trials recommended an arm that is not as good as the best."""
+        return sum(count for arm, count in self.recommended.items() if self._is_wrong(arm))
+
+    @property
+    def error_rate(self) -> float:
+        """Share of wrong recommendations."""
+        return self.errors / self.trials
+
+    @property
+    def regret(self) -> float | None:
+        """Mean simple regret of the recommendation, under the time average; None if not known."""
+        if self.regrets is None:
+            return None
+        total = math.fsum(self.regrets[arm] * count for arm, count in self.recommended.items())
+        return total / self.trials
+
+    @property
+    def regret_error(self) -> float | None:
+        """Standard error of `regret`; None if not known."""
+        mean = self.regret
+        if self.regrets is None or mean is None or self.trials < 2:
+            return None
+        squares = math.fsum(
+            (self.regrets[arm] - mean) ** 2 * count for arm, count in self.recommended.items()
+        )
+        return math.sqrt(squares / (self.trials - 1) / self.trials)
+
+    def good_rate(self, epsilon: float) -> float:
+        """Share of trials in which the recommended arm is at most `epsilon` worse than the best.
+
+        Examples
+        --------
+        >>> import steadyarm as sa
+        >>> arms = sa.ArmSet.one_hot(["A", "B", "C"])
+        >>> world = sa.Environment.from_means(arms, [0.5, 0.45, 0.0], budget=300)
+        >>> results = sa.simulate(sa.Steady(), world, trials=500, seed=1)
+        >>> 1 - results.error_rate < results.good_rate(0.1) <= 1
+        True
+        """
+        if self.regrets is None:
+            raise InvalidInputError(
+                "the environment does not know its means, so regrets are unknown; give it a method "
+                "regret(arms)."
+            )
+        limit = not_negative(epsilon, "epsilon") * (1 + 1e-12)
+        good = sum(n for arm, n in self.recommended.items() if self.regrets[arm] <= limit)
+        return good / self.trials
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Clopper-Pearson interval for the probability of error; holds for any sample size.
+
+        Parameters
+        ----------
+        level : confidence level, between 0 and 1
+
+        Returns
+        -------
+        lower and upper end
+        """
+        return clopper_pearson(self.errors, self.trials, level)
+
+    def to_frame(self, library: FrameLibrary = "pandas") -> Any:
+        """A data frame with a row for each recommended arm: trials, whether it is wrong, regret.
+
+        library : "pandas" or "polars"
+        """
+        arms = list(self.recommended)
+        known = self.regrets
+        return frame_of(
+            {
+                "policy": [self.policy] * len(arms),
+                "arm": arms,
+                "trials": [self.recommended[arm] for arm in arms],
+                "wrong": [self._is_wrong(arm) for arm in arms],
+                "regret": [math.nan if known is None else known[arm] for arm in arms],
+            },
+            library,
+        )
+
+    def _is_wrong(self, arm: int) -> bool:
+        """Whether an arm is not the best, nor one with the same mean."""
+        return arm != self.best_arm and (self.regrets is None or self.regrets[arm] != 0)
+
+    def __repr__(self) -> str:
+        return f"Results({self.policy}: {self.errors} errors in {self.trials} trials)"
+
+
+def simulate(
+    policy: Policy[Any],
+    environment: RewardSource,
+    trials: int = 1000,
+    seed: int = 0,
+    jobs: int | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> Results:
+    """Run `policy` in `environment` many times and count the wrong recommendations.
+
+    Parameters
+    ----------
+    policy : how arms are chosen; an instance, of your own class perhaps
+    environment : where rewards come from
+    trials : number of independent runs
+    seed : the same seed gives the same result, whatever the number of jobs
+    jobs : threads; by default one per core. The compiled kernels run in parallel.
+    progress : called with the number of trials whenever some are done
+
+    Returns
+    -------
+    Results : recommendations, errors with exact intervals, regret, plays, time
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    >>> world = sa.Environment.from_parameters(arms, [0.3, 0.2, 0.0], budget=300)
+    >>> sa.simulate(sa.GBAI(), world, trials=1000, seed=1)
+    Results(G-BAI: 246 errors in 1000 trials)
+    """
+    if not isinstance(policy, Policy):
+        raise InvalidInputError.of("policy", policy, "an instance of a policy, such as P1RAGE()")
+    check_environment(environment)
+    trials, seed = whole_number(trials, "trials", least=1), whole_number(seed, "seed")
+    calls = ((size, policy, environment, seed, n, size) for n, size in chunks_of(trials))
+    chunks = []
+    for size, chunk in run_in_parallel(run_chunk, calls, jobs):
+        chunks.append(chunk)
+        if progress is not None:
+            progress(size)
+    settings = {
+        "policy": policy.to_dict(),
+        "world": getattr(environment, "fingerprint", None),
+        "budget": environment.budget,
+        "arms": environment.arms.size,
+        "features": environment.arms.dimension,
+        "trials": trials,
+        "seed": seed,
+        "version": __version__,
+    }
+    return replace(results_of(policy.name, environment, chunks), settings=settings)
+
+
+def check_environment(environment: Any) -> None:
+    """Refuse what is no environment."""
+    if not hasattr(environment, "play"):
+        raise InvalidInputError.of(
+            "environment",
+            environment,
+            "an environment, such as Environment.from_means(arms, means, budget=1000)",
+        )
+
+
+def run_in_parallel(
+    function: Callable[..., Any],
+    calls: Iterable[tuple[Any, ...]],
+    jobs: int | None = None,
+    workers: Workers = "threads",
+) -> Iterator[tuple[Any, Any]]:
+    """Yield (label, result) of every call as it finishes, on joblib's workers.
+
+    A backend that the user chose with `joblib.parallel_config` is used instead of `workers`.
+
+    Parameters
+    ----------
+    function : called as ``function(*rest)`` for each call ``(label, *rest)``
+    jobs : number of workers; by default that of `joblib.parallel_config`, or one per core
+    workers : "threads", or "processes" for functions in plain Python
+    """
+    from joblib import Parallel, delayed, effective_n_jobs
+
+    check_choice(workers, "workers", ("threads", "processes"))
+    if jobs is None:
+        jobs = -1 if effective_n_jobs(None) == 1 else None
+    else:
+        whole_number(jobs, "jobs", least=1)
+    run = Parallel(n_jobs=jobs, prefer=workers, return_as="generator_unordered")
+    yield from run(delayed(_call)(function, *call) for call in calls)
+
+
+def _call(function: Callable[..., Any], label: Any, *rest: Any) -> tuple[Any, Any]:
+    return label, function(*rest)
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """What some trials gave.
+
+    Attributes
+    ----------
+    recommended : (n,) arms
+    plays : (K,) how often each arm was played in all of them; None for very many arms
+    seconds : processor time of the policy, without compiling
+    """
+
+    recommended: NDArray[np.int64]
+    plays: NDArray[np.int64] | None
+    seconds: float
+
+
+def chunks_of(trials: int) -> Iterator[tuple[int, int]]:
+    """Numbers and sizes of the chunks that trials are cut into, each with a random stream."""
+    for chunk in range(-(-trials // CHUNK)):
+        yield chunk, min(CHUNK, trials - chunk * CHUNK)
+
+
+def results_of(name: str, environment: RewardSource, chunks: Sequence[Chunk]) -> Results:
+    """Count the recommendations of all chunks; their order does not matter."""
+    picks = np.concatenate([chunk.recommended for chunk in chunks])
+    found, counts = np.unique(picks, return_counts=True)
+    arms, known = found.tolist(), getattr(environment, "regret", None)
+    plays = None
+    if not environment.arms.large:
+        plays = np.sum([chunk.plays for chunk in chunks if chunk.plays is not None], 0) / len(picks)
+    return Results(
+        name,
+        dict(zip(arms, counts.tolist(), strict=True)),
+        None if known is None else dict(zip(arms, known(found).tolist(), strict=True)),
+        int(environment.best_arm),
+        math.fsum(chunk.seconds for chunk in chunks),
+        budget=environment.budget,
+        arms=environment.arms.size,
+        features=environment.arms.dimension,
+        gap=getattr(environment, "gap", None),
+        noise=noise_text(getattr(environment, "noise", None))
+        or getattr(environment, "scatter", ""),
+        plays=plays,
+    )
+
+
+def run_chunk(
+    policy: Policy[Any], environment: RewardSource, seed: int, chunk: int, trials: int
+) -> Chunk:
+    """Run the trials of one chunk: a pure function, except for the time."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(chunk,)))
+    one_at_a_time = policy.scales and environment.arms.large
+    sizes = [1] * trials if one_at_a_time else [trials]
+    with compiling():
+        parts = [_run(policy, environment, size, rng) for size in sizes]
+    if len(parts) == 1:
+        return parts[0]
+    recommended = np.concatenate([part.recommended for part in parts])
+    return Chunk(recommended, None, sum(part.seconds for part in parts))
+
+
+def _run(
+    policy: Policy[Any], environment: RewardSource, trials: int, rng: np.random.Generator
+) -> Chunk:
+    """Run a batch of trials, segment by segment."""
+    clock, arms = Stopwatch(), environment.arms
+    covariates = hasattr(environment, "play_with_covariates")
+    plays = None if arms.large else np.zeros(arms.size, dtype=np.int64)
+    slopes: Slopes | None = None
+    seed = int(rng.integers(2**63))
+    with clock:
+        state = policy.start(arms, environment.budget, trials, seed=seed)
+        segment = policy.next_segment(state)
+    while segment is not None:
+        segment.checked(arms.size)
+        if covariates:
+            stats, slopes = _play_adjusted(environment, segment, state.played, rng, slopes)
+        else:
+            stats = environment.play(segment, state.played, rng)
+            if environment.direction == "minimize":
+                stats = stats.negated()
+        if plays is not None:
+            plays[slice(None) if segment.arms is None else segment.arms] += stats.counts.sum(axis=0)
+        with clock:
+            state = policy.observe(state, segment, stats)
+            segment = policy.next_segment(state)
+    with clock:
+        recommended = policy.recommend(state).arm
+    return Chunk(recommended, plays, clock.seconds)
+
+
+class Stopwatch:
+    """Processor time of this thread inside `with` blocks, without compiling."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.thread_time() - seconds_compiling()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.thread_time() - seconds_compiling() - self._began
+
+
+def _play_adjusted(
+    environment: Any,
+    segment: Segment,
+    start: NDArray[np.int64],
+    rng: np.random.Generator,
+    slopes: Slopes | None,
+) -> tuple[SegmentStats, Slopes | None]:
+    """Statistics of a segment with rewards adjusted for covariates, and slopes for the next.
+
+    As in a live test a segment is played in parts, each adjusted with slopes from those before it.
+    Any policy may observe adjusted sums: given slopes, they are sums of rewards with less noise.
+    """
+    total = None
+    for part in segment.parts(environment.budget):
+        stats, moments = environment.play_with_covariates(part, start, rng)
+        start = start + part.rounds
+        if environment.direction == "minimize":
+            stats, moments = stats.negated(), moments.negated()
+        if slopes is None:
+            slopes = Slopes.none(segment.trials, moments.covariates)
+        seen = adjusted(stats, moments, slopes.fitted(moments))
+        slopes = slopes.after(stats, moments)
+        total = seen if total is None else total + seen
+    assert total is not None
+    return total, slopes
