@@ -35,7 +35,7 @@ class Journal:
             except OSError as error:
                 raise InvalidInputError(
                     f"the journal {path} cannot be read or written ({error}); give another file."
-                )
+                ) from None
 
     def get(self, key: str) -> Results | None:
         """The result with this key, if it is finished."""

@@ -64,6 +64,7 @@ class Results:
     budget, arms, features, gap, noise : of the environment; noise in words
     plays : (K,) mean number of rounds per trial for each arm; None for very many arms and in
         comparisons
+    settings : what to run again for the same results; empty in comparisons, which have their own
 
     Examples
     --------
