@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, stdtr
 
 from steadyarm.analysis.allocations import ReferenceFit
 from steadyarm.analysis.faults import Fault, Faults
@@ -28,7 +29,6 @@ from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.health import Finding, missing_finding, rows_of, status_of
 from steadyarm.inference.sampling_variance import LoggedSegment
 from steadyarm.inference.srm import NOTICE, attrition_test
-from steadyarm.inference.tails import above_normal, above_t
 from steadyarm.segments import Direction
 from steadyarm.wording import counted
 
@@ -646,7 +646,7 @@ def cluster_assignments(log: Log, table: Any, names: Sequence[str]) -> Finding:
     off = np.array([float(found[name]["i"]) - rows for name in seen])
     scatter = np.sqrt(np.array([float(found[name]["part"]) + mm for name in seen]).clip(1e-300))
     t = np.where(np.abs(off) > 1e-9 * rows, off / scatter, 0.0)
-    tails = 2 * above_t(np.abs(t), freedom)
+    tails = 2 * stdtr(freedom, -np.abs(t))
     p_value, worst = float(min(1.0, tails.min() * len(seen))), int(tails.argmin())
     if p_value >= NOTICE:
         text = f"The rows per variant fit the logged probabilities, by cluster (p = {p_value:.2g})."
@@ -701,7 +701,7 @@ def visits_finding(log: Log, first: Any, units: Units) -> Finding:
     rows = sorted(log.fetch(each), key=lambda row: str(row["arm"]))
     sizes = np.sqrt(np.maximum(_column(rows, "spread"), 1e-300))
     z = np.where(_column(rows, "spread") > 1e-9, _column(rows, "off") / sizes, 0.0)
-    tails = 2 * above_normal(np.abs(z))
+    tails = 2 * ndtr(-np.abs(z))
     p_value = float(min(1.0, tails.min() * len(rows)))
     worst = rows[int(tails.argmin())]
     name = "visits per unit"

@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from math import inf, sqrt
+from math import ceil, inf, log1p, pi, sqrt
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
 
-from steadyarm.compiled import LOG_ROOT_2PI, exp, kernel, log, log1p, log_upper_tail
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.quantiles import normal_quantile, normal_quantiles
 from steadyarm.validation import check_choice, finite_number
 
 Floats = NDArray[np.float64]
@@ -34,7 +34,6 @@ LEAST = 1e-300  # error probability below which nothing is spent
 LOWEST = -7.0  # standard errors from which on densities are integrated
 STEP, FINEST = 0.1, 0.25  # of the integration: standard errors, and of what a look adds
 POINTS = 2001  # of the integration at most; looks nearer to each other spend by Bonferroni
-GRAIN = 2.0**30  # boundaries are rounded up to its inverse: the same bits on every processor
 
 
 def spent(share: float, alpha: float, kind: Spending = "obrien-fleming") -> float:
@@ -63,8 +62,7 @@ def spent(share: float, alpha: float, kind: Spending = "obrien-fleming") -> floa
         return alpha
     if kind == "pocock":
         return float(alpha * log1p(1.718281828459045 * share))
-    reach = normal_quantile(alpha / 2) / sqrt(share)
-    return float(min(2 * exp(log_upper_tail(reach)), alpha))
+    return float(min(2 * ndtr(ndtri(alpha / 2) / sqrt(share)), alpha))
 
 
 def boundaries(
@@ -115,87 +113,47 @@ def boundaries(
 def _boundaries(
     shares: tuple[float, ...], information: tuple[float, ...], alpha: float, kind: Spending
 ) -> tuple[float, ...]:
-    if not shares:
-        return ()
-    total = np.array([spent(share, alpha, kind) for share in shares])
-    found = np.full(len(shares), inf)
-    _cross(np.array(information), total, normal_quantiles(np.maximum(total, LEAST)), found)
-    return tuple(found.tolist())
-
-
-@kernel(small=0)
-def _cross(information: Floats, total: Floats, starts: Floats, found: Floats) -> None:
-    """Fill the boundaries of all looks; infinite where nothing is spent.
-
-    information : (L,) collected up to each look
-    total : (L,) probability to be spent up to each look
-    starts : (L,) standard errors that a single look would need for all of it
-    """
-    points, masses = np.empty(POINTS), np.empty(POINTS)  # of the estimates that are left
-    further, heavier = np.empty(POINTS), np.empty(POINTS)
-    count, before, used = 0, 0.0, 0.0
-    for look in range(information.size):
-        fresh = total[look] - used
-        added = information[look] - before
-        if not fresh > LEAST or not information[look] > 0.0:
+    """Boundaries of all looks; infinite where nothing is spent."""
+    bounds = [inf] * len(shares)
+    points = masses = np.empty(0)  # of the estimates that crossed no boundary so far
+    before = used = 0.0
+    for look, (share, collected) in enumerate(zip(shares, information, strict=True)):
+        total = spent(share, alpha, kind)
+        fresh, added = total - used, collected - before
+        if not fresh > LEAST or not collected > 0:
             continue
-        width = np.sqrt(added / information[look])  # of what is new, in standard errors of the look
-        kept = np.sqrt(before / information[look])
+        width = sqrt(added / collected)  # of what is new, in standard errors of the look
+        kept = sqrt(before / collected)
         step = min(STEP, FINEST * width)
-        bound, target = starts[look], log(fresh)
-        if (POINTS - 1.0) * step < 12.0 - LOWEST:  # too near: it spends its share by itself
-            found[look] = np.ceil(_first(target, bound) * GRAIN) / GRAIN
-            used = total[look]
+        most = float(-ndtri(fresh))
+        if (POINTS - 1) * step < 12 - LOWEST:  # too near: it spends its share by itself
+            bounds[look], used = most, total
             continue
-        if count == 0:
-            bound = _first(target, bound)
-        else:
-            for _ in range(100):
-                tail, slope = 0.0, 0.0
-                for i in range(count):
-                    z = (bound - kept * points[i]) / width
-                    if z < 38.0:
-                        tail += masses[i] * exp(log_upper_tail(z))
-                        slope += masses[i] * exp(-0.5 * z * z - LOG_ROOT_2PI) / width
-                if not tail > 0.0 or not slope > 0.0:
-                    bound -= 0.5  # the start was far beyond all that doubles can tell
-                    continue
-                moved = (log(tail) - target) * tail / slope
-                bound += moved
-                if abs(moved) < 1e-11:
-                    break
-        bound = np.ceil(bound * GRAIN) / GRAIN
-        found[look] = bound
-        half = max(int(np.ceil((bound - LOWEST) / (2.0 * step))), 1)
-        half = min(half, (POINTS - 1) // 2)
-        gap = (bound - LOWEST) / (2 * half)
-        for i in range(2 * half + 1):
-            x = LOWEST + i * gap
-            weight = gap / 3.0 * (1.0 if i == 0 or i == 2 * half else 4.0 if i % 2 else 2.0)
-            density = 0.0
-            if count == 0:
-                density = exp(-0.5 * x * x - LOG_ROOT_2PI)
-            for k in range(count):
-                z = (x - kept * points[k]) / width
-                if -9.0 < z < 9.0:
-                    density += masses[k] * exp(-0.5 * z * z - LOG_ROOT_2PI) / width
-            further[i], heavier[i] = x, weight * density
-        count, before, used = 2 * half + 1, information[look], total[look]
-        for i in range(count):
-            points[i], masses[i] = further[i], heavier[i]
+        bound = most
+        if len(points):
+            bound = brentq(
+                lambda x, kept=kept, width=width, fresh=fresh, points=points, masses=masses: (
+                    masses @ ndtr((kept * points - x) / width) - fresh
+                ),
+                float(-ndtri(total)) - 0.01,
+                most + 0.01,
+                xtol=1e-12,
+            )
+        bounds[look] = bound
+        half = min(max(ceil((bound - LOWEST) / (2 * step)), 1), (POINTS - 1) // 2)
+        left = np.linspace(LOWEST, bound, 2 * half + 1)
+        density = _normal_density(left)
+        if len(points):
+            density = _normal_density((left[:, None] - kept * points) / width) @ masses / width
+        simpson = np.full(2 * half + 1, 2.0)
+        simpson[1::2], simpson[[0, -1]] = 4.0, 1.0
+        points, masses = left, (left[1] - left[0]) / 3 * simpson * density
+        before, used = collected, total
+    return tuple(bounds)
 
 
-@kernel(small=0)
-def _first(target: float, start: float) -> float:
-    """Where the logarithm of the upper tail of a normal number is `target`, by Newton's method."""
-    bound = start
-    for _ in range(100):
-        found = log_upper_tail(bound)
-        moved = (found - target) * exp(found + 0.5 * bound * bound + LOG_ROOT_2PI)
-        bound += moved
-        if abs(moved) < 1e-12:
-            break
-    return bound
+def _normal_density(x: Floats) -> Floats:
+    return np.asarray(np.exp(-0.5 * np.square(x)) / sqrt(2 * pi))
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, standard_errors
 from steadyarm.inference.evidence import Evidence, json_ready
 from steadyarm.inference.limits import best_of_all, spread_of
 from steadyarm.inference.periods import Periods, allocations_of, by_pieces, group_pieces, variation
-from steadyarm.inference.tails import t_reach
 from steadyarm.validation import check_fraction, whole_number
 from steadyarm.wording import listed, strung
 
@@ -255,7 +255,7 @@ def drift_report(
     best = int(evidence.best[0])
     tail = (1 - level) / (2 * len(estimates) * evidence.family)
     known = units > 1
-    reach = t_reach(tail, np.maximum(units - 1, 1))[:, None] * errors
+    reach = -stdtrit(np.maximum(units - 1, 1), tail)[:, None] * errors
     reach = np.where(known[:, None], reach, np.inf)
     return DriftReport(
         names=tuple(names),

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, ips, ips_squares
-from steadyarm.linalg import gram, inverse_root, matmul
 from steadyarm.segments import Direction, Segment, SegmentStats
 
 
@@ -69,8 +68,8 @@ class _Scorer:
         X, solved = arms.coordinates_of(segment.arms), None
         if segment.trials == 1:
             with suppress(np.linalg.LinAlgError):
-                root = inverse_root(gram(X, segment.weights[0]))
-                solved = np.asarray(matmul(matmul(X, root), root.T))
+                root = inverse_root(X, segment.weights[0])
+                solved = X @ root @ root.T
         return cls(X, solved)
 
     def sums(self, segment: Segment, stats: SegmentStats) -> Floats:
@@ -79,9 +78,9 @@ class _Scorer:
         if V is None:
             return ips(X, segment, stats)
         if m is None:
-            return np.asarray(matmul(stats.sums, V))
-        surprise = stats.sums - stats.counts * matmul(m, X.T)
-        return np.asarray(matmul(surprise, V) + segment.rounds[:, None] * m)
+            return np.asarray(stats.sums @ V)
+        surprise = stats.sums - stats.counts * (m @ X.T)
+        return np.asarray(surprise @ V + segment.rounds[:, None] * m)
 
     def common(self, segment: Segment, stats: SegmentStats, level: Floats) -> Floats:
         """(n, r, r) what a variance that all arms share, (n,), adds to that of the score sum."""
@@ -95,12 +94,17 @@ class _Scorer:
         if V is None:
             return ips_squares(X, segment, stats, squares)
         if m is None:
-            return gram(V, squares[0])[None]
-        v = matmul(m, X.T)
+            return np.asarray((V.T * squares[0]) @ V)[None]
+        v = m @ X.T
         terms = squares - 2 * v * stats.sums + stats.counts * v**2
-        mixed = m.T * matmul(stats.sums - stats.counts * v, V)
-        whole = gram(V, terms[0]) + mixed + mixed.T + segment.rounds[0] * (m.T * m)
+        mixed = m.T * ((stats.sums - stats.counts * v) @ V)
+        whole = (V.T * terms[0]) @ V + mixed + mixed.T + segment.rounds[0] * (m.T * m)
         return np.asarray(whole)[None]
+
+
+def inverse_root(X: Floats, weights: Floats) -> Floats:
+    """R with RR' the inverse of A = Σ w_i x_i x_i': rows x @ R are coordinates where A is 1."""
+    return np.asarray(np.linalg.inv(np.linalg.cholesky((X.T * weights) @ X)).T)
 
 
 def _same_allocation(one: Segment, other: Segment) -> bool:

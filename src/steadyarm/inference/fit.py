@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtrc, ndtri
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import json_ready
 from steadyarm.inference.health import Finding, status_of
 from steadyarm.inference.periods import box_test
-from steadyarm.inference.quantiles import normal_quantile
-from steadyarm.inference.tails import above_chi2
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import listed
 
@@ -124,7 +123,7 @@ class LackOfFit:
         apart = sign * (self.missing.effects[best] - self.missing.effects)
         model = np.maximum(np.diagonal(V) + V[best, best] - 2 * V[best], 0.0)
         error = np.sqrt(model + share * (apart * self.missing.error) ** 2)
-        low = leads + share * apart - normal_quantile((1 - level) / 2) * error
+        low = leads + share * apart + ndtri((1 - level) / 2) * error
         low = np.where(rivals, low, np.inf)
         if share == 0 or low.min() > 0:
             return ""
@@ -262,9 +261,9 @@ def _missing(arms: ArmSet, found: _Comparison) -> Missing:
     sizes = np.abs(R @ P) / np.sqrt(np.where(new, np.einsum("kp,kp->p", P, V @ P), np.inf))
     best = int(np.argmax(sizes))
     size, tried = float(sizes[best]), max(int(new.sum()), 1)
-    single = min(float(above_chi2(size**2, 1)), 1 - TINY)
+    single = min(float(chdtrc(1, size**2)), 1 - TINY)
     p_value = -np.expm1(tried * np.log1p(-single))
-    usual = normal_quantile(-np.expm1(np.log(USUAL) / tried) / 2)
+    usual = -ndtri(-np.expm1(np.log(USUAL) / tried) / 2)
     pair = f"{arms.feature_names[rows[best]]}:{arms.feature_names[columns[best]]}".split(":")
     parts = list(dict.fromkeys(repr(part.partition("=")[0]) for part in pair))
     name = f"{'interaction' if len(parts) > 1 else 'square'} of {listed(parts)}"

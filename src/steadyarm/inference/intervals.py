@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import chdtr, chdtri, fdtr, fdtri, ndtri
 
-from steadyarm import decompositions, linalg
 from steadyarm.arms import ArmSet
-from steadyarm.compiled import kernel
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.limits import (
@@ -27,23 +24,23 @@ from steadyarm.inference.limits import (
     skewed_limits,
     value_limits,
 )
-from steadyarm.inference.quantiles import (
-    length_quantile,
-    length_table,
-    normal_quantile,
-    normal_quantiles,
-    student_reaches,
+from steadyarm.inference.variance import (
+    Scatter,
+    inverse_weights,
+    plain_thirds,
+    score_scatter,
+    student_factor,
 )
-from steadyarm.inference.variance import Scatter, inverse_weights, plain_thirds, score_scatter
 from steadyarm.validation import check_fraction
-
-# Critical values for many comparisons at once, from the covariance they share.
-
 
 Floats = NDArray[np.float64]
 
+Booleans = NDArray[np.bool_]
+
 DIRECTIONS = 512
-STORED = 6  # dimensions of which `sobol.npy` has the directions
+POINTS = 4097  # of a table of lengths
+HALVINGS = 20  # of the interval in which a critical value is searched
+TINY = 1e-12  # of all variances, added to each so that there is a Cholesky factor
 MOST_PAIRED = 128  # arms up to which all pairs are compared in every direction
 
 
@@ -77,26 +74,40 @@ def critical_values(
     """
     n, K, r = len(covariance), *X.shape[-2:]
     among = K if family is None else family
-    whole, paired = among == K, paired and among <= MOST_PAIRED
-    values, pairs, best = np.empty(n), np.empty(n), np.empty((n, K))
-    if whole:
-        # other roots of the same covariance would meet other directions and give other bits
-        roots = decompositions.square_roots(covariance)
-        W = linalg.times_each(X, roots)
-    for free in np.unique(freedom):
-        rows = np.flatnonzero(freedom == free)
-        sure = length_quantile(r, float(free), alpha)  # Scheffé's
-        tails = 2 * among, max(among * (among - 1), 2), max(among - 1, 1)
-        one, two, other = student_reaches(normal_quantiles(alpha / np.array(tails)), free).tolist()
-        values[rows] = one if whole else min(sure, one)
-        pairs[rows], best[rows] = min(sure, two), min(sure, other)
-        if whole:
-            grid, step = length_table(r, float(free), alpha)
-            v, p, b = np.empty(len(rows)), np.empty(len(rows)), np.empty((len(rows), K))
-            _critical_kernel(W[rows], _directions(r), grid, step, 1 - alpha, paired, v, p, b)
-            values[rows] = np.minimum(v, values[rows])
-            pairs[rows], best[rows] = np.minimum(p, pairs[rows]), np.minimum(b, best[rows])
+    tails = alpha / np.array([2 * among, max(among * (among - 1), 2), max(among - 1, 1)])
+    bounds = np.minimum(  # of Bonferroni and Scheffé
+        student_factor(-ndtri(tails), freedom[:, None]), length_quantile(r, freedom, alpha)[:, None]
+    )
+    values, pairs = bounds[:, 0].copy(), bounds[:, 1].copy()
+    best = np.repeat(bounds[:, 2:], K, axis=1)
+    if among != K:
+        return values, pairs, best
+    scale = np.maximum(np.einsum("nrr->n", covariance), np.finfo(np.float64).tiny)
+    # Cholesky's factor is unique: other roots would meet other directions.
+    roots = np.linalg.cholesky(covariance + TINY * scale[:, None, None] * np.eye(r))
+    W = X @ roots
+    for i in range(n):
+        table = _length_table(r, float(freedom[i]), alpha)
+        at = W[i] @ _directions(r).T
+        sizes = np.square(W[i]).sum(axis=1)
+        largest = sizes.max()
+        one = np.abs(at) * _inverse_root(sizes, largest)[:, None]
+        values[i] = _solve(one.max(axis=0)[None], table, 1 - alpha, values[i : i + 1])[0]
+        if not paired or K > MOST_PAIRED:
+            continue
+        apart = _inverse_root(np.square(W[i][:, None] - W[i]).sum(axis=2), largest)
+        lead = (at - at[:, None]) * apart[:, :, None]  # of arm j over arm k, in each direction
+        ahead, behind = lead.max(axis=1), -lead.min(axis=1)  # the latter for the direction -U
+        pairs[i] = _solve(ahead.max(axis=0)[None], table, 1 - alpha, pairs[i : i + 1])[0]
+        both = np.concatenate([ahead, behind], axis=1)
+        best[i] = _solve(both, table, 1 - alpha, best[i])
     return values, pairs, best
+
+
+def _inverse_root(sizes: Floats, largest: float) -> Floats:
+    """1/√size; 0 for directions that do not vary."""
+    varies = sizes > 1e-10 * largest
+    return np.where(varies, 1 / np.sqrt(np.where(varies, sizes, 1.0)), 0.0)
 
 
 def pairwise_value(freedom: Floats, alpha: float) -> Floats:
@@ -110,121 +121,53 @@ def pairwise_value(freedom: Floats, alpha: float) -> Floats:
     >>> pairwise_value(np.array([10.0, np.inf]), 0.05).round(3).tolist()
     [2.228, 1.96]
     """
-    return student_reaches(normal_quantile(alpha / 2), freedom)
+    return student_factor(-ndtri(alpha / 2), freedom)
 
 
 @lru_cache(maxsize=64)
 def _directions(r: int) -> Floats:
     """(D, r) unit vectors, evenly spread and always the same."""
-    Z = -normal_quantiles(sobol_points(r).clip(1e-9, 1 - 1e-9))
-    return np.asarray(Z / np.sqrt(np.square(Z).sum(axis=1, keepdims=True)))
+    from scipy.stats.qmc import Sobol  # slow to import, and not always needed
+
+    Z = ndtri(Sobol(r, rng=20).random(DIRECTIONS).clip(1e-9, 1 - 1e-9))
+    return np.asarray(Z / np.linalg.norm(Z, axis=1, keepdims=True))
 
 
-def sobol_points(r: int) -> Floats:
-    """(D, r) the first points of a scrambled Sobol sequence: whole numbers over 2^30.
+def length_quantile(r: int, freedom: Floats, alpha: float) -> Floats:
+    """(n,) what the length of r Student variables with a common error is above with chance alpha.
 
-    `sobol.npy` has those of up to six dimensions side by side, as `scipy.stats.qmc` makes them,
-    because importing that takes longer than the whole analysis of a small log.
+    The square of the length, divided by r, has the F distribution; with infinite freedom the length
+    has the chi distribution.
     """
-    if r > STORED:
-        return np.asarray(scipy.stats.qmc.Sobol(r, rng=20).random(DIRECTIONS))
-    points = np.load(Path(__file__).with_name("sobol.npy"))
-    first = r * (r - 1) // 2
-    return np.asarray(points[:, first : first + r] / 2.0**30)
+    chi = np.sqrt(chdtri(r, alpha))
+    length = np.sqrt(r * fdtri(r, np.minimum(freedom, 1e9), 1 - alpha))
+    return np.asarray(np.where(np.isinf(freedom), chi, length))
 
 
-@kernel(small=2**14)
-def _critical_kernel(
-    W: Floats,
-    U: Floats,
-    grid: Floats,
-    step: float,
-    level: float,
-    paired: bool,
-    values: Floats,
-    pairs: Floats,
-    best: Floats,
-) -> None:
-    """Fill values (n,), pairs (n,), best (n, K) for whitened arms W (n, K, r), directions U.
+@lru_cache(maxsize=256)
+def _length_table(r: int, freedom: float, alpha: float) -> tuple[Floats, Floats]:
+    """Lengths, and the probabilities of not exceeding them; hardly anything is beyond the last."""
+    lengths = np.linspace(0, float(length_quantile(r, np.array(freedom), 1e-4 * alpha)), POINTS)
+    if np.isinf(freedom):
+        return lengths, np.asarray(chdtr(r, lengths**2))
+    return lengths, fdtr(r, freedom, lengths**2 / r)
 
-    Without pairs the latter two are left infinite.
+
+def _solve(reach: Floats, table: tuple[Floats, Floats], level: float, most: Floats) -> Floats:
+    """(M,) the c at which P(length reach_d <= c), averaged over directions d, is `level`.
+
+    reach : (M, D); most : (M,) values that are too large, or right
     """
-    n, K, r = W.shape
-    D = U.shape[0]
-    at = np.empty(K)
-    one, two, other = np.empty(D), np.empty(D), np.empty((K, 2 * D))
-    inverse, apart = np.empty(K), np.zeros((K, K))
-    for i in range(n):
-        largest = 0.0
-        for k in range(K):
-            size = 0.0
-            for a in range(r):
-                size += W[i, k, a] * W[i, k, a]
-            inverse[k] = size
-            largest = max(largest, size)
-        for k in range(K):
-            for j in range(k if paired else 0):
-                size = 0.0
-                for a in range(r):
-                    gap = W[i, k, a] - W[i, j, a]
-                    size += gap * gap
-                apart[k, j] = 1.0 / np.sqrt(size) if size > 1e-14 * largest else 0.0
-                apart[j, k] = apart[k, j]
-            inverse[k] = 1.0 / np.sqrt(inverse[k]) if inverse[k] > 1e-14 * largest else 0.0
-        for d in range(D):
-            one[d], two[d] = 0.0, 0.0
-            for k in range(K):
-                total = 0.0
-                for a in range(r):
-                    total += W[i, k, a] * U[d, a]
-                at[k] = total
-                one[d] = max(one[d], abs(total) * inverse[k])
-            if paired:
-                for k in range(K):
-                    ahead, behind = 0.0, 0.0
-                    for j in range(K):
-                        lead = (at[j] - at[k]) * apart[k, j]
-                        ahead = lead if lead > ahead else ahead
-                        behind = -lead if -lead > behind else behind
-                    other[k, d], other[k, D + d] = ahead, behind  # the latter for direction -U
-                    two[d] = max(two[d], ahead)
-        values[i] = _solve(one, grid, step, level)
-        if paired:
-            pairs[i] = _solve(two, grid, step, level)
-            for k in range(K):
-                best[i, k] = _solve(other[k], grid, step, level)
-        else:
-            pairs[i] = np.inf
-            best[i] = np.inf
-
-
-@kernel
-def _solve(reach: Floats, grid: Floats, step: float, level: float) -> float:
-    """The c at which the mean over directions of P(length <= c / reach) is `level`.
-
-    Rounded up to a hundredth of a percent; overwrites `reach`.
-    """
-    low, high, last = 0.5 * step, step * (grid.size - 1), grid.size - 1.0
-    for d in range(reach.size):
-        reach[d] = 1.0 / (reach[d] * step) if reach[d] > 0.0 else np.inf
-    while high - low > 1e-4 * high:
-        c = 0.5 * (low + high)
-        total = 0.0
-        for d in range(reach.size):
-            x = c * reach[d]
-            if x >= last:
-                total += 1.0
-            else:
-                i = int(x)
-                total += grid[i] + (x - i) * (grid[i + 1] - grid[i])
-        if total < level * reach.size:
-            low = c
-        else:
-            high = c
+    low, high = np.zeros(len(reach)), most.copy()
+    with np.errstate(divide="ignore"):
+        inverse = 1 / np.maximum(reach, 0.0)
+    for _ in range(HALVINGS):
+        c = (low + high) / 2
+        with np.errstate(invalid="ignore"):  # no length is too long where reach is 0
+            right = np.interp(c[:, None] * inverse, *table, right=1.0).mean(axis=1) >= level
+        low, high = np.where(right, low, c), np.where(right, c, high)
     return high
 
-
-Booleans = NDArray[np.bool_]
 
 ASSUMPTIONS = {
     "rounds": "Many rounds, none dominating the sum; variants drawn independently as recorded.",

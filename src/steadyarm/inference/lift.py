@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.boundaries import Looks
@@ -24,9 +25,8 @@ from steadyarm.inference.intervals import (
     critical_values,
     pairwise_value,
 )
-from steadyarm.inference.limits import hypotenuse, shortlisted
+from steadyarm.inference.limits import shortlisted
 from steadyarm.inference.sequences import ConfidenceSequence
-from steadyarm.inference.tails import above_t
 from steadyarm.validation import check_fraction
 
 Floats = NDArray[np.float64]
@@ -137,7 +137,7 @@ def lifts(
     gaps = analysis.gaps_from(arm)
     errors = gaps.error
     if analysis.events is not None:  # of clicks it is known even if all were the same
-        both = hypotenuse(analysis.errors, analysis.errors[:, [row]])
+        both = np.hypot(analysis.errors, analysis.errors[:, [row]])
         errors = np.where(analysis.events.clicks & np.isinf(errors), both, errors)
     return lifts_between(
         evidence.estimates,
@@ -179,7 +179,7 @@ def lift_p_values(evidence: Evidence, control: int) -> Floats:
         apart = (low > 0) | (high < 0)
         least, most = np.where(apart, z, least), np.where(apart, most, z)
     known = np.arange(evidence.arms.size) != row
-    found = 2 * above_t(least, analysis.freedom[:, None])
+    found = 2 * stdtr(analysis.freedom[:, None], -least)
     return np.where(known & (least > 0), found, 1.0)
 
 

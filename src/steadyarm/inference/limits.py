@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainccinv, ndtr
 
-from steadyarm import decompositions, linalg
 from steadyarm.arms import ArmSet
 from steadyarm.arms.generated import forms, values_of
 from steadyarm.arms.rows import Rows
@@ -33,8 +32,9 @@ LIKELY = (
 
 
 def quadratic(D: Floats, M: Floats) -> Floats:
-    """D'Md as `linalg.quadratic_forms`; rounding below 0 is cut off."""
-    return np.maximum(linalg.quadratic_forms(D, M), 0.0)
+    """(n, ..., K) d'Md for directions D (n, K, r) and M (n, ..., r, r), at least 0."""
+    D = D.reshape(len(D), *[1] * (M.ndim - 3), *D.shape[1:]) if D.ndim == 3 else D
+    return np.asarray(np.maximum(((D @ M) * D).sum(axis=-1), 0.0))
 
 
 def error_and_skew(D: Floats, evidence: Evidence, scatter: Scatter) -> tuple[Floats, Floats]:
@@ -43,7 +43,7 @@ def error_and_skew(D: Floats, evidence: Evidence, scatter: Scatter) -> tuple[Flo
     seen = quadratic(D, evidence.squares.sum(axis=1))
     enough = (evidence.played >= LEAST_ROUNDS) & (scatter.freedom >= LEAST_FREEDOM)
     known = (variance > TINY * seen) & enough[:, None]
-    sums, parts = linalg.times_each(scatter.sums, D.swapaxes(1, 2)), quadratic(D, scatter.variances)
+    sums, parts = scatter.sums @ D.swapaxes(1, 2), quadratic(D, scatter.variances)
     third = third_moments(sums, parts, scatter.rounds)[:, -1]
     error = np.sqrt(variance)
     skew = np.where(known, third, 0.0) / np.where(known, variance, 1.0)
@@ -243,14 +243,6 @@ def _root(x: Floats, grow: Floats, sign: float) -> Floats:
     return np.asarray((2 * x + grow + sign * inside) / (2 * (1 + grow)))
 
 
-def hypotenuse(a: Floats, b: Floats) -> Floats:
-    """√(a² + b²), which C's `hypot` rounds by the processor; larger numbers do not overflow."""
-    large = np.maximum(np.maximum(np.abs(a), np.abs(b)), 1e-300)
-    with np.errstate(invalid="ignore"):  # both infinite
-        found = large * np.sqrt(np.square(a / large) + np.square(b / large))
-    return np.where(np.isinf(large), np.inf, found)
-
-
 @HUGE
 def gap_limits(
     events: RareEvents,
@@ -295,7 +287,7 @@ def gap_limits(
     one = np.abs(ratio) * reach[:, rows, best][:, :, None]
     one, other = _turned(one, multiple < 0), _turned(reach, np.full(ratio.shape, sign > 0))
     usual = np.abs(ratio) * z * np.sqrt(first), z * np.sqrt(variance)
-    down, up = hypotenuse(np.maximum(one, usual[0]), np.maximum(other, usual[1]))
+    down, up = np.hypot(np.maximum(one, usual[0]), np.maximum(other, usual[1]))
     low = np.where((one[0] > 0) | (other[0] > 0), np.fmin(low, gaps - down), low)
     high = np.where((one[1] > 0) | (other[1] > 0), np.fmax(high, gaps + up), high)
     few = _click_gap_limits(events, best, error, z, ratio, sign)
@@ -333,7 +325,7 @@ def _click_gap_limits(
     alone = events.variance + np.square(ratio) * events.variance[rows, best][:, None]
     alone = np.maximum(alone, 1e-300)
     shared = np.where(np.isfinite(error), error, 0.0) ** 2 / alone  # 1 if errors are independent
-    down, up = np.sqrt(np.maximum(shared, 1.0)) * hypotenuse(first, other)
+    down, up = np.sqrt(np.maximum(shared, 1.0)) * np.hypot(first, other)
     gaps = sign * (ratio * events.estimates[rows, best][:, None] - events.estimates)
     return gaps - down, gaps + up
 
@@ -353,10 +345,10 @@ def in_passes(evidence: Evidence, scatter: Scatter, best: Floats, z: float) -> B
     if evidence.played[0] < LEAST_ROUNDS or scatter.freedom[0] < LEAST_FREEDOM:
         return out
     rows, total = arms.rows, scatter.total[0]
-    gaps = T * sign * (linalg.matmul(best, theta) - values_of(rows, theta))
+    gaps = T * sign * (best @ theta - values_of(rows, theta))
     variance = gap_forms(rows, total, best)
     error = np.sqrt(variance)
-    largest = decompositions.eigh(evidence.squares[0].sum(axis=0))[0][-1]
+    largest = np.linalg.eigvalsh(evidence.squares[0].sum(axis=0))[-1]
     known = variance > TINY * largest * gap_forms(rows, np.eye(len(best)), best)
     ahead = np.flatnonzero((gaps > z * error) | ~known)
     out[ahead] = ~(known & (gaps > _widest(error, error, z)))[ahead]
@@ -366,7 +358,7 @@ def in_passes(evidence: Evidence, scatter: Scatter, best: Floats, z: float) -> B
         few = unsure[start : start + SOME]
         D = sign * (best - rows.take(few))
         size = 1 + slack * (D**2).sum(axis=1) / np.where(known[few], variance[few], 1.0)
-        most = np.minimum(np.abs(linalg.matmul(D, steps)).sum(axis=1) * size, error[few])
+        most = np.minimum(np.abs(D @ steps).sum(axis=1) * size, error[few])
         left = ~(known[few] & (gaps[few] > _widest(error[few], most, z)))
         exact, skew = error_and_skew(D[None, left], evidence, scatter)
         low, _ = skewed_limits(gaps[None, few[left]], exact, skew, np.full((1, 1), z))
@@ -383,8 +375,8 @@ def _widest(error: Floats, skew: Floats, z: float) -> Floats:
 
 def gap_forms(rows: Rows, M: Floats, best: Floats) -> Floats:
     """(K,) d'Md for the differences d of the best arm to each of a large set."""
-    moved = linalg.matmul(M, best)
-    return np.asarray(np.maximum(forms(rows, M, -2 * moved) + linalg.matmul(best, moved), 0.0))
+    moved = M @ best
+    return np.asarray(np.maximum(forms(rows, M, -2 * moved) + best @ moved, 0.0))
 
 
 def _most_skew(scatter: Scatter) -> tuple[Floats, float]:
@@ -396,15 +388,15 @@ def _most_skew(scatter: Scatter) -> tuple[Floats, float]:
     total, N = scatter.total[0], np.maximum(scatter.rounds[0], 1).astype(np.float64)
     r = len(total)
     slack = max(1e-10 * float(np.trace(total)) / r, 1e-300)
-    root = linalg.inverse_root(total + slack * np.eye(r))
+    root = np.linalg.inv(np.linalg.cholesky(total + slack * np.eye(r))).T
     columns, covered = [np.zeros(r)], 0.0
     for g in range(1, len(N)):
         n, m = N[g - 1], N[g]
         if min(n, m) < max(n, m) / 2 or not scatter.rounds[0, g]:
             continue  # not compared
         change = scatter.variances[0, g] / m - scatter.variances[0, g - 1] / n
-        turned = linalg.matmul(linalg.matmul(root.T, change), root)
-        size = np.abs(decompositions.eigh(turned)[0]).max() if change.any() else 0
+        turned = root.T @ change @ root
+        size = np.abs(np.linalg.eigvalsh(turned)).max() if change.any() else 0
         columns.append((scatter.sums[0, g] * n - scatter.sums[0, g - 1] * m) * size / 2)
         covered += (n + m) / 2
     factor = float(scatter.rounds[0].sum()) / max(covered, 1.0)
@@ -474,7 +466,7 @@ def best_of_all(evidence: Evidence, thetas: Floats, most: int = SHORT) -> tuple[
     leaders, highest = np.zeros(len(thetas), dtype=np.int64), np.full(len(thetas), -np.inf)
     last = np.empty(arms.size)
     for start, stop in arms.blocks():
-        values = linalg.matmul(arms.rows.block(start, stop), turned)
+        values = arms.rows.block(start, stop) @ turned
         last[start:stop] = values[:, -1]
         found = values.max(axis=0)
         place = (values >= found - EQUAL * np.abs(found)).argmax(axis=0)  # the first of equal ones
@@ -491,8 +483,8 @@ def spread_of(arms: ArmSet) -> tuple[Floats, Floats]:
     for start, stop in arms.blocks():
         rows = arms.rows.block(start, stop)
         total += rows.sum(axis=0)
-        gram += linalg.gram(rows)
+        gram += rows.T @ rows
     mean = total / arms.size
-    sizes, axes = decompositions.eigh(gram / arms.size - np.outer(mean, mean))
+    sizes, axes = np.linalg.eigh(gram / arms.size - np.outer(mean, mean))
     basis = axes[:, sizes > 1e-12 * sizes[-1]].T
     return mean, np.ascontiguousarray(basis)

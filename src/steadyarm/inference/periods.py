@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import fdtrc
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.tails import above_f
 from steadyarm.inference.variance import gathered, list_freedom
 from steadyarm.validation import whole_number
 
@@ -215,7 +215,7 @@ def box_test(
     first = np.clip(T**2 / np.maximum(squares - bias, T**2 / most), 1.0, most)
     second = np.maximum(T**2 / np.maximum(noise, 1e-12 * T**2), 1.0)
     statistic = np.where(known, Q / T, 0.0)
-    p_value = np.where(known, above_f(statistic, first, second), 1.0)
+    p_value = np.where(known, fdtrc(first, second, np.maximum(statistic, 0.0)), 1.0)
     return p_value, statistic, np.stack([first, second], axis=-1)
 
 

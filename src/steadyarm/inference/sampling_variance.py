@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betainc, betaincc, chdtrc
 
 from steadyarm.arms.recipes import BETWEEN, BundleNames, FactorialNames
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.tails import above_binomial, above_chi2, up_to_binomial
 from steadyarm.segments import Segment
 
 Floats = NDArray[np.float64]
@@ -239,10 +239,22 @@ def _least_tail(balance: Balance, among: Booleans) -> Floats:
     """
     off, hits, draws = balance.observed - balance.expected, balance.hits, balance.draws[:, None]
     p, x = np.clip(hits / np.maximum(draws, 1.0), 0.0, 1.0), np.abs(off)
-    above = above_binomial(np.ceil(hits + x - WHOLE) - 1, draws, p)
-    below = up_to_binomial(np.floor(hits - x + WHOLE), draws, p)
+    above = _binomial(betainc, np.ceil(hits + x - WHOLE) - 1, draws, p, beyond=(1.0, 0.0))
+    below = _binomial(betaincc, np.floor(hits - x + WHOLE), draws, p, beyond=(0.0, 1.0))
     tails = np.where(x < 1 - WHOLE, 1.0, np.minimum(above + below, 1.0))
     return np.asarray(np.where(among, tails, 1.0).min(axis=1) * np.maximum(among.sum(axis=1), 1))
+
+
+def _binomial(
+    tail: np.ufunc, k: Floats, draws: Floats, p: Floats, beyond: tuple[float, float]
+) -> Floats:
+    """Probability of more than k hits (`betainc`), or of at most k (`betaincc`).
+
+    `draws` need not be whole; `beyond` holds the values for k < 0 and k >= draws.
+    """
+    inside = (k >= 0) & (k < draws)
+    found = tail(np.where(inside, k + 1, 1.0), np.where(inside, draws - k, 1.0), p)
+    return np.where(inside, found, np.where(k < 0, *beyond))
 
 
 def chi_squared(off: Floats, covariance: Floats) -> tuple[Floats, Floats, Integers]:
@@ -255,7 +267,7 @@ def chi_squared(off: Floats, covariance: Floats) -> tuple[Floats, Floats, Intege
     usable = values >= NORMAL
     statistic = np.where(usable, lengths**2 / np.where(usable, values, 1.0), 0.0).sum(axis=1)
     freedom = usable.sum(axis=1)
-    p_value = np.where(freedom > 0, above_chi2(statistic, np.maximum(freedom, 1)), 1.0)
+    p_value = np.where(freedom > 0, chdtrc(np.maximum(freedom, 1), statistic), 1.0)
     return p_value, statistic, freedom
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from math import ceil
+from math import ceil, log, log2
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steadyarm import decompositions
 from steadyarm.arms.generated import values_of
-from steadyarm.compiled import exp, kernel, log, log1p, log2, logarithms
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, is_one_hot
 from steadyarm.inference.boundaries import FIRST_LOOK, Looks, boundaries
@@ -36,7 +34,6 @@ from steadyarm.inference.limits import (
     skewed_limits,
     value_limits,
 )
-from steadyarm.inference.quantiles import student_reaches
 from steadyarm.inference.variance import (
     LEAST_FREEDOM,
     LEAST_ROUNDS,
@@ -46,9 +43,9 @@ from steadyarm.inference.variance import (
     inverse_weights,
     plain_thirds,
     running_variance,
+    student_factor,
     third_moments,
 )
-from steadyarm.linalg import matmul, quadratic_forms
 from steadyarm.validation import check_fraction, whole_number
 
 # How far a martingale may ever stray: time-uniform boundaries.
@@ -86,50 +83,24 @@ def bernstein_reach(
     [110.6]
     """
     count = ceil(log2(budget) / 2) + 4  # so that the least λ suits the smallest variance too
-    shape = np.broadcast_shapes(variance.shape, scale.shape, first.shape)
-    terms, bounds, start = (
-        np.array(np.broadcast_to(each, shape), dtype=np.float64, order="C").reshape(-1)
-        for each in (variance, scale, first)
-    )
-    out = np.empty(shape)
-    _mix(terms, bounds, start, count, log(count / alpha), out.reshape(-1))
-    return out
-
-
-@kernel
-def _mix(
-    variance: Floats, scale: Floats, first: Floats, count: int, bar: float, out: Floats
-) -> None:
-    """The boundary of the mixture of `bernstein_reach`, with `count` values of λ."""
-    costs = np.empty(count)
-    for i in range(out.size):
-        out[i] = np.inf
-        c, V = scale[i], variance[i]
-        if not c > 0.0 or not np.inf > V:
-            continue
-        reach, rate = np.inf, 1.0 / first[i]
-        for k in range(count):
-            rate *= 0.5
-            share = rate * c
-            costs[k] = np.inf
-            if share < 1.0:
-                costs[k] = (-log1p(-share) - share) * (V / (c * c))
-                reach = min(reach, (costs[k] + bar) / rate)
-        for _ in range(STEPS):
-            top, rate = -np.inf, 1.0 / first[i]
-            for k in range(count):
-                rate *= 0.5
-                top = max(top, rate * reach - costs[k])
-            total, slope, rate = 0.0, 0.0, 1.0 / first[i]
-            for k in range(count):
-                rate *= 0.5
-                part = exp(rate * reach - costs[k] - top)
-                total += part
-                slope += rate * part
-            better = reach - (top + log(total) - bar) * total / slope
-            reach = min(reach, better)
-        if reach < np.inf:
-            out[i] = reach
+    bar = log(count / alpha)
+    variance, scale, first = (x[..., None] for x in np.broadcast_arrays(variance, scale, first))
+    known = (scale > 0) & (variance < np.inf) & (scale < 2.0**count * first)
+    variance, scale, first = (np.where(known, x, 1.0) for x in (variance, scale, first))
+    rate = 0.5 ** np.arange(1, count + 1) / first
+    share = rate * scale
+    allowed = share < 1
+    share = np.where(allowed, share, 0.0)
+    costs = np.where(allowed, (-np.log1p(-share) - share) * (variance / scale**2), np.inf)
+    reach = ((costs + bar) / rate).min(axis=-1, keepdims=True)
+    for _ in range(STEPS):  # Newton's method for log Σ exp(rate reach - cost) = bar
+        exponents = rate * reach - costs
+        top = exponents.max(axis=-1, keepdims=True)
+        parts = np.exp(exponents - top)
+        total = parts.sum(axis=-1, keepdims=True)
+        slope = (rate * parts).sum(axis=-1, keepdims=True)
+        reach = np.minimum(reach, reach - (top + np.log(total) - bar) * total / slope)
+    return np.asarray(np.where(known, reach, np.inf)[..., 0])
 
 
 def normal_factor(share: Floats, alpha: float) -> Floats:
@@ -145,7 +116,7 @@ def normal_factor(share: Floats, alpha: float) -> Floats:
     """
     double = -2 * log(min(2 * alpha, 0.9))
     q = np.maximum(share, 1e-300) * (double + log(double + 1))
-    return np.sqrt(2 * (1 + 1 / q) * logarithms(1 + np.sqrt(1 + q) / (2 * alpha)))
+    return np.sqrt(2 * (1 + 1 / q) * np.log(1 + np.sqrt(1 + q) / (2 * alpha)))
 
 
 FARTHEST = 1e50  # standard errors, which stand for infinitely many
@@ -305,7 +276,7 @@ class ConfidenceSequence:
             X = evidence.arms.coordinates
             sums = arm_values(X, evidence.scores.reshape(-1, X.shape[1]))
             sums = sums.reshape(*evidence.rounds.shape, len(X))
-            self.third = third_moments(sums, quadratic_forms(X, parts), evidence.rounds)
+            self.third = third_moments(sums, quadratic(X, parts), evidence.rounds)
             self.inverse = inverse_weights(evidence)
             if self.inverse is not None:
                 self.every, self.pieces = plain_thirds(evidence, upto=True)
@@ -484,7 +455,7 @@ class ConfidenceSequence:
         rows, first = evidence.whole.rows, evidence.arms.coordinates[best[0]]
         sign = evidence.sign
         theta = self.scores[0, j] / max(int(self.rounds[0, j]), 1)
-        gaps = sign * (matmul(first, theta) - values_of(rows, theta))
+        gaps = sign * (first @ theta - values_of(rows, theta))
         variance = gap_forms(rows, self.variance[0, j], first)
         if self.far is not None:
             terms = self.far.gaps_until(rows, first, j), self.far.gaps_until(rows, first, 0)
@@ -492,7 +463,7 @@ class ConfidenceSequence:
                 j, variance, (terms[0],) * 2, (terms[1],) * 2, True, alpha, gaps
             )
             return np.asarray((low[0] <= 0) | (gaps <= 0))
-        largest = decompositions.eigh(self.squares[0, j])[0][-1]
+        largest = np.linalg.eigvalsh(self.squares[0, j])[-1]
         known = variance > TINY * largest * gap_forms(rows, np.eye(first.size), first)
         low, _ = self._normal_limits(j, variance[None], known[None], np.zeros(1), alpha, gaps)
         out = np.asarray((low[0] <= 0) | (gaps <= 0))
@@ -622,7 +593,7 @@ class ConfidenceSequence:
             freedom = np.maximum(self.freedom[:, j][:, None], 1.0)
             if clicks is not None:
                 freedom = np.where(clicks, np.inf, freedom)
-            reach = np.where(z < np.inf, student_reaches(np.minimum(z, 37.0), freedom), np.inf)
+            reach = np.where(z < np.inf, student_factor(np.minimum(z, 37.0), freedom), np.inf)
             self._factors[key] = np.minimum(reach, FARTHEST)
         return self._factors[key]
 

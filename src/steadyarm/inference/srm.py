@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import json_ready
@@ -27,7 +28,6 @@ from steadyarm.inference.sampling_variance import (
     surprise_by_arm,
     total_of,
 )
-from steadyarm.inference.tails import above_normal
 from steadyarm.wording import counted, strung
 
 Floats = NDArray[np.float64]
@@ -253,7 +253,7 @@ def srm_from_sums(
     off = np.where(seen, sums - rows, 0.0)
     residuals = standardised(off, variance, 1e-6 * rows)
     normal = variance >= NORMAL * largest**2
-    each = 2 * above_normal(np.abs(residuals))
+    each = 2 * ndtr(-np.abs(residuals))
     each = np.where(normal, each, _bennett(np.abs(off) / largest, variance / largest**2))
     each = np.where(residuals == 0, 1.0, each)
     p_value = float(min(1.0, each.min() * seen.sum()))

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.boundaries import Looks, Spending
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.quantiles import normal_quantile
 from steadyarm.inference.sequences import ConfidenceSequence
 from steadyarm.validation import check_fraction, whole_number
 
@@ -231,4 +231,4 @@ def _is_weak(
         whole = errors * np.sqrt(share)  # the standard error at the end
         expected = share * gaps + (1 - share) * np.maximum(gaps, futility)
         z = (expected - last * whole) / (whole * np.sqrt(1 - share))
-    return np.asarray(z < -normal_quantile(UNLIKELY))
+    return np.asarray(z < ndtri(UNLIKELY))

@@ -11,22 +11,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, stdtrit
 
 from steadyarm.arms.generated import forms
 from steadyarm.arms.rows import Rows
-from steadyarm.compiled import kernel
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import is_one_hot
-from steadyarm.inference.evidence import Evidence
-from steadyarm.linalg import (
-    cholesky,
-    cholesky_solve,
-    gram,
-    information,
-    inverse_root,
-    matmul,
-)
+from steadyarm.inference.evidence import Evidence, inverse_root
 from steadyarm.validation import checked_range
 
 Floats = NDArray[np.float64]
@@ -38,6 +30,7 @@ LEAST_PIECES = 10  # to estimate a variance from their differences
 GROUPS = 20  # in which scores are centred, at most: slow drift stays between them
 DIFFERENCES = 60  # pieces that are compared, at most; shorter ones are joined
 SHOCK = 6  # times the usual size of a step
+FARTHEST = 1e50  # standard errors that stand for infinitely many
 COARSE = np.cumprod([1.0] + [1.1] * 72)  # degrees of freedom, up to a thousand
 
 
@@ -135,45 +128,24 @@ def third_moments(
     shock : how many times the usual size a step may have; infinite to take all as they are
     """
     out = np.zeros(sums.shape)
-    _third_kernel(
-        np.ascontiguousarray(sums),
-        np.ascontiguousarray(variances),
-        np.ascontiguousarray(rounds, dtype=np.int64),
-        float(shock),
-        out,
-    )
+    size, running = np.zeros((2, *sums[:, 0].shape))
+    pairs, covered = np.zeros((2, len(sums), 1))
+    N = np.maximum(rounds, 1.0)[:, :, None]
+    played = np.cumsum(rounds, axis=1)[:, :, None]
+    for g in range(1, sums.shape[1]):
+        before, here = N[:, g - 1], N[:, g]
+        alike = 2 * np.minimum(before, here) >= np.maximum(before, here)
+        alike &= rounds[:, g][:, None] > 0
+        step = sums[:, g] * before - sums[:, g - 1] * here
+        step = step * (variances[:, g] / here - variances[:, g - 1] / before)
+        if shock < np.inf:
+            most = np.where(size > 0, shock * size / np.maximum(pairs, 1), np.inf)
+            step = np.clip(step, -most, most)
+        step = np.where(alike, step, 0.0)
+        pairs, covered = pairs + alike, covered + np.where(alike, (before + here) / 2, 0.0)
+        running, size = running + step / 2, size + np.abs(step)
+        out[:, g] = running * played[:, g] / np.maximum(covered, 1.0)
     return out
-
-
-@kernel
-def _third_kernel(
-    sums: Floats, variances: Floats, rounds: NDArray[np.int64], shock: float, out: Floats
-) -> None:
-    n, G, K = sums.shape
-    size, running = np.empty(K), np.empty(K)
-    for i in range(n):
-        for k in range(K):
-            size[k], running[k] = 0.0, 0.0
-        pairs, covered, played = 0.0, 0.0, float(rounds[i, 0])
-        for g in range(1, G):
-            before, here = float(max(rounds[i, g - 1], 1)), float(max(rounds[i, g], 1))
-            played += rounds[i, g]
-            alike = min(before, here) >= max(before, here) / 2.0 and rounds[i, g] > 0
-            usual = max(pairs, 1.0)
-            if alike:
-                pairs += 1.0
-                covered += (before + here) / 2.0
-            for k in range(K):
-                if alike:
-                    step = (sums[i, g, k] * before - sums[i, g - 1, k] * here) * (
-                        variances[i, g, k] / here - variances[i, g - 1, k] / before
-                    )
-                    if shock < np.inf and size[k] > 0.0:
-                        most = shock * size[k] / usual
-                        step = most if step > most else -most if step < -most else step
-                    running[k] += step / 2.0
-                    size[k] += abs(step)
-                out[i, g, k] = running[k] * played / max(covered, 1.0)
 
 
 def plain_thirds(evidence: Evidence, upto: bool = False) -> tuple[Floats, NDArray[np.int64]]:
@@ -242,6 +214,18 @@ def _coarse(freedom: Floats) -> Floats:
     steps = COARSE[np.searchsorted(COARSE, freedom, side="right") - 1]
     coarse = np.where(freedom < 20, np.floor(freedom), steps)
     return np.where(freedom >= 1000, np.inf, np.maximum(coarse, 2.0))
+
+
+def student_factor(z: ArrayLike, freedom: ArrayLike) -> Floats:
+    """What Student's t exceeds as often as a standard normal number exceeds z.
+
+    Examples
+    --------
+    >>> student_factor([2.0, 2.0], [np.inf, 20.0]).round(4).tolist()
+    [2.0, 2.133]
+    """
+    size = np.abs(stdtrit(np.asarray(freedom, dtype=np.float64), ndtr(-np.abs(z))))
+    return np.asarray(np.copysign(np.minimum(size, FARTHEST), z))
 
 
 def list_freedom(evidence: Evidence, index: NDArray[np.int64] | None = None) -> Floats:
@@ -336,8 +320,8 @@ def bounded_terms(
     m = np.zeros((n, J, r)) if m is None else m
     N = evidence.rounds[:, :, None]
     if evidence.whole is None:
-        X, scale = evidence.arms.coordinates, np.zeros((2, n, J, evidence.arms.size))
-        _scale_kernel(X, _all_weights(evidence), m, evidence.rounds, *bounds, scale)
+        X, weights = evidence.arms.coordinates, _all_weights(evidence)
+        scale = _scales(X, weights, m, evidence.rounds, *bounds)
     else:
         scale = _far_scales(evidence, *bounds).of_pieces(evidence.arms.coordinates)
     if evidence.block > 1 and evidence.within is None:
@@ -421,9 +405,9 @@ def _far_scales(evidence: Evidence, least: float, most: float) -> FarScales:
             played = np.flatnonzero(weights[j] > 0)
             names = played if evidence.columns is None else evidence.columns[played]
             X = arms.coordinates_of(names)
-            roots.append(inverse_root(gram(X, weights[j, played])))
+            roots.append(inverse_root(X, weights[j, played]))
             norms = _norms(X, roots[-1])
-        values = matmul(X, m[j])
+        values = X @ m[j]
         index[j], last = len(roots) - 1, j
         reach[j] = (norms * np.maximum(np.abs(least - values), np.abs(most - values))).max()
     return FarScales(tuple(roots), index, reach)
@@ -431,56 +415,32 @@ def _far_scales(evidence: Evidence, least: float, most: float) -> FarScales:
 
 def _norms(X: Rows | Floats, root: Floats) -> Floats:
     if isinstance(X, np.ndarray):
-        return np.asarray(np.sqrt(np.square(matmul(X, root)).sum(axis=1)))
-    inverse = matmul(root, root.T)
+        return np.asarray(np.sqrt(np.square(X @ root).sum(axis=1)))
+    inverse = root @ root.T
     return np.asarray(np.sqrt(np.maximum(forms(X, inverse, np.zeros(len(root))), 0.0)))
 
 
-@kernel
-def _scale_kernel(
+def _scales(
     X: Floats,
     weights: Floats,
-    reference: Floats,
+    references: Floats,
     rounds: NDArray[np.int64],
     least: float,
     most: float,
-    out: Floats,
-) -> None:
-    """How far x_i'A⁻¹x_k (reward - x_k'm) lies below and above 0, at most, into out (2, n, J, K).
+) -> Floats:
+    """(2, n, J, K) how far x_i'A⁻¹x_k (reward - x_k'm) lies below and above 0, at most.
 
     Over rewards from `least` to `most` and arms k that may be played.
     """
-    K, r = X.shape
-    A, v = np.empty((r, r)), np.empty(r)
-    slope, value = np.zeros((K, K)), np.empty(K)
-    for i in range(weights.shape[0]):
-        last = -1
-        for j in range(weights.shape[1]):
-            if rounds[i, j] == 0:
-                continue
-            same = last >= 0
-            if same:
-                for k in range(K):
-                    same = same and weights[i, j, k] == weights[i, last, k]
-            if not same:
-                information(X, weights[i, j], A)
-                cholesky(A, 0.0)
-                for k in range(K):
-                    v[:] = X[k]
-                    cholesky_solve(A, v)
-                    for h in range(K):
-                        t = 0.0
-                        for a in range(r):
-                            t += X[h, a] * v[a]
-                        slope[h, k] = t if weights[i, j, k] > 0.0 else 0.0
-            last = j
-            for k in range(K):
-                value[k] = 0.0
-                for a in range(r):
-                    value[k] += X[k, a] * reference[i, j, a]
-            for h in range(K):
-                for k in range(K):
-                    one = slope[h, k] * (least - value[k])
-                    two = slope[h, k] * (most - value[k])
-                    out[0, i, j, h] = max(out[0, i, j, h], -min(one, two))
-                    out[1, i, j, h] = max(out[1, i, j, h], max(one, two))
+    n, J, K = weights.shape
+    out = np.zeros((2, n, J, K))
+    for j in range(J):
+        rows = np.flatnonzero(rounds[:, j] > 0)
+        played = weights[rows, j]
+        A = np.einsum("nk,kr,ks->nrs", played, X, X)
+        slopes = X @ np.linalg.solve(A, X.T) * (played > 0)[:, None, :]
+        values = (references[rows, j] @ X.T)[:, None, :]
+        ends = np.stack([slopes * (least - values), slopes * (most - values)])
+        out[0, rows, j] = np.maximum(-ends.min(axis=(0, 3)), 0.0)
+        out[1, rows, j] = np.maximum(ends.max(axis=(0, 3)), 0.0)
+    return out

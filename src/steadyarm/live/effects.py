@@ -10,13 +10,13 @@ from math import comb, prod
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import fdtrc, stdtrit
 
 from steadyarm.arms.arm_set import ArmSet
 from steadyarm.arms.recipes import CONSTANT, Bundles, Factorial
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import Evidence
 from steadyarm.inference.periods import group_pieces
-from steadyarm.inference.tails import above_f, t_reach
 from steadyarm.linalg import matmul
 from steadyarm.live.scorecard import Effect, Effects, Interaction
 from steadyarm.wording import factors_in
@@ -186,7 +186,7 @@ class _Fit:
         means, differences = rows @ self.theta, apart @ self.theta
         reach = np.full(len(rows), np.inf)
         if self.known:
-            reach = float(t_reach(tail, self.freedom)) * self.error(apart)
+            reach = float(-stdtrit(self.freedom, tail)) * self.error(apart)
         return [
             Effect(factor, *found)
             for found in zip(
@@ -284,4 +284,4 @@ def _p_value(apart: Floats, fit: _Fit) -> float:
     seen, spread = basis @ fit.theta, basis @ fit.covariance @ basis.T
     T2 = float(seen @ np.linalg.pinv(spread, rcond=TINY, hermitian=True) @ seen)
     second = max(fit.freedom - q + 1, 1)
-    return float(above_f(T2 * second / (q * fit.freedom), q, second))
+    return float(fdtrc(q, second, max(T2 * second / (q * fit.freedom), 0.0)))

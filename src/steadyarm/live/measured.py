@@ -16,12 +16,13 @@ from typing import Literal, get_args
 import numpy as np
 import scipy
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from steadyarm.errors import InvalidInputError, RewardsPendingError, SteadyArmError
 from steadyarm.estimators import is_one_hot
 from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
 from steadyarm.inference.lift import Lifts, lift_p_values, lift_sequence, lifts
-from steadyarm.inference.quantiles import normal_quantile, student_reaches
+from steadyarm.inference.variance import student_factor
 from steadyarm.linalg import gram, inverse_root, matmul
 from steadyarm.live.decisions import SegmentLedger, stored_state
 from steadyarm.live.metrics import REWARD, Metric, MetricResult, Safety, Several
@@ -276,8 +277,8 @@ def ratio_widening(name: str, below: str, sums: Floats, squares: Floats) -> Floa
             f"{name} needs {LEAST_UNITS} units of every variant that bring something of "
             f"{below}, and so far one has {units.min():.1f} in effect."
         )
-    z = normal_quantile(RARE)
-    return np.asarray(student_reaches(z, units - 1) / z * np.sqrt(units / (units - 1)))
+    z = -ndtri(RARE)
+    return np.asarray(student_factor(z, units - 1) / z * np.sqrt(units / (units - 1)))
 
 
 def _known_as(settings: Settings, name: str) -> str:

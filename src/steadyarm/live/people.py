@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtrc
 
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
 from steadyarm.inference.intervals import SingleAnalysis
 from steadyarm.inference.lift import lift_sequence, lifts
-from steadyarm.inference.tails import above_chi2
 from steadyarm.inference.variance import score_scatter
 from steadyarm.live.attributes import OTHER, check_attribute, levels_of, series_of
 from steadyarm.live.decisions import ledger_of
@@ -389,4 +389,4 @@ def interaction(evidences: Collection[Evidence], row: int) -> float | None:
         sum(weights), sum(w @ d for w, d in zip(weights, distances, strict=True))
     )
     total = sum(float((d - mean) @ w @ (d - mean)) for w, d in zip(weights, distances, strict=True))
-    return float(above_chi2(total, (len(weights) - 1) * len(B)))
+    return float(chdtrc((len(weights) - 1) * len(B), max(total, 0.0)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
@@ -26,7 +27,6 @@ from steadyarm.inference.boundaries import Looks
 from steadyarm.inference.intervals import recommended_arms
 from steadyarm.inference.lift import lifts_between
 from steadyarm.inference.limits import SHORT, shortlisted
-from steadyarm.inference.quantiles import normal_quantile
 from steadyarm.live.conclusion import UNDECIDED, Decision
 from steadyarm.live.looks import StopReport
 from steadyarm.live.metrics import MetricResult
@@ -516,12 +516,12 @@ def _by_policy(settings: Settings, state: State, found: Recommendations, level: 
         assumption = FOLLOWING if following else EPOCHS if policy.waits else STILL
         method = policy.estimator
     known = np.nan_to_num(errors, nan=np.inf)  # an unknown error leaves the whole line
-    reach = normal_quantile((1 - level) / (2 * arms.size)) * known
+    reach = -ndtri((1 - level) / (2 * arms.size)) * known
     centre = np.nan_to_num(estimates)
     gaps = sign * (estimates[arm] - estimates)  # nan for those that were not measured
     middle = np.nan_to_num(gaps)
     # Errors of two arms of one fit may be correlated either way: they add up at worst.
-    z = normal_quantile((1 - level) / (2 * max(arms.size - 1, 1)))
+    z = -ndtri((1 - level) / (2 * max(arms.size - 1, 1)))
     gap_reach = z * (known[arm] + known)
     gap_reach[arm] = 0.0
     plausible = middle - gap_reach <= 0

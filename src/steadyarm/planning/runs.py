@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from steadyarm.arms import ArmSet
 from steadyarm.environments import RewardSource
 from steadyarm.inference import Evidence, Looks, stopping_of
 from steadyarm.inference.intervals import SingleAnalysis, pairwise_value
 from steadyarm.inference.lift import simultaneous_value
-from steadyarm.inference.quantiles import normal_quantile
 from steadyarm.inference.stopping import UNDECIDED, decided_for
 from steadyarm.live.results import ON_THE_WAY
 from steadyarm.live.verdict import arms_judged
@@ -204,7 +204,7 @@ def _by_own_errors(found: Recommendations, control: int | None) -> Integers:
         return np.full(len(picked), UNDECIDED)
     rows, K = np.arange(len(picked)), estimates.shape[1]
     errors, values = np.nan_to_num(found.standard_errors, nan=np.inf), np.nan_to_num(estimates)
-    z = normal_quantile((1 - LEVEL) / (2 * max(K - 1, 1)))
+    z = -ndtri((1 - LEVEL) / (2 * max(K - 1, 1)))
     low = values[rows, picked][:, None] - values - z * (errors + errors[rows, picked][:, None])
     low[rows, picked] = np.inf
     winner = np.asarray((low > 0).all(axis=1))
