@@ -81,11 +81,11 @@ def simulated(slots: list[int], budget: int) -> None:
 
 def live(slots: list[int], budget: int, asks: int) -> None:
     print(f"\n{asks:,} asks of a live test through the service, in milliseconds")
-    print(f"{'':<10}{'layouts':>9}{'HTTP p50':>10}{'p99':>7}{'times':>7}{'local':>9}{'times':>7}")
+    print(f"{'':<10}{'layouts':>9}{'HTTP p50':>10}{'p99':>7}{'times':>7}")
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'tests.db'}"
         for policy in ("steady", "p1-rage"):
-            least: tuple[float, float] | None = None
+            least: float | None = None
             for count in slots:
                 name = f"{policy}-{count}"
                 made = sa.create_experiment(
@@ -95,18 +95,11 @@ def live(slots: list[int], budget: int, asks: int) -> None:
                 with Service(url) as service, sa.Client(f"http://127.0.0.1:{service.port}") as at:
                     test = at.experiment(name)
                     remote = _times_of(test, asks)[50:]
-                    with test.local(positions=asks + 100) as local:
-                        local.ask("first")
-                        began = time.perf_counter()
-                        for i in range(asks):
-                            local.ask(f"l{i}")
-                        each = (time.perf_counter() - began) / asks * 1000
                 half = statistics.median(remote) * 1000
                 last = sorted(remote)[-len(remote) // 100] * 1000
-                least = least or (half, each)
+                least = least or half
                 print(
-                    f"{policy:<10}{2**count:>9,}{half:>10.2f}{last:>7.1f}{half / least[0]:>7.2f}"
-                    f"{each:>9.4f}{each / least[1]:>7.2f}",
+                    f"{policy:<10}{2**count:>9,}{half:>10.2f}{last:>7.1f}{half / least:>7.2f}",
                     flush=True,
                 )
 

@@ -3,7 +3,7 @@
 In one run, on SQLite and on PostgreSQL, with durable commits and 64 connections: requests per
 second and their times for /healthz (which does nothing: the floor), single assignments and rewards,
 also at half of that load, and batches of 100; OFREP beside native assignments, and events beside
-rewards, in turns; the time of a local assignment, which needs no request. The processor time of the
+rewards, in turns. The processor time of the
 service for each request says what it costs where other programs keep the machine busy; the time in
 which the disk keeps a page says what a commit has to wait for.
 """
@@ -115,7 +115,6 @@ def measure(backend: str, requests: int, workers: int) -> None:
         ]
         rewards, _ = loaded.measure("POST", f"{base}/rewards:batch", back)
         turns = measure_turns(loaded, base, requests // TURNS)
-        local = measure_local(service.port)
         disk = measure_disk(Path(folder))
     rate, cpu = (floor.rate + again.rate) / 2, (floor.cpu + again.cpu) / 2
     print(f"\n{backend}, {workers} worker{'s' * (workers > 1)}, {requests:,} requests each")
@@ -139,9 +138,7 @@ def measure(backend: str, requests: int, workers: int) -> None:
             f"{1e6 * found.cpu:>9.0f}{found.cpu / cpu:>8.1f}"
         )
     print(turns)
-    print(
-        f"local assignment: {local * 1e6:.1f} µs each; the disk keeps a page in {disk * 1e3:.1f} ms"
-    )
+    print(f"the disk keeps a page in {disk * 1e3:.1f} ms")
 
 
 def measure_turns(loaded: Loaded, base: str, requests: int) -> str:
@@ -177,19 +174,6 @@ def measure_disk(folder: Path, pages: int = 50) -> float:
             file.write(b"x" * 4096)
             os.fsync(file.fileno())
         return (time.perf_counter() - began) / pages
-
-
-def measure_local(port: int, asks: int = 9_000) -> float:
-    """Seconds per local assignment, leasing and reporting in the background."""
-    with (
-        sa.Client(f"http://127.0.0.1:{port}") as client,
-        client.experiment("shop").local(positions=asks + 500) as local,
-    ):
-        local.ask("first")
-        began = time.perf_counter()
-        for i in range(asks):
-            local.ask(f"local {i}")
-        return (time.perf_counter() - began) / asks
 
 
 if __name__ == "__main__":

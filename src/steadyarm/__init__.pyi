@@ -48,7 +48,6 @@ from steadyarm.errors import (
     BudgetSpentError,
     ExperimentExistsError,
     InvalidInputError,
-    LeaseExpiredError,
     MissingExtraError,
     RepeatedRewardError,
     RewardsPendingError,
@@ -62,11 +61,12 @@ from steadyarm.errors import (
     VisitsPendingError,
     WrongStateError,
 )
-from steadyarm.live.assignments import LiveAssignment, Status
+from steadyarm.live.assignments import LiveAssignment
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import create_experiment, import_experiment, load_experiment
 from steadyarm.live.metrics import Metric
 from steadyarm.live.people import Breakdown
+from steadyarm.live.results import Status
 from steadyarm.live.session import Assignment, Session
 from steadyarm.live.verdict import Verdict
 from steadyarm.planning import Plan, Question, plan
@@ -161,7 +161,6 @@ __all__ = [
     "BudgetSpentError",
     "ExperimentExistsError",
     "InvalidInputError",
-    "LeaseExpiredError",
     "MissingExtraError",
     "RepeatedRewardError",
     "RewardTooLateError",

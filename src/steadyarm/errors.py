@@ -234,18 +234,6 @@ class WrongStateError(SteadyArmError, RuntimeError):
     """
 
 
-class LeaseExpiredError(SteadyArmError, RuntimeError):
-    """A lease of positions for local assignment expired before their use was reported.
-
-    Its positions may have been given to others meanwhile.
-
-    Examples
-    --------
-    >>> issubclass(LeaseExpiredError, RuntimeError)
-    True
-    """
-
-
 class StorageError(SteadyArmError, ConnectionError):
     """The database cannot be reached or does not answer; nothing was stored.
 

@@ -271,12 +271,10 @@ def test_a_check_finds_what_belongs_to_nothing(file: Path, shop: Experiment, cal
     shop.close()
     with closing(sqlite3.connect(file)) as database, database:
         database.execute("DELETE FROM steadyarm_assignments WHERE unit = 'v3'")
-        database.execute("INSERT INTO steadyarm_leases VALUES (99, 7, 0, 0, 1, 0, 0)")
         database.execute("UPDATE steadyarm_tallies SET segment = 77 WHERE segment = 1")
     found = json.loads(_failed(call, "check", "--format", "json"))
     lines = "\n".join(found["faults"])
     for part in (
-        "leases: 1 rows of the experiment with key 7, which is gone",
         "rewards: 1 rows of the experiment with key 1 have no assignment",
         "tallies: 2 rows of the experiment with key 1 have no segment",
         "shop: segment 0 has stored sums",
@@ -326,10 +324,7 @@ def _failed(call: Call, *words: str) -> str:
 
 def test_prune_removes_what_nobody_needs(file: Path, shop: Experiment, call: Call) -> None:
     now = time.time_ns() // 1000
-    (lasting, *_), (lost, *_) = shop.lease(2, 600.0), shop.lease(2)
-    leased = lost.stop - lost.start
     with closing(sqlite3.connect(file)) as database, database:
-        database.execute("UPDATE steadyarm_leases SET expires = 1 WHERE id = ?", (lost.id,))
         for name, expires in (("old", now - 1), ("new", now + 10**9)):
             values = (name, "t", 0, expires)
             database.execute("INSERT INTO steadyarm_sessions VALUES (?, ?, ?, ?)", values)
@@ -338,11 +333,7 @@ def test_prune_removes_what_nobody_needs(file: Path, shop: Experiment, call: Cal
         ahead.setattr(time, "time_ns", lambda: (now + 3 * 3600 * 10**6) * 1000)
         ahead.setattr(base_module, "Clock", ahead_of_it)
         pruned = json.loads(call("prune", "--format", "json"))
-    (reported,) = shop.report(lasting.id, [(lasting.start, "by lease", now)])
-    assert not isinstance(reported, Exception)  # the lease lasts by the storage's clock
     assert pruned == {
-        "positions": leased,
-        "leases": 0,
         "sessions": 1,
         "deliveries": 0,
         "experiments": [],
@@ -355,7 +346,7 @@ def test_prune_removes_what_nobody_needs(file: Path, shop: Experiment, call: Cal
     assert "Deleted: shop." in call("prune", "--archived-before", "2100-01-01", "--yes")
     shop.close()
     with closing(sqlite3.connect(file)) as database:
-        for table in ("experiments", "assignments", "rewards", "tallies", "segments", "leases"):
+        for table in ("experiments", "assignments", "rewards", "tallies", "segments"):
             (rows,) = database.execute(f"SELECT count(*) FROM steadyarm_{table}").fetchone()
             assert rows == 0, table
     assert "0 experiments computed anew" in call("check")

@@ -38,9 +38,9 @@ def test_both_kinds_have_the_same_verbs() -> None:
     only_there, only_here = {"count", "forget", "report", "track_many"}, {"owning", "forget"}
     assert verbs(AsyncClient) - only_there == verbs(Client) - only_here
     inner = {"assignment_in", "assignments_in", "ask_service", "known", "one_or_default"}
-    properties, leases = {"settings", "values"}, {"local"}
+    properties = {"settings", "values"}
     there = verbs(AsyncRemoteExperiment) - inner - properties
-    assert there == verbs(RemoteExperiment) - leases
+    assert there == verbs(RemoteExperiment)
     for name in sorted(verbs(RemoteExperiment) - {"local", "recommend", "call"}):
         waits, awaited = getattr(RemoteExperiment, name), getattr(AsyncRemoteExperiment, name)
         assert inspect.signature(waits) == inspect.signature(awaited), name

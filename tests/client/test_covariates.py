@@ -50,19 +50,6 @@ def test_covariates_of_one_and_of_many(
     }
 
 
-def test_leased_positions_keep_covariates(
-    remote: RemoteExperiment, stored: Callable[[str], sa.Experiment]
-) -> None:
-    with remote.local(positions=20) as local:
-        for i in range(10):
-            local.ask(f"u{i}", covariates={"spend": float(i)}, expected=1.0)
-        local.ask("u10")
-        with pytest.raises(sa.InvalidInputError, match="no covariate"):
-            local.ask("u11", covariates={"color": 1.0})
-    expected = {f"u{i}": {"spend": float(i), "expected": 1.0} for i in range(10)} | {"u10": {}}
-    assert values(stored(remote.name)) == expected
-
-
 def test_verdicts_are_those_of_the_experiment(
     remote: RemoteExperiment, stored: Callable[[str], sa.Experiment]
 ) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import socket
-import time
 from collections.abc import Callable
 
 import pytest
 
 import steadyarm as sa
 from steadyarm.client import Client, is_default, remote, transport
-from tests.client.servers import Proxy, Scripted
+from tests.client.servers import Scripted
 
 Stored = Callable[[str], sa.Experiment]
 
@@ -27,37 +26,6 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def names(answers: list[sa.LiveAssignment | sa.SteadyArmError]) -> list[str]:
     assert all(isinstance(one, sa.LiveAssignment) for one in answers)
     return [one.name for one in answers if isinstance(one, sa.LiveAssignment) and is_default(one)]
-
-
-@pytest.mark.parametrize("local", [False, True])
-def test_no_reason_of_the_service_stops_a_page(
-    client: Client, name: str, caplog: pytest.LogCaptureFixture, local: bool
-) -> None:
-    test = client.create(name, ["A", "B"], budget=6, missing="drop", after="refuse")
-    shop = client.experiment(name, default_arm="B")
-    asking = shop.local(positions=6) if local else shop
-    given = {unit: asking.ask(unit) for unit in ("u0", "u1", "u2", "u3", "u4", "u5")}
-    assert not any(is_default(one) for one in given.values())
-    shown = asking.ask("u6")  # the budget is spent
-    assert (is_default(shown), shown.name, shown.arm) == (True, "B", 1)
-    assert is_default(asking.ask("u6"))
-    assert asking.ask("u3").id == given["u3"].id
-    if local:
-        asking.close()  # type: ignore[union-attr]  # local here
-    for reason, move in [("paused", test.pause), ("stopped", test.stop), ("arch", test.archive)]:
-        move()
-        caplog.clear()
-        shop.core._fallback._logged.clear()
-        assert is_default(asking.ask("u7"))
-        (line,) = warnings(caplog)
-        assert f"{name!r} answers with its default arm 'B'" in line
-        assert "WrongStateError: the experiment " in line
-        assert reason in line
-    with pytest.raises(sa.InvalidInputError):
-        asking.ask("")
-    with pytest.raises(sa.WrongStateError):  # without default arm
-        test.ask("u7")
-    assert client.defaulted == 5
 
 
 def test_an_unknown_experiment_and_one_that_waits(client: Client, name: str) -> None:
@@ -153,51 +121,6 @@ def test_a_default_that_is_no_variant_is_said_once(
         f"the default arm 'red' is no variant of the experiment {name!r}; it has ['A', 'B']"
     ]
     assert (shop.ask("u2").name, shop.ask("u2").arm) == ("red", -1)
-
-
-@pytest.mark.parametrize("local", [False, True])
-def test_rewards_by_unit_do_not_count_after_a_default_answer(
-    proxy: Proxy, client: Client, name: str, stored: Stored, local: bool
-) -> None:
-    elsewhere = client.create(name, ["A", "B"], budget=100, missing="drop")
-    with Client(proxy.url, default_arm="A", timeout=2, cooldown=0.1) as here:
-        shop = here.experiment(name)
-        for unit in ("u1", "u2", "u3"):
-            elsewhere.ask(unit)
-        proxy.down()
-        asking = shop.local(positions=10) if local else shop
-        shown = asking.ask("u1")
-        assert is_default(shown)
-        assert len(names(here.experiment(name, default_arm="B").ask_many(["u2"]))) == 1
-        proxy.up()
-        time.sleep(0.2)
-        asking.tell("u1", 1.0)
-        assert shop.tell_many([("u1", 1.0), ("u2", 1.0), ("u3", 1.0)]) == [
-            "ignored",
-            "ignored",
-            "stored",
-        ]
-        assert (here.defaulted, here.ignored) == (2, 3)
-        real = asking.ask("u1")
-        assert not is_default(real)
-        asking.tell(shown, 0.5)  # still of no test
-        asking.tell("u1", 0.25)
-        if local:
-            asking.flush()  # type: ignore[union-attr]  # local here
-            assert asking.refused == 0  # type: ignore[union-attr]  # local here
-        assert here.ignored == 4
-    rewards = {row.unit: row.reward for row in stored(name).storage.log(stored(name).key)}
-    assert rewards == {"u1": 0.25, "u2": None, "u3": 1.0}
-
-
-def test_a_local_start_without_the_service_is_seen_in_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with Client("http://127.0.0.1:9", retries=0) as client:
-        client.experiment("shop").local()
-    (line,) = warnings(caplog)
-    assert "'shop'" in line
-    assert "starts without positions" in line
 
 
 @pytest.mark.parametrize("ending", ["/", "/v1", "/v1/", "//"])

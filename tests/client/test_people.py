@@ -42,18 +42,6 @@ def test_attributes_of_one_and_of_many(
     assert counts(stored(remote.name)) == {"device=mobile": 1, "device=other": 1}
 
 
-def test_leased_positions_keep_attributes(
-    remote: RemoteExperiment, stored: Callable[[str], sa.Experiment]
-) -> None:
-    with remote.local(positions=20) as local:
-        for i in range(10):
-            local.ask(f"u{i}", {"device": ("mobile", "desktop")[i % 2]})
-        local.ask("u10")
-        with pytest.raises(sa.InvalidInputError, match="no attribute"):
-            local.ask("u11", {"color": "red"})
-    assert counts(stored(remote.name)) == {"device=mobile": 5, "device=desktop": 5}
-
-
 def test_results_by_level_are_those_of_the_experiment(
     remote: RemoteExperiment, stored: Callable[[str], sa.Experiment]
 ) -> None:

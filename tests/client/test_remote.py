@@ -15,28 +15,12 @@ import pytest
 from msgspec import to_builtins
 
 import steadyarm as sa
-from steadyarm.client import Client, RewardBuffer, ServiceDownError, is_default
-from steadyarm.client.buffer import RewardReport
+from steadyarm.client import Client, ServiceDownError, is_default
 from steadyarm.wire.responses import ExperimentAnswer
-from tests.client.servers import Proxy, Scripted, serving
+from tests.client.servers import Proxy, Scripted
 from tests.live.worlds import create
 
 Stored = Callable[[str], sa.Experiment]
-
-
-def test_a_budget_is_called_spent_before_clients_give_up(
-    client: Client, name: str, stored: Stored
-) -> None:
-    """Another worker has leased the last position, and keeps it."""
-    rules: dict[str, Any] = {"missing": "drop", "after": "refuse"}
-    shop = client.create(name, list("ABCDE"), budget=50, seed=5, **rules)
-    holder = stored(name)
-    holder.ask_many([f"u{i}" for i in range(16)], ahead=64)
-    shop.ask_many([f"u{i}" for i in range(16, 49)])
-    assert holder.status().leased == 1
-    with pytest.raises(sa.BudgetSpentError):
-        shop.ask("u49")
-    assert not client.transport.breaker.open
 
 
 @pytest.mark.parametrize("control", [None, "B", {"B": 0.3}])
@@ -244,34 +228,6 @@ def test_the_default_arm_stands_in(proxy: Proxy, client: Client, name: str) -> N
             other.experiment(name).ask("u1")
 
 
-def test_a_service_that_takes_few_at_a_time(tmp_path: Path) -> None:
-    buffer = RewardBuffer(tmp_path / "rewards.db")
-    with serving(tmp_path, "--max-batch", "7") as url, Client(url, buffer=buffer) as client:
-        shop = client.create("shop", ["A", "B"], budget=500, missing="drop")
-        units = [f"u{i}" for i in range(60)]
-        given = shop.ask_many(units)
-        assert [one.unit for one in given if isinstance(one, sa.LiveAssignment)] == units
-        assert shop.tell_many([(unit, 1.0) for unit in units[:30]]) == ["stored"] * 30
-        buffer.keep(
-            client.url,
-            "shop",
-            [RewardReport("unit", unit, 1.0, time.time()) for unit in units[30:]],
-        )
-        client.flush()
-        assert (client.pending, client.rejected) == (0, 0)
-        drawn = client.create("drawn", ["A", "B"], budget=500, sticky="none", missing="drop")
-        assert len(drawn.ask_many([None] * 20)) == 20
-        with drawn.local(positions=100) as local:
-            with local._turn:  # all in one report
-                for one in [local.ask() for _ in range(60)]:
-                    local.tell(one, 1.0)
-            local.flush()
-            assert (local.expired, local.refused) == (0, 0)
-        assert sum(shop.status().rewarded) == 60
-        status = drawn.status()
-        assert (sum(status.assigned), sum(status.rewarded)) == (80, 60)
-
-
 @pytest.mark.parametrize("default_arm", [None, "A"])
 def test_what_is_bad_or_too_large_is_found(default_arm: str | None) -> None:
     def answer(path: str, body: Any) -> Any:
@@ -368,16 +324,3 @@ def test_metrics_are_declared_reported_and_read_over_http(
     np.testing.assert_array_equal(
         loading.lift_intervals, here.recommend().metrics[1].lift_intervals
     )
-
-
-def test_local_assignments_report_metrics_too(client: Client, name: str, stored: Stored) -> None:
-    metrics = [sa.Metric(**each) for each in METRICS]
-    shop = client.create(name, ["A", "B"], budget=40, control="A", metrics=metrics)
-    with shop.local(positions=50) as local:
-        for i in range(20):
-            shown = local.ask(f"u{i}")
-            local.tell(shown, {"bought": 1, "revenue": 5.0}, event=f"order {i}")
-    here = stored(name)
-    assert sum(here.status().rewarded) == 20
-    sums = [float(sum(p.sums)) for p in here.storage.series(here.key) if p.series == "revenue"]
-    assert sum(sums) == 100.0

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import steadyarm as sa
+from steadyarm.live.after_test import Outside
 from steadyarm.live.assignments import AssignmentId
 from steadyarm.live.looks import ITSELF
-from steadyarm.live.outside import Outside
 from steadyarm.storages import open_storage
 from tests.live.worlds import Clock
 
@@ -57,7 +57,7 @@ def test_who_comes_after_a_spent_budget_sees_the_recommended_variant() -> None:
         assert (kept.in_test, kept.name, kept.new) == (True, seen[unit], False)
     outside = shop.status().outside
     assert outside is not None
-    assert (outside.default, outside.spent) == ("B", True)
+    assert outside.default == "B"
     assert outside.reason.startswith("Ship B")
     (entry,) = [each for each in shop.history() if each.action == "experiment.default"]
     assert (entry.author, entry.detail["variant"]) == (ITSELF, "B")
@@ -184,26 +184,6 @@ def test_requests_without_units_see_the_default_too() -> None:
     check_outside(shop.ask("named"), "B")
 
 
-def test_positions_that_were_leased_and_never_used_end_a_spent_test() -> None:
-    clock = Clock()
-    shop = create(budget=200, clock=clock, control="A")
-    (lease, *_) = shop.lease(5, seconds=30)
-    play(shop, 195)
-    check_outside(shop.ask("late"), "A")  # the first segment is not complete
-    (used,) = shop.report(lease.id, [(lease.start, "leased", shop.now())])
-    assert isinstance(used, sa.LiveAssignment)
-    shop.refresh()
-    assert shop.status().state == "running"  # the holder may still use some
-    clock.pass_(200)
-    assert not shop.ask("later").in_test
-    shop.refresh()
-    assert shop.state == "stopped"
-    (entry,) = [each for each in shop.history() if each.action == "experiment.stopped"]
-    assert (entry.author, entry.detail["unused"]) == (ITSELF, lease.stop - lease.start - 1)
-    assert shop.results().spent
-    assert shop.replay().agrees
-
-
 def test_what_is_shown_comes_along_with_an_export(tmp_path: Path) -> None:
     shop = create(budget=30, control="A")
     play(shop, 30)
@@ -215,5 +195,5 @@ def test_what_is_shown_comes_along_with_an_export(tmp_path: Path) -> None:
 
 def test_what_is_stored_is_read_again() -> None:
     assert Outside.read(None) is None
-    outside = Outside("A", "It is the control.", 5, True)
+    outside = Outside("A", "It is the control.", 5)
     assert Outside.read(outside.to_dict()) == outside

@@ -1,71 +1,19 @@
-"""Assigning: the last positions of a budget, and the transactions of an ask, a tell, a decision."""
+"""The transactions of an ask, a tell and a decision."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Timer
 from typing import Any
 
 import pytest
 
 import steadyarm as sa
-from steadyarm.live import assignments
 from steadyarm.storages import open_storage
 from tests.live.worlds import create
 
-ARMS = sa.ArmSet.one_hot(list("ABCDE"))
-
-
-def until_one_is_left() -> tuple[sa.Experiment, sa.Experiment]:
-    """Two holders of a test; one place of its budget is left, and leased to the first."""
-    holder = create(arms=ARMS, budget=50)
-    other = sa.load_experiment(holder.name, holder.storage)
-    holder.ask_many([f"u{i}" for i in range(16)], ahead=64)
-    assert holder.status().leased == 1
-    for i in range(16, 49):
-        other.ask(f"u{i}")
-    return holder, other
-
-
-def test_who_needs_the_last_place_waits_until_its_holder_gives_it_back() -> None:
-    holder, other = until_one_is_left()
-    giving = Timer(0.2, holder.release)
-    giving.start()
-    assert other.ask("u49").new
-    giving.join()
-    assert other.status().total_assigned == 50
-    assert not other.ask("one too many").in_test
-
-
-def test_who_waits_learns_that_the_holder_has_served_the_same_unit() -> None:
-    holder, other = until_one_is_left()
-    asking = Timer(0.2, holder.ask, ["u49"])
-    asking.start()
-    assert not other.ask("u49").new
-    asking.join()
-    assert other.replay().agrees
-
-
-def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assignments, "PATIENCE", 0.1)
-    _, other = until_one_is_left()
-    assert not other.ask("u49").in_test
-
-
-def test_what_clients_have_leased_is_not_waited_for() -> None:
-    live = create(budget=50)
-    live.ask_many([f"u{i}" for i in range(40)])
-    while live.status().total_assigned + live.status().leased < 50:
-        live.lease(50, seconds=1)
-    began = time.monotonic()
-    assert not live.ask("late").in_test
-    assert time.monotonic() - began < assignments.PATIENCE
-
-
 STATEMENT = "progress"  # a single statement, which needs no transaction
-METHODS = ("assign", "reward", "snapshot", "decide", "find_assignments", "leases", STATEMENT)
+METHODS = ("assign", "reward", "snapshot", "decide", "find_assignments", STATEMENT)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

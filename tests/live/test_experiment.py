@@ -12,7 +12,7 @@ import steadyarm as sa
 from steadyarm.policies import POLICIES
 from steadyarm.segments import arms_between
 from steadyarm.storages.records import place_of
-from tests.live.worlds import Clock, arms_of, create
+from tests.live.worlds import arms_of, create
 
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
@@ -262,29 +262,3 @@ def test_two_holders_of_one_experiment_decide_once() -> None:
         tells.tell(asks.ask(f"u{i}").id, float(i % 2))
     assert one.replay().agrees
     assert one.status() == other.status()
-
-
-def test_leases_ahead_are_used_up_or_given_back() -> None:
-    live = create(budget=2400)
-    live.ask_many([f"u{i}" for i in range(5)], ahead=20)
-    assert live.status().leased > 0
-    live.ask_many([f"v{i}" for i in range(5)], ahead=20)
-    live.release()
-    assert live.status().leased == 0
-    live.ask_many([f"w{i}" for i in range(2390)], ahead=20)
-    assert sum(live.status().assigned) == 2400
-    assert live.status().leased == 0
-    assert live.replay().agrees
-
-
-def test_what_a_crashed_worker_had_leased_comes_back() -> None:
-    clock = Clock()
-    crashed = create(budget=100, clock=clock)
-    crashed.ask_many(["a", "b"], ahead=30)
-    other = sa.load_experiment(crashed.name, crashed.storage, clock=clock)
-    clock.pass_(11)
-    given = other.ask_many([f"u{i}" for i in range(98)])
-    assert all(isinstance(answer, sa.LiveAssignment) for answer in given)
-    late = crashed.ask("c")  # its lease is gone, and so is the budget
-    assert not late.in_test
-    assert other.replay().agrees

@@ -9,14 +9,14 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.inference import DriftReport, Finding, HealthReport
-from steadyarm.live.assignments import Status
+from steadyarm.live.results import Status
 from steadyarm.live.scorecard import Scorecard, announcement, headline, since
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
 
 NAMES = ("A", "B", "C", "D", "E", "F")
 STATUS = Status(
-    "test", "running", datetime(2026, 11, 1, tzinfo=UTC), 10_000, (1000,) * 6, (990,) * 6, 9, 8, 0
+    "test", "running", datetime(2026, 11, 1, tzinfo=UTC), 10_000, (1000,) * 6, (990,) * 6, 9, 8
 )
 DAYS = tuple(f"2026-11-{day:02}" for day in range(9, 15))
 

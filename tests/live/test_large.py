@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec.json import decode, encode
-from msgspec.structs import asdict
 
 import steadyarm as sa
 from steadyarm.live.decisions import stored_state
@@ -21,7 +19,6 @@ from steadyarm.live.settings import Settings, variants_in
 from steadyarm.live.transfer import csv_lines
 from steadyarm.policies import POLICIES
 from steadyarm.storages.records import SegmentRecord
-from steadyarm.wire.responses import Lease
 from tests.live.few import LARGE, Few, FewState, reward_of
 from tests.live.tampering import tamper_with_segment
 from tests.live.worlds import Clock, create
@@ -151,40 +148,11 @@ def test_sessions_of_large_sets_are_short_and_damage_is_noticed() -> None:
             sa.Session.from_json(json.dumps(damaged), Few())
 
 
-def test_what_is_stored_and_sent_does_not_grow_with_the_arms() -> None:
+def test_what_is_stored_does_not_grow_with_the_arms() -> None:
     live = played(missing="drop")
     snapshot = live.storage.snapshot(live.key, everything=True)
     assert len(json.dumps(snapshot.experiment.config)) < 2_000
     assert {len(tally.sums) for _, tally in snapshot.segments} == {40}
-    (lease, *_) = live.lease(20)
-    sent = Lease.of(lease)
-    assert sent.indices is not None
-    assert len(sent.arms) == len(sent.weights) == len(sent.indices) == 40
-    assert sent.arms == [LARGE.names[k] for k in sent.indices]
-
-
-def test_a_lease_hands_out_what_the_service_would() -> None:
-    live, other = played(), played()
-    (lease, *_) = live.lease(25)
-    away = decode(encode(Lease.of(lease)), type=Lease).to_lease()
-    there = [
-        away.assignment(position, f"n{i}", live.now())
-        for i, position in enumerate(range(away.start, away.stop))
-    ]
-    here = [other.ask(f"n{i}") for i in range(len(there))]
-    assert [(a.arm, a.name, a.probability) for a in there] == [
-        (a.arm, a.name, a.probability) for a in here
-    ]
-    used = [(away.start + i, a.unit, live.now()) for i, a in enumerate(there)]
-    stored = live.report(lease.id, used)
-    assert [a.arm for a in stored if isinstance(a, sa.LiveAssignment)] == [a.arm for a in here]
-
-
-def test_bad_leases_are_refused() -> None:
-    sent = asdict(Lease.of(played().lease(5)[0]))
-    for change in ({"indices": [3, 1]}, {"indices": sent["indices"][1:]}, {"arms": ["A"]}):
-        with pytest.raises(sa.InvalidInputError, match=r"40 names|rising|expected shape"):
-            Lease(**sent | change).to_lease()
 
 
 def test_status_counts_what_was_handed_out() -> None:

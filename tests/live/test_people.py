@@ -214,18 +214,6 @@ def test_levels_that_cannot_be_stored_lose_no_assignment(
     assert counts(test) == {}
 
 
-def test_leased_positions_are_reported_with_attributes() -> None:
-    shop = Shop(DEVICES)
-    (lease,) = shop.test.lease(10)
-    now = int(shop.now * 1e6)
-    used = [(lease.start + i, f"visitor {i}", now) for i in range(3)]
-    with pytest.raises(sa.InvalidInputError, match="no attribute"):
-        shop.test.report(lease.id, used, [{"color": "red"}, None, None])
-    assert shop.test.status().total_assigned == 0
-    shop.test.report(lease.id, used, [{"device": "mobile"}, {"device": "tv"}, None])
-    assert counts(shop.test) == {"device=mobile": 1, "device=other": 1}
-
-
 def test_estimates_by_level_are_those_of_hand_made_sums(shop: Shop) -> None:
     test = shop.test
     found = test.recommend(by="device")

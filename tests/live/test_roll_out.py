@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.outside import Outside, RollOut, place_of_unit
+from steadyarm.live.after_test import Outside, RollOut, place_of_unit
 from tests.live.test_after import check_outside, create, play
 
 UNITS = [f"v{i}" for i in range(400)]

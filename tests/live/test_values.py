@@ -100,16 +100,6 @@ def test_an_experiment_returns_values_and_draws_as_without() -> None:
     assert {hash(a) for a in shown[0]}  # an object among the fields does not forbid that
 
 
-def test_leases_draw_values() -> None:
-    arms = sa.ArmSet.factorial(FACTORS)
-    shop = sa.create_experiment("shop", arms, sa.Steady(), 40, "memory", seed=3, missing="drop")
-    (lease,) = shop.lease(8)
-    for position in range(lease.start, lease.stop):
-        drawn = lease.assignment(position, f"u{position}", lease.until)
-        assert drawn.value == shop.settings.variant_values[drawn.arm]
-        assert isinstance(drawn.value, dict)
-
-
 def test_descriptions_have_values() -> None:
     made = settings(sa.ArmSet.one_hot(["A", "B"]), values=PRICES)
     described = description_of(made)

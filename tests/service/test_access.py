@@ -23,7 +23,7 @@ SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
 TABLE = [(route.method, route.path, route.scope) for route in ROUTES]
 KEYS = {"its key": "absent", "key of another": "shop"}  # and the experiments that they are for
 ORIGIN = "https://shop.example"
-PLACES = {"lease": "1", "attribute": "device"}  # in paths; all others are names of experiments
+PLACES = {"attribute": "device"}  # in paths; all others are names of experiments
 ALL = [pytest.param(route, id=f"{route.method} {route.path}") for route in ROUTES]
 
 

@@ -50,31 +50,6 @@ CASES: list[tuple[str, str, Any, int]] = [
     ("a unit as id", "rewards", {"assignment": "known", "reward": 1}, 404),
     ("long rewards", "rewards:batch", {"rewards": [{"unit": "u", "reward": 1}] * 1001}, 413),
     ("rewards is an object", "rewards:batch", {"rewards": {"unit": "u", "reward": 1}}, 422),
-    ("no position", "leases", {"positions": 0}, 422),
-    ("half a position", "leases", {"positions": 1.5}, 422),
-    ("many positions", "leases", {"positions": 10_001}, 413),
-    ("for ever", "leases", {"seconds": 1e9}, 422),
-    ("for no time", "leases", {"seconds": 0}, 422),
-    ("lease is a text", "leases/x/assignments", {"used": []}, 404),
-    ("lease beyond", "leases/99999999999999999999/assignments", {"used": []}, 404),
-    (
-        "no time zone",
-        "leases/1/assignments",
-        {"used": [{"position": 0, "unit": "u", "created": "2025-01-01T00:00:00"}]},
-        422,
-    ),
-    (
-        "no time",
-        "leases/1/assignments",
-        {"used": [{"position": 0, "unit": "u", "created": "noon"}]},
-        422,
-    ),
-    (
-        "negative position",
-        "leases/1/assignments",
-        {"used": [{"position": -1, "unit": "u", "created": "2025-01-01T00:00:00Z"}]},
-        422,
-    ),
     ("already running", "resumes", b"", 404),
 ]
 
@@ -188,11 +163,6 @@ WORDS: list[tuple[str, Any, str]] = [
         "give either reward, a number, or metrics, values by their names.",
     ),
     ("shop/rewards", {"reward": 1}, "give assignment or unit."),
-    (
-        "shop/leases/1/assignments",
-        {"used": [{"position": -1, "unit": "u", "created": "now"}]},
-        "used[0].position is -1; expected a whole number",
-    ),
     ("", {"window": "1d"}, "; did you mean reward_window?"),
     (
         "",
@@ -300,7 +270,6 @@ def test_a_wrong_state_is_told(client: InProcess) -> None:
     client.post(f"{BASE}/assignments", {"unit": "u"})
     client.post(f"{BASE}/stop")
     assert client.post(f"{BASE}/assignments", {"unit": "v"}).status_code == 409
-    assert client.post(f"{BASE}/leases", {}).status_code == 409
     assert client.post(f"{BASE}/rewards", {"unit": "u", "reward": 1}).status_code == 201
     client.post(f"{BASE}/archive")
     assert client.post(f"{BASE}/rewards", {"unit": "u", "reward": 1}).status_code in (200, 409)

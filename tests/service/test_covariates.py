@@ -75,20 +75,6 @@ def test_bad_covariates_are_refused(client: InProcess) -> None:
     assert stored(client) == []
 
 
-def test_leases_are_reported_with_covariates(client: InProcess) -> None:
-    (lease,) = client.post(f"{BASE}/leases", {"positions": 4}).json()["leases"]
-    path = f"{BASE}/leases/{lease['id']}/assignments"
-    used = [
-        {"position": lease["start"] + i, "unit": f"u{i}", "created": "2026-01-01T00:00:00Z"}
-        for i in range(2)
-    ]
-    wrong = client.post(path, {"used": [used[0] | {"covariates": {"color": 1.0}}]})
-    assert wrong.status_code == 422
-    known = {"covariates": {"spend": 3.0}, "expected": 1.0}
-    assert client.post(path, {"used": [used[0] | known, used[1]]}).is_success
-    assert stored(client) == [{"spend": 3.0, "expected": 1.0, "known?": 1.0}, {}]
-
-
 def test_results_have_raw_estimates_beside(client: InProcess) -> None:
     rng = np.random.default_rng(1)
     for start in range(0, 240, 40):

@@ -18,7 +18,7 @@ from steadyarm.live.settings import events_in
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import AuditEntry
-from steadyarm.storages.records import Event, Known, Measured, Outcome, Summary
+from steadyarm.storages.records import AssignmentResult, Event, Measured, Outcome, Summary
 from steadyarm.storages.sql.engine import MEMORY
 from steadyarm.storages.sql.storage import SQLStorage
 from tests.service.clients import SHOP, InProcess, in_process, served
@@ -378,7 +378,7 @@ class Reached(SQLStorage):
         self.keys.append(key)
         return super().reward(key, *given, **more)
 
-    def known(self, key: int, units: Sequence[str]) -> Known:
+    def known(self, key: int, units: Sequence[str]) -> AssignmentResult:
         self.keys.append(key)
         return super().known(key, units)
 
@@ -423,28 +423,6 @@ def test_requests_share_the_question_which_experiments_units_are_in() -> None:
             found = list(pool.map(lambda unit: report(client, unit, "reward"), units))
         assert found == [{"shop": "stored"}] * 300
         assert storage.reads < 200
-
-
-def test_a_follow_up_gets_its_events_from_its_test(shop: InProcess) -> None:
-    controlled = SHOP | {"name": "hb", "control": "A"}
-    assert shop.post("/v1/experiments", controlled).status_code == 201
-    given = {"variant": "B", "holdback": 0.5, "stop": True}
-    assert shop.post("/v1/experiments/hb/roll-out", given).is_success
-    shown = shop.post("/v1/experiments/hb/assignments", {"unit": "u1"}).json()
-    assert (shown["in_test"], bool(shown["id"])) == (False, True)
-    ask(shop, "u1", "shop")
-    assert report(shop, "u1", "reward") == {"shop": "stored", "hb": "stored"}
-    assert report(shop, "u1", "reward") == {"shop": "repeated", "hb": "repeated"}
-    assert report(shop, "u1", "hb.holdback-1") == {}
-    follow = "/v1/experiments/hb.holdback-1"
-    assert shop.get(follow).json()["totals"]["rewarded"] == 1
-    # If the test is archived nobody passes events on.
-    assert shop.post("/v1/experiments/hb/archive").is_success
-    shop.post("/v1/experiments/hb/assignments", {"unit": "u2"})
-    (reached,) = report(shop, "u2", "reward").values()  # before or after that is noticed
-    assert reached == "stored"
-    assert report(shop, "u2", "reward") == {"hb.holdback-1": "repeated"}
-    assert shop.get(follow).json()["totals"]["rewarded"] == 2
 
 
 class PartlyAway(SQLStorage):

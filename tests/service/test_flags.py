@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx2
@@ -13,7 +13,7 @@ from steadyarm.errors import InvalidInputError, StorageError
 from steadyarm.live.lifecycle import description_of, settings_from_description
 from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
-from steadyarm.storages.records import Handed, Known, Lease
+from steadyarm.storages.records import AssignmentResult
 from steadyarm.storages.sql.engine import MEMORY
 from steadyarm.storages.sql.storage import SQLStorage
 from tests.service.clients import SHOP, InProcess, in_process
@@ -222,16 +222,14 @@ class Broken(SQLStorage):
         self,
         key: int,
         units: Sequence[str],
-        held: Sequence[Lease] = (),
-        ahead: int = 0,
+        values: Sequence[Mapping[str, float]] = (),
         *,
-        expires: int,
         now: int,
-    ) -> Handed:
+    ) -> AssignmentResult:
         self._check_there()
-        return super().assign(key, units, held, ahead, expires=expires, now=now)
+        return super().assign(key, units, values, now=now)
 
-    def known(self, key: int, units: Sequence[str]) -> Known:
+    def known(self, key: int, units: Sequence[str]) -> AssignmentResult:
         self._check_there()
         return super().known(key, units)
 
@@ -329,25 +327,3 @@ def test_after_the_test_flags_are_static_and_cost_nothing(client: InProcess) -> 
         polled = client.post(FLAGS, context(unit), headers={"If-None-Match": tag})
         assert (polled.status_code, polled.json()) == (200, {"flags": [expected]})
     assert assigned(client) == 20
-
-
-def test_what_follows_a_roll_out_is_no_flag_itself(client: InProcess) -> None:
-    client.post("/v1/experiments", SHOP | {"control": "A"})
-    given = {"variant": "B", "holdback": 0.5, "stop": True}
-    assert client.post(f"{BASE}/roll-out", given).is_success
-    flag = client.post(f"{FLAGS}/shop", context()).json()
-    assert flag["reason"] == "STATIC"
-    metadata = flag["metadata"]
-    assert not metadata["inTest"]
-    assert "probability" not in metadata
-    assert client.post(FLAGS, context()).json()["flags"] == [flag]
-    assert client.post(FLAGS, context("stranger")).json()["flags"] == []
-    refused = client.post(f"{FLAGS}/shop.holdback-1", context("stranger"))
-    assert (refused.status_code, refused.json()["errorCode"]) == (404, "FLAG_NOT_FOUND")
-    assert "is no flag itself" in refused.json()["errorDetails"]
-    assert assigned(client, "shop.holdback-1") == 1
-    told = {"assignment": metadata["assignmentId"], "reward": 1.0}
-    assert client.post(f"{BASE}/rewards", told).json() == {"status": "stored"}
-    client.post(f"{BASE}/roll-out", {"share": 0, "holdback": 0, "change": True})
-    gone = client.post(f"{FLAGS}/shop", context()).json()
-    assert gone["metadata"] == {"experiment": "shop", "inTest": False}

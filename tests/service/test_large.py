@@ -14,7 +14,7 @@ from steadyarm.arms.recipes import FactorialNames
 from steadyarm.policies import POLICIES
 from steadyarm.service import batching
 from steadyarm.storages import open_storage
-from steadyarm.wire.responses import CreatedExperiment, ExperimentAnswer, ExperimentList, Leases
+from steadyarm.wire.responses import CreatedExperiment, ExperimentAnswer, ExperimentList
 from steadyarm.wire.results import Allocation
 from tests.live.few import Few
 from tests.service.clients import InProcess, in_process
@@ -83,7 +83,6 @@ def test_a_request_makes_the_names_it_tells(page: InProcess, named: list[int]) -
     page.get(BASE)
     page.get("/v1/experiments")
     page.get(f"{BASE}/allocation")
-    page.post(f"{BASE}/leases", {"positions": 10})
     assert len(named) <= 500 + 500 + 600
 
 
@@ -125,24 +124,11 @@ def test_the_allocation_tells_the_largest_shares(page: InProcess) -> None:
     assert shares[0] == pytest.approx(600 / (600 * 601 / 2))
 
 
-def test_leases_have_the_variants_of_their_segment(page: InProcess) -> None:
-    answer = page.post(f"{BASE}/leases", {"positions": 100}).json()
-    convert(answer, Leases)
-    (lease,) = answer["leases"]
-    assert len(lease["arms"]) == len(lease["indices"]) == len(lease["weights"]) == 600
-    used = {"position": lease["start"], "unit": "u", "created": "2025-01-31T12:00:00Z"}
-    reported = page.post(f"{BASE}/leases/{lease['id']}/assignments", {"used": [used]})
-    (one,) = reported.json()["assignments"]
-    assert one["arm"] in lease["arms"]
-
-
 def test_small_sets_are_told_of_in_full(shop: InProcess) -> None:
     answer = shop.get("/v1/experiments/shop").json()
     assert answer["indices"] is None
     none = dict.fromkeys(("handed_out", "assigned", "rewarded", "excluded"), 0)
     assert answer["totals"] == {"variants": 3} | none
-    lease = shop.post("/v1/experiments/shop/leases", {"positions": 5}).json()["leases"][0]
-    assert (lease["arms"], lease["indices"]) == (["A", "B", "C"], None)
     assert shop.get("/v1/experiments/shop/allocation").json()["played"] == 3
 
 

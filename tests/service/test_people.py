@@ -45,22 +45,6 @@ def test_bad_attributes_are_refused_for_their_unit(client: InProcess) -> None:
     assert "equally many" in short.json()["detail"]
 
 
-def test_leases_are_reported_with_attributes(client: InProcess) -> None:
-    (lease,) = client.post(f"{BASE}/leases", {"positions": 4}).json()["leases"]
-    path = f"{BASE}/leases/{lease['id']}/assignments"
-    used = [
-        {"position": lease["start"] + i, "unit": f"u{i}", "created": "2026-01-01T00:00:00Z"}
-        for i in range(2)
-    ]
-    wrong = client.post(path, {"used": [used[0] | {"attributes": {"color": "red"}}]})
-    assert wrong.status_code == 422
-    done = client.post(path, {"used": [used[0] | {"attributes": {"device": "tv"}}, used[1]]})
-    assert done.is_success
-    test = sa.load_experiment("shop", client.app.state.service.storage)
-    (sums,) = test.storage.series(test.key)
-    assert (sums.series, sum(sums.rewarded)) == ("device=other", 1)
-
-
 def test_results_by_level(client: InProcess) -> None:
     path = f"{BASE}/breakdowns/device"
     assert client.get(path).status_code == 409

@@ -11,7 +11,7 @@ import pytest
 from msgspec import convert
 
 from steadyarm.storages import open_storage
-from steadyarm.wire.responses import CreatedExperiment, Leases
+from steadyarm.wire.responses import CreatedExperiment
 from steadyarm.wire.results import Recommendation
 from tests.service.clients import SHOP, InProcess, in_process
 
@@ -162,24 +162,6 @@ def test_a_small_budget_is_warned_of(client: InProcess) -> None:
     assert made["warnings"] == ["the budget is small for so many variants; see steadyarm plan."]
     new = {"name": "b", "missing": "drop", "budget": 30}
     assert client.post("/v1/experiments", SHOP | new).json()["warnings"] == []
-
-
-def test_a_lease_is_taken_used_and_given_back(shop: InProcess) -> None:
-    answer = shop.post(f"{BASE}/leases", {"positions": 5, "seconds": 30})
-    assert answer.status_code == 201
-    convert(answer.json(), Leases)
-    (lease,) = answer.json()["leases"]
-    path = f"{BASE}/leases/{lease['id']}"
-    now = datetime.now(UTC).isoformat()
-    used = [{"position": lease["start"] + i, "unit": f"l{i}", "created": now} for i in range(2)]
-    for new in (True, False):
-        stored = shop.post(f"{path}/assignments", {"used": used}).json()["assignments"]
-        assert [entry["new"] for entry in stored] == [new, new] or not new
-    assert shop.get(BASE).json()["leased"] == 3
-    assert shop.request("DELETE", path).json() == {"released": 3}
-    late = shop.post(f"{path}/assignments", {"used": [used[0] | {"unit": "new", "position": 4}]})
-    (entry,) = late.json()["assignments"]
-    assert entry["error"]["type"] == "urn:steadyarm:problem:lease-expired"
 
 
 def test_states_are_moved_through(client: InProcess) -> None:

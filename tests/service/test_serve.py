@@ -63,7 +63,6 @@ def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
         record = storage.find("shop")
         kept = storage.log(record.key, most=100_000)
         assert len(kept) >= len(stored) == len(set(stored))
-        assert not storage.leases(record.key)
     finally:
         storage.close()
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -151,54 +150,6 @@ def test_the_name_of_a_pruned_experiment_is_free_again() -> None:
         client.run(look())
         assert service.live == {}
         assert client.get(base).status_code == 404
-
-
-def test_leases_ahead_are_given_back_when_idle() -> None:
-    with in_process(workers=2) as client:  # as one of two would
-        client.post("/v1/experiments", SHOP)
-        live = client.app.state.service.live["shop"]
-        client.run(live.ask([(f"u{i}", None, None) for i in range(10)]))
-        assert client.get(BASE).json()["leased"] > 0
-        for _ in range(60):
-            if not client.get(BASE).json()["leased"]:
-                break
-            time.sleep(0.1)
-        assert client.get(BASE).json()["leased"] == 0
-
-
-def test_leases_ahead_are_idle_when_nobody_new_comes() -> None:
-    with in_process(workers=2) as client:
-        client.post("/v1/experiments", SHOP)
-        live = client.app.state.service.live["shop"]
-        units = [(f"u{i}", None, None) for i in range(10)]
-        client.run(live.ask(units))
-        assert client.get(BASE).json()["leased"] > 0
-        for _ in range(60):
-            if not client.get(BASE).json()["leased"]:
-                break
-            client.run(live.ask(units))  # they come again and again, and need no positions
-            time.sleep(0.1)
-        assert client.get(BASE).json()["leased"] == 0
-
-
-def test_leases_that_a_batch_has_in_hand_are_given_back_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with in_process(workers=2) as client:
-        client.post("/v1/experiments", SHOP)
-        live = client.app.state.service.live["shop"]
-        client.run(live.ask([(f"u{i}", None, None) for i in range(10)]))
-        storage = live.experiment.storage
-        assign = storage.assign
-
-        def meanwhile(*given: Any, **more: Any) -> Any:
-            live.release()
-            return assign(*given, **more)
-
-        monkeypatch.setattr(storage, "assign", meanwhile)
-        client.run(live.ask([("u0", None, None)]))  # needs none of them
-        live.release()
-        assert client.get(BASE).json()["leased"] == 0
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ import pytest
 import uvicorn
 
 import steadyarm as sa
-from steadyarm.live.assignments import Step, Steps, open_segment, run
 from steadyarm.service import batching, process, service
 from steadyarm.service.process import Connections
 from steadyarm.storages import open_storage
@@ -100,27 +99,6 @@ def test_an_assignment_of_a_slow_process_is_answered_as_new(
     assert len(looked) == 2
 
 
-def test_a_spent_experiment_does_not_slow_down_others() -> None:
-    storage = open_storage("memory")
-    with in_process(storage) as client:
-        for name in ("spent", "shop"):
-            client.post("/v1/experiments", SHOP | {"name": name, "budget": 30, "after": "refuse"})
-        spent = sa.load_experiment("spent", storage)
-        spent.ask_many([f"u{i}" for i in range(20)])
-        # A client that died has leased the last positions; they will be free in some seconds.
-        while spent.status().total_assigned + spent.status().leased < 30:
-            run(open_segment(storage, spent.key, spent.settings, spent.now))
-            storage.lease(spent.key, 30, expires=spent.now() + 5_000_000, now=spent.now())
-        with ThreadPoolExecutor(8) as pool:
-            waiting = [pool.submit(ask, client, f"late {i}", "spent") for i in range(8)]
-            time.sleep(0.1)
-            others = [ask(client, f"u{i}")[1] for i in range(10)]
-            late = [one.result() for one in waiting]
-        assert sorted(others)[5] < 0.2
-        assert {answer.status_code for answer, _ in late} == {409}
-        assert all(0.7 < took < 3 for _, took in late)  # they waited, elsewhere
-
-
 def test_a_slow_decision_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     going, decided, begun = threading.Event(), threading.Event(), list[str]()
     decide = sa.Steady.next_segment
@@ -137,10 +115,8 @@ def test_a_slow_decision_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -
         client.post("/v1/experiments", shop)
         client.post("/v1/experiments", shop | {"name": "slow", "budget": 77})
         monkeypatch.setattr(sa.Steady, "next_segment", slow)
-        lease = {"positions": 2, "seconds": 10}
         asked = pool.submit(ask, client, "u", "slow")
-        path = "/v1/experiments/slow/leases"
-        leased = [pool.submit(client.post, path, lease) for _ in range(2)]
+        others = [pool.submit(ask, client, f"u{i}", "slow") for i in range(2)]
         assert going.wait(20)
         try:
             time.sleep(0.1)  # all of them want a decision
@@ -153,23 +129,23 @@ def test_a_slow_decision_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -
         finally:
             decided.set()
         assert asked.result()[0].status_code == 201
-        assert [one.result().status_code for one in leased] == [201, 201]
+        assert [one.result()[0].status_code for one in others] == [201, 201]
 
 
 def test_a_slow_decision_holds_up_no_look_at_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "TICK", 0.05)
     decided, looks = threading.Event(), {"slow": 0, "shop": 0}
 
-    def refreshing(name: str) -> Steps[None]:
+    def refresh(name: str) -> None:
         looks[name] += 1
         if name == "slow":
-            yield Step(partial(decided.wait, 20), writes=False, computes=True)
+            decided.wait(20)
 
     with in_process() as client:
         for name in looks:
             client.post("/v1/experiments", SHOP | {"name": name, "reward_window": 60})
             experiment = client.app.state.service.live[name].experiment
-            monkeypatch.setattr(experiment, "refreshing", partial(refreshing, name))
+            monkeypatch.setattr(experiment, "refresh", partial(refresh, name))
         ended = time.monotonic() + 5
         while looks["shop"] < 5 or not looks["slow"]:
             assert time.monotonic() < ended

@@ -55,7 +55,7 @@ def test_a_late_reward_counts_where_a_worker_has_counted_nothing_yet(
     open_fresh: Open, storage: SQLStorage
 ) -> None:
     key = running_in(storage, 10)
-    storage.assign(key, ["a", "b"], expires=10, now=0)
+    storage.assign(key, ["a", "b"], now=0)
     storage._database.shard = 3
     other = _opened(open_fresh)
     other._database.shard = 4
@@ -77,7 +77,7 @@ def test_traffic_needs_no_more_statements_because_of_days(
 
     def written(now: int) -> list[str]:
         statements.clear()
-        storage.assign(key, [f"{now}.{i}" for i in range(50)], expires=now + 1, now=now)
+        storage.assign(key, [f"{now}.{i}" for i in range(50)], now=now)
         storage.reward(key, [(f"{now}.{i}", 1.0) for i in range(50)], None, now)
         return [statement for statement in statements if "steadyarm_tallies" in statement]
 

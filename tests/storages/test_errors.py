@@ -107,7 +107,7 @@ def test_a_broken_file(tmp_path: Path) -> None:
 def test_values_no_database_has(storage: SQLStorage) -> None:
     key = running_in(storage, 10)
     with pytest.raises(InvalidInputError, match="cannot be stored"):
-        storage.assign(key, ["fine", "\ud800"], expires=1, now=0)
+        storage.assign(key, ["fine", "\ud800"], now=0)
     assert storage.log(key) == []
     assert storage.find_assignments(key, [2**63, 2**70, -1]) == [None] * 3
     assert storage.reward(key, [(2**70, 1.0)], None, 0)[0].status == "unknown"
@@ -115,7 +115,7 @@ def test_values_no_database_has(storage: SQLStorage) -> None:
 
 def test_rows_that_do_not_belong_to_the_segments_are_refused(storage: SQLStorage) -> None:
     key = running_in(storage, 10)
-    storage.assign(key, ["a", "b"], expires=1, now=0)
+    storage.assign(key, ["a", "b"], now=0)
     snapshot, rows = storage.snapshot(key, everything=True), storage.log(key)
     strange = LogRow(5, "c", 0, 0.5, 0, None, None)
     with pytest.raises(InvalidInputError, match="do not belong together"):

@@ -35,7 +35,7 @@ from tests.storages.databases import fresh_database, running_in
 
 
 def ask(storage: SQLStorage, key: int, unit: str) -> int:
-    (given,) = storage.assign(key, [unit], expires=1, now=0).assigned
+    (given,) = storage.assign(key, [unit], now=0).assigned
     assert given is not None
     return given.number
 
@@ -73,7 +73,7 @@ def test_calls_end_while_the_server_is_frozen(
     def call() -> None:
         began = time.monotonic()
         with pytest.raises(StorageError, match="check that the server runs"):
-            storage.assign(key, ["a"], expires=1, now=0)
+            storage.assign(key, ["a"], now=0)
         took.append(time.monotonic() - began)
 
     with frozen(postgres):  # one call has the open connection, others need another
@@ -102,7 +102,7 @@ def test_a_lock_that_is_kept_ends_a_call_on_the_server(
     with other._database.engine.begin() as connection:
         connection.exec_driver_sql("LOCK TABLE steadyarm_segments")
         with pytest.raises(StorageError, match="has kept a lock for"):
-            storage.assign(key, ["a"], expires=1, now=0)
+            storage.assign(key, ["a"], now=0)
     assert ask(storage, key, "a") == 0
     storage.close()
     other.close()
@@ -265,7 +265,7 @@ def test_writers_are_heartbeat_enough(storage: SQLStorage, file: Path) -> None:
 
 def test_a_damaged_file_is_not_ready(storage: SQLStorage, file: Path) -> None:
     key = running_in(storage, 100)
-    storage.assign(key, [f"unit {i}" for i in range(100)], expires=1, now=0)
+    storage.assign(key, [f"unit {i}" for i in range(100)], now=0)
     assert ready(storage)
     storage.close()  # all of it is in the file now
     whole = file.read_bytes()

@@ -75,7 +75,7 @@ def test_sums_depend_on_no_order(
             name = f"e{len(storage.summaries())}"
             products = [("orders", "seen"), *PRODUCTS]
             key = declared(bench(storage), ORDERS, *ALL, products=products, name=name)
-            storage.assign(key, ["a", "b"], expires=NOW, now=NOW)
+            storage.assign(key, ["a", "b"], now=NOW)
             size = data.draw(st.integers(1, len(order)))
             for start in range(0, len(order), size):
                 storage.measure(key, order[start : start + size], NOW + 3)
@@ -90,7 +90,7 @@ def test_a_sum_that_is_too_large_counts_as_the_largest_number() -> None:
     (one, two) = (Measured("a", "spent", 1.7e308, NOW, event) for event in "xy")
     storage = open_storage("memory")
     key = declared(bench(storage), SPENT | {"cap": None})
-    storage.assign(key, ["a"], expires=NOW, now=NOW)
+    storage.assign(key, ["a"], now=NOW)
     storage.measure(key, [one, two], NOW)
     assert rule.value(storage.log(key)[0].events) == np.finfo(float).max
     counted_rows = storage.series(key)
@@ -111,7 +111,7 @@ def _all_events() -> list[Measured]:
 
 def _prepared(storage: Storage) -> int:
     key = declared(bench(storage), ORDERS, *ALL, products=[("orders", "spent")])
-    storage.assign(key, [f"u{i}" for i in range(6)], expires=NOW, now=NOW)
+    storage.assign(key, [f"u{i}" for i in range(6)], now=NOW)
     return key
 
 
@@ -207,7 +207,7 @@ def test_experiments_without_metrics_read_and_write_no_events(
     storage: SQLStorage, tables_used: Callable[[], list[str]]
 ) -> None:
     key = bench(storage).running(9)
-    storage.assign(key, ["a", "b"], expires=NOW, now=NOW)
+    storage.assign(key, ["a", "b"], now=NOW)
     storage.reward(key, [("a", 1.0)], None, NOW)
     storage.log(key)
     storage.find_assignments(key, ["a"])
@@ -222,7 +222,7 @@ def test_rewards_beside_metrics_need_no_more_statements(
 ) -> None:
     counts = []
     for key in (bench(storage).running(9, name="plain"), declared(bench(storage), *ALL)):
-        storage.assign(key, ["a", "b"], expires=NOW, now=NOW)
+        storage.assign(key, ["a", "b"], now=NOW)
         storage.reward(key, [("a", 1.0)], None, NOW)
         tables_used()
         storage.reward(key, [("b", 1.0)], None, NOW)

@@ -22,7 +22,6 @@ from steadyarm.errors import (
     ExperimentExistsError,
     InvalidInputError,
     StorageError,
-    WrongStateError,
 )
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import LogRow
@@ -70,14 +69,10 @@ def _visit(url: str, i: int, barrier: ProcessBarrier) -> None:
     key = storage.find("e").key
     barrier.wait(60)
     units = np.random.default_rng(i).permutation([f"u{j}" for j in range(120)]).tolist()
-    held: Sequence[Any] = ()
     for start in range(0, 120, 5):
         part = units[start : start + 5]
-        handed = storage.assign(key, part, held, ahead=2 * i, expires=10**6, now=start)
-        assert None not in handed.assigned
-        held = handed.leases
+        assert None not in storage.assign(key, part, now=start).assigned
         storage.reward(key, [(unit, int(unit[1:]) / 10) for unit in part], None, start)
-    storage.release(key, [lease.id for lease in held])
     storage.close()
 
 
@@ -89,7 +84,7 @@ def test_processes_share_a_database(url: str, storage: SQLStorage) -> None:
     ((_, tally),) = storage.snapshot(key).segments
     assert (tally.total_assigned, tally.total_rewarded) == (120, 120)
     assert sum(tally.sums) == sum(Fraction(j / 10) for j in range(120))
-    rest = storage.assign(key, [f"n{j}" for j in range(90)], expires=1, now=0).assigned
+    rest = storage.assign(key, [f"n{j}" for j in range(90)], now=0).assigned
     numbers = [*(row.number for row in rows), *(a.number for a in rest if a is not None)]
     assert sorted(numbers) == [*range(200)]  # none used twice, none lost
 
@@ -136,7 +131,7 @@ def test_after_connections_break_the_next_call_works(postgres: str) -> None:
         storage.restore("copy", snapshot, pages())
     assert [e.name for e in storage.summaries()] == ["e"]
     [*pages()]  # now while no call is under way
-    assert storage.assign(key, ["a"], expires=1, now=0).assigned[0] is not None
+    assert storage.assign(key, ["a"], now=0).assigned[0] is not None
     storage.close()
 
 
@@ -150,7 +145,7 @@ def test_after_the_server_restarts_the_next_call_works(postgres: str) -> None:
     with pytest.raises(StorageError, match="check that the server runs"):
         storage.check()
     server.start()
-    assert storage.assign(key, ["a"], expires=1, now=0).assigned[0] is not None
+    assert storage.assign(key, ["a"], now=0).assigned[0] is not None
     storage.close()
 
 
@@ -223,44 +218,3 @@ def test_a_refused_call_is_not_tried_again(storage: SQLStorage) -> None:
     with pytest.raises(ExperimentExistsError):
         storage._database.write(work)
     assert len(calls) == 1
-
-
-def test_an_error_that_is_kept_keeps_no_old_state(url: str, storage: SQLStorage) -> None:
-    key = running_in(storage, 10)
-    held = storage.lease(key, 2, expires=10, now=0)
-    storage.move(key, "paused", 0)
-    with pytest.raises(WrongStateError) as kept:
-        storage.assign(key, ["u"], held, expires=1, now=0)
-    other = open_storage(url)
-    other.move(key, "running", 0)
-    assert storage.assign(key, ["u"], expires=1, now=0).assigned[0] is not None
-    assert [summary.state for summary in storage.summaries()] == ["running"]
-    assert kept.value.__traceback__ is not None  # with all that its frames refer to
-    other.close()
-
-
-# Rows of leases that ended
-
-
-def test_rows_of_ended_leases_stay_a_day_and_then_go(storage: SQLStorage) -> None:
-    key = running_in(storage, 50)
-    day = 24 * 3600 * 10**6
-    ended = 100
-    (lease,) = storage.lease(key, 4, expires=ended, now=0)
-    used = [(lease.start + 1, "u", 1)]
-    storage.report(key, lease.id, used, 2)
-    assert storage.release(key, [lease.id]) == 3
-
-    def rows() -> int:
-        return storage._database.read(
-            lambda c: int(c.execute(text("SELECT count(*) FROM steadyarm_leases")).scalar() or 0)
-        )
-
-    assert rows() == 3  # two spans that are anybody's, and the empty row
-    storage.assign(key, ["a", "b", "c"], expires=ended, now=ended + day - 1)
-    assert rows() == 1
-    (again,) = storage.report(key, lease.id, used, ended + day - 1)
-    assert again is not None  # recognised by it
-    storage.assign(key, ["d"], expires=ended, now=ended + day)
-    assert rows() == 0
-    assert len(storage.log(key)) == 5

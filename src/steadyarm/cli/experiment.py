@@ -291,7 +291,6 @@ for _name, (_text, _) in MOVES.items():
     NAME,
     ("variant [VARIANT]", "what to show; by default the recommended variant, if it is clear"),
     ("--share X = 1.0", "of all units that get it, such as 0.1; it may be raised step by step"),
-    ("--holdback X", "share of these that keep the control, to see the lasting effect"),
     ("--stop", "stop the test, if it is still running"),
     ("--change", "units may lose what was rolled out to them before"),
     ("--reason TEXT", WHY, {"default": ""}),
@@ -307,10 +306,6 @@ def _roll_out(args: argparse.Namespace) -> None:
       steadyarm experiment roll-out checkout --share 0.5
       steadyarm experiment roll-out checkout
 
-    A twentieth keeps the control, to see whether the effect lasts:
-
-      steadyarm experiment roll-out checkout --holdback 0.05
-
     Back to what units saw before:
 
       steadyarm experiment roll-out checkout --share 0 --change
@@ -319,7 +314,6 @@ def _roll_out(args: argparse.Namespace) -> None:
         done = experiment.roll_out(
             args.variant,
             args.share,
-            args.holdback,
             stop=args.stop,
             change=args.change,
             by=typed_by(),
@@ -330,11 +324,6 @@ def _roll_out(args: argparse.Namespace) -> None:
         default = None if outside is None or outside.roll_outs[1:] else outside.default
         if done.share < 1 and default == done.variant:
             text += " It is also what all other new units see, since the test was decided for it."
-        if done.follow_up is not None:
-            text += (
-                f" {percent(done.holdback)} of them keep the control; see steadyarm experiment "
-                f"recommend {done.follow_up}"
-            )
         show(args, _facts(experiment), text)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import steadyarm as sa
 from steadyarm.cli.common import MOST_LINES, WIDTH, table
-from steadyarm.live.outside import outside_texts
+from steadyarm.live.after_test import outside_texts
 from steadyarm.live.settings import Settings
 from steadyarm.live.tables import (
     adjusted_text,
@@ -57,7 +57,6 @@ def experiment_text(experiment: sa.Experiment) -> str:
     assigned, rewarded = status.total_assigned, status.total_rewarded
     pending = assigned - rewarded - status.excluded
     excluded = f", {status.excluded:,} excluded" if status.excluded else ""
-    leased = f"; {status.leased:,} positions out on lease" if status.leased else ""
     lines = [
         f"{status.name}: {status.state}, created {when(status.created)}",
         *_decision(experiment),
@@ -65,8 +64,7 @@ def experiment_text(experiment: sa.Experiment) -> str:
         f"reward; seed {settings.seed}",
         f"{assigned:,} of {status.budget:,} visits assigned ({100 * assigned // status.budget} %), "
         f"{counted(rewarded, 'reward')} recorded, {pending:,} pending or missing{excluded}",
-        f"{counted(status.segments, 'segment')} opened, {status.observed} observed by the policy"
-        f"{leased}",
+        f"{counted(status.segments, 'segment')} opened, {status.observed} observed by the policy",
         *([f"covariates: {', '.join(settings.covariates)}"] if settings.covariates else []),
         *([_looks(settings)] if settings.stop is not None else []),
         f"{_rules(settings)}",

@@ -67,7 +67,6 @@ COLUMNS = ("id", "created", "author", "action", "experiment", "detail")
     ("--workers N", "number of processes (default: 1)"),
     ("--max-body N", "bytes a request may have (default: 1000000)", {"metavar": "BYTES"}),
     ("--max-batch N", "items a batch may have (default: 1000)"),
-    ("--max-lease N", "positions a lease may have (default: 10000)"),
     ("--max-waiting N", "assignments and rewards that may wait to be written (default: 50000)"),
     ("--max-connections N", "open connections of each process (default: 4000)"),
     (

@@ -161,14 +161,14 @@ def _restore(args: argparse.Namespace) -> None:
     ("--yes", "delete these experiments, for good"),
 )
 def _prune(args: argparse.Namespace) -> None:
-    """Remove what nobody needs: ended leases, expired sessions, old experiments.
+    """Remove what nobody needs: expired sessions and old experiments.
 
-    Returns positions of expired leases and removes rows of leases that ended more than a day ago,
-    sessions that have expired and, if asked to, archived experiments. Traffic may go on meanwhile.
+    Removes sessions that have expired and, if asked to, archived experiments. Traffic may go on
+    meanwhile.
     """
     before = args.archived_before
     with opened(args) as storage:
-        now = storage.now()  # leases and sessions end by this clock, not by that of this machine
+        now = storage.now()  # sessions end by this clock, not by that of this machine
         if before is not None and not args.yes:
             names = storage.prune(now, before, dry=True).experiments
             if names:
@@ -179,8 +179,7 @@ def _prune(args: argparse.Namespace) -> None:
                 )
         pruned = storage.prune(now, before)
     lines = [
-        f"Returned: {pruned.positions:,} positions of expired leases.",
-        f"Removed: {pruned.leases:,} rows of leases, {pruned.sessions:,} expired sessions.",
+        f"Removed: {pruned.sessions:,} expired sessions.",
     ]
     if before is not None:
         lines.append(f"Deleted: {', '.join(pruned.experiments) or 'no experiments'}.")

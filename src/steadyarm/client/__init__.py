@@ -12,7 +12,6 @@ if find_spec("msgspec") is None:
 from steadyarm.client.blocking import Client, RemoteExperiment
 from steadyarm.client.buffer import RewardBuffer
 from steadyarm.client.client import AsyncClient
-from steadyarm.client.local import LocalExperiment
 from steadyarm.client.remote import AsyncRemoteExperiment, is_default
 from steadyarm.client.transport import ServiceDownError
 from steadyarm.wire.responses import ListedExperiment
@@ -22,7 +21,6 @@ __all__ = [
     "AsyncRemoteExperiment",
     "Client",
     "ListedExperiment",
-    "LocalExperiment",
     "RemoteExperiment",
     "RewardBuffer",
     "ServiceDownError",

@@ -6,7 +6,7 @@ import os
 import random
 from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import Any, Self, overload
 
 from steadyarm.arms import ArmSet
 from steadyarm.client.buffer import Delivery, RewardBuffer
@@ -18,9 +18,6 @@ from steadyarm.live.attributes import Declared
 from steadyarm.live.people import Breakdown
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy
-
-if TYPE_CHECKING:
-    from steadyarm.client.local import LocalExperiment
 
 
 class Client:
@@ -90,7 +87,6 @@ class Client:
         )
         self._lock = Lock()
         self._experiments: dict[AsyncRemoteExperiment, RemoteExperiment] = {}
-        self._local: list[LocalExperiment] = []
         forget_after_fork(self)
 
     def __repr__(self) -> str:
@@ -188,22 +184,8 @@ class Client:
         run(self.core.create(name, arms, policy, budget=budget, **settings))
         return self.experiment(name, default_arm)
 
-    def owning(self, local: LocalExperiment) -> LocalExperiment:
-        """Close it at the latest with this client.
-
-        Parameters
-        ----------
-        local : what assigns leased positions
-        """
-        with self._lock:
-            self._local = [other for other in self._local if not other.closed]
-            self._local.append(local)
-        return local
-
     def close(self) -> None:
-        """Close connections and local experiments; rewards that wait stay in their file."""
-        for local in self._local:
-            local.close()
+        """Close connections; rewards that wait stay in their file."""
         run(self.core.close())
 
     def __enter__(self) -> Self:
@@ -281,18 +263,6 @@ class RemoteExperiment:
     def covariates(self) -> tuple[str, ...]:
         """Names of the numbers that are known of units, as they were declared."""
         return tuple(run(self.core.known()).covariates)
-
-    def local(self, positions: int = 1000, seconds: float = 60.0) -> LocalExperiment:
-        """Assign variants in this process, without a request for each; see `LocalExperiment`.
-
-        Parameters
-        ----------
-        positions : how many to lease at a time
-        seconds : for how long
-        """
-        from steadyarm.client.local import LocalExperiment
-
-        return self.client.owning(LocalExperiment(self, positions, seconds))
 
     @overload
     def recommend(

@@ -32,7 +32,6 @@ from steadyarm.live.assignments import (
     At,
     LiveAssignment,
     Reported,
-    Status,
     Values,
     finite_values,
 )
@@ -40,6 +39,7 @@ from steadyarm.live.attributes import Declared, Given, check_as_many, check_attr
 from steadyarm.live.covariates import Covariates
 from steadyarm.live.people import Breakdown
 from steadyarm.live.replay import Replay
+from steadyarm.live.results import Status
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry, Corrected
 from steadyarm.storages.records import LATEST, parse_assignment_id, to_micros
@@ -712,7 +712,6 @@ class AsyncRemoteExperiment:
         self,
         variant: str | None = None,
         share: float = 1.0,
-        holdback: float | None = None,
         *,
         stop: bool = False,
         change: bool = False,
@@ -722,12 +721,11 @@ class AsyncRemoteExperiment:
 
         Parameters
         ----------
-        variant, share, holdback, stop, change, reason : see `Experiment.roll_out`
+        variant, share, stop, change, reason : see `Experiment.roll_out`
         """
         body: dict[str, Any] = {"share": share, "stop": stop, "change": change, "reason": reason}
-        for name, given in (("variant", variant), ("holdback", holdback)):
-            if given is not None:
-                body[name] = given
+        if variant is not None:
+            body["variant"] = variant
         done = await self.call(ExperimentAnswer, "POST", "roll-out", body=body, within=PATIENCE)
         return understood(done.to_status)
 

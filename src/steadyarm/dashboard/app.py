@@ -22,7 +22,7 @@ from steadyarm.dashboard.responses import (
     with_headers,
 )
 from steadyarm.errors import InvalidInputError, StorageError, WrongStateError
-from steadyarm.live.outside import outside_texts
+from steadyarm.live.after_test import outside_texts
 from steadyarm.service import app as service_app
 from steadyarm.service.handlers import move, rolled_out
 from steadyarm.service.problems import RefusedError, problem_response
@@ -154,7 +154,6 @@ async def roll_out(service: Service, request: Request, viewer: Viewer) -> Respon
         wanted = NewRollOut(
             typed.get("variant") or None,
             _share(typed.get("share", "")),
-            _share(typed["holdback"], "holdback") if typed.get("holdback") else None,
             "stop" in typed,
             "change" in typed,
             typed.get("reason", ""),
@@ -165,12 +164,12 @@ async def roll_out(service: Service, request: Request, viewer: Viewer) -> Respon
     return see_other(viewer.root, experiment_path(name))
 
 
-def _share(text: str, what: str = "share") -> float:
+def _share(text: str) -> float:
     """A share from percent."""
     try:
         return float(text.removesuffix("%")) / 100
     except ValueError:
-        raise InvalidInputError.of(what, text, "a number of percent, such as 10") from None
+        raise InvalidInputError.of("share", text, "a number of percent, such as 10") from None
 
 
 async def _roll_out_page(
@@ -191,8 +190,6 @@ async def _roll_out_page(
         names=list(names) if len(names) <= MOST_NAMES else None,
         variant=variant,
         share=typed.get("share", "100"),
-        control=card.settings.control,
-        holdback=typed.get("holdback", "" if current is None else f"{100 * current.holdback:g}"),
         reason=typed.get("reason", ""),
         stop="stop" in typed,
         change="change" in typed,

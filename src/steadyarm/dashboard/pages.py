@@ -32,9 +32,9 @@ from steadyarm.dashboard.views import (
     what_is_tested,
 )
 from steadyarm.errors import SteadyArmError, StorageError
+from steadyarm.live.after_test import outside_texts
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
-from steadyarm.live.outside import outside_texts
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.tables import adjusted_text, metric_rows

@@ -7,54 +7,56 @@ The facade checks its arguments, the storage keeps them, the `Assigner` assigns 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
 from steadyarm.covariates import each_with_expected, with_expected
 from steadyarm.errors import (
+    BudgetSpentError,
     InvalidInputError,
-    LeaseExpiredError,
     SteadyArmError,
     StorageError,
     UnknownAssignmentError,
     WrongStateError,
 )
 from steadyarm.inference import HealthReport
-from steadyarm.live.after_test import OVER, AfterTest, Told
+from steadyarm.live.after_test import Outside, RollOut, choose_default, roll_out, why_stopped
 from steadyarm.live.assignments import (
-    Assigner,
     AssignmentId,
     At,
     LiveAssignment,
-    LocalLease,
     Reported,
-    Soon,
-    Status,
-    Step,
-    Steps,
+    Told,
     Values,
+    Visit,
     checked_unit,
-    close_finished_segments,
+    close_segments,
     is_due,
+    not_running,
     open_segment,
-    run,
-    waited_for,
+    take_positions,
 )
 from steadyarm.live.attributes import Given, check_as_many, check_attribute, levels_in
 from steadyarm.live.covariates import Covariates, values_in
 from steadyarm.live.looks import ITSELF, Stopped, stopped_in
 from steadyarm.live.measured import Many, metric_results
 from steadyarm.live.metrics import MetricResult, microseconds
-from steadyarm.live.outside import RollOut
 from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.replay import Replay, replay
-from steadyarm.live.results import LiveResults, LiveTest, results_of, status_of, with_outlier
+from steadyarm.live.results import (
+    LiveResults,
+    LiveTest,
+    Status,
+    results_of,
+    status_of,
+    with_outlier,
+)
 from steadyarm.live.rewards import checked_values, refusal, when_of
-from steadyarm.live.settings import FOLLOWS, Settings
+from steadyarm.live.settings import Settings
 from steadyarm.live.stopping import LEVEL, stop_now
 from steadyarm.live.transfer import export_experiment
 from steadyarm.live.verdict import Verdict
@@ -64,10 +66,10 @@ from steadyarm.storages.changes import ACTIONS, AuditEntry, Change, Corrected
 from steadyarm.storages.records import (
     LATEST,
     Assigned,
+    AssignmentResult,
     Event,
     ExperimentHead,
     ExperimentState,
-    Known,
     Measured,
     Outcome,
     Target,
@@ -77,13 +79,11 @@ from steadyarm.storages.records import (
     to_datetime,
     to_micros,
 )
-from steadyarm.validation import finite_number, whole_number
 from steadyarm.wording import shortened
 
 log = logging.getLogger("steadyarm")
 
-GRACE = microseconds(60)  # in which the use of a local lease may be reported after its end
-LONGEST_LEASE = 3600  # seconds
+OVER = (BudgetSpentError, WrongStateError)  # why a unit is not part of the test
 EXAMINED = 60.0  # seconds after which it is examined again whether a test stops itself
 SECOND = microseconds(1)
 ONLY = {
@@ -109,7 +109,6 @@ class Experiment(LiveTest):
     name : of the experiment
     settings : everything that it was created with
     storage : where it is kept
-    follows : the tag of another experiment, if this one follows units after its roll-out
 
     Examples
     --------
@@ -135,14 +134,12 @@ class Experiment(LiveTest):
         self.name, self.key, self.tag = record.name, record.key, record.tag
         self.settings = Settings.from_dict(record.config, policy)
         self.created = to_datetime(record.created)
-        self.follows: str | None = record.config.get(FOLLOWS)
         self._clock, self._simulated = clock, record.config.get("clock") == OWN_CLOCK
         self._warned = False  # that the clock given is wrong
-        self._assigner = Assigner(storage, self.key, self.settings)
+        self._over = False  # the test is over for ever, so that units are only looked up
         self._examined: object = None  # what the look rested on that is done with
         self._next_look = 0.0  # when it is examined next whether there are more
         self._next_check = 0  # when windows are checked again, once a second
-        self._after = AfterTest(self)
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {self.settings.policy.name}, {self.arms.size} variants)"
@@ -215,7 +212,6 @@ class Experiment(LiveTest):
     def ask_many(
         self,
         units: Sequence[str | None],
-        ahead: int = 0,
         attributes: Sequence[Given | None] | None = None,
         covariates: Sequence[Covariates | None] | None = None,
         expected: Sequence[float | None] | None = None,
@@ -225,75 +221,106 @@ class Experiment(LiveTest):
         A unit that cannot have one, because rewards must come first or it is no proper unit, gets
         the error in its place.
 
-        ahead : positions to lease beyond these, so that the next call need not queue for them;
-            `release` gives back what is left
-        attributes, covariates, expected : of each unit, as in `ask`. They are stored in a second
-            transaction; should that fail, the assignments stay, belong to no level and have no
-            covariates
+        attributes, covariates, expected : of each unit, as in `ask`
         """
+        return self.answer_visits(self.visits(units, attributes, covariates, expected))
+
+    def visits(
+        self,
+        units: Sequence[str | None],
+        attributes: Sequence[Given | None] | None = None,
+        covariates: Sequence[Covariates | None] | None = None,
+        expected: Sequence[float | None] | None = None,
+    ) -> list[Visit]:
+        """Validate the arguments of `ask_many`; a visit that is wrong holds its error."""
         check_as_many(units, attributes, "attributes")
         check_as_many(units, covariates, "covariates")
         check_as_many(units, expected, "expected")
         covariates = each_with_expected(covariates, expected)
-
-        def asked(
-            places: Sequence[int], last: bool = False
-        ) -> list[LiveAssignment | SteadyArmError | Soon]:
-            levels = [attributes[i] for i in places] if attributes else ()
-            numbers = [covariates[i] for i in places] if covariates else ()
-            return run(self.asking([units[i] for i in places], ahead, levels, numbers, last))
-
-        return waited_for(asked(range(len(units))), asked)
-
-    def asking(
-        self,
-        units: Sequence[str | None],
-        ahead: int = 0,
-        attributes: Sequence[Given | None] = (),
-        covariates: Sequence[Covariates | None] = (),
-        last: bool = False,
-    ) -> Steps[list[LiveAssignment | SteadyArmError | Soon]]:
-        """The steps of `ask_many`, without waiting: `Soon` where it is worth trying again.
-
-        Parameters
-        ----------
-        units : who is assigned; None for a new unit without a name
-        ahead : how many more may be leased
-        attributes, covariates : of each unit, or of none
-        last : whether nobody will try again, so that nothing is `Soon`
-        """
-        checked = [self._checked(unit) for unit in units]
-        known: list[dict[str, float]] = []
-        for i, given in enumerate(_each(units, attributes, covariates)):
+        visits = []
+        for i, unit in enumerate(units):
             try:
-                known.append(self._known(*given))
+                levels = levels_in(self.settings.attributes, attributes[i] if attributes else None)
+                values = values_in(self.settings.covariates, covariates[i] if covariates else None)
+                visits.append(Visit(self._unit(unit), dict.fromkeys(levels, 1.0) | values))
             except InvalidInputError as error:
-                known.append({})
-                checked[i] = error
-        if self.settings.window is not None and (yield Step(self._is_time, writes=False)):
-            yield from self.refreshing()
-        served = yield from self._assigner.serve(checked, ahead, self.now)
-        if any(known):
-            entries = _of_new(zip(served.answers, known, strict=True))
-            yield Step(partial(self._keep_known, entries), writes=True)
-        found = [one.error if last and isinstance(one, Soon) else one for one in served.answers]
-        if served.outside is not None or any(isinstance(one, OVER) for one in found):
-            return (yield from self._after.showing(checked, found, served))
-        return [self.answer(one) if isinstance(one, Assigned) else one for one in found]
+                visits.append(Visit(error, {}))
+        return visits
 
-    def _known(self, attributes: Given | None, covariates: Covariates | None) -> dict[str, float]:
-        """What is known of a unit, as events of metrics that storages keep."""
-        levels = dict.fromkeys(levels_in(self.settings.attributes, attributes), 1.0)
-        return levels | values_in(self.settings.covariates, covariates)
+    def answer_visits(self, visits: Sequence[Visit]) -> list[LiveAssignment | SteadyArmError]:
+        """Assign variants; if the segment is exhausted, decide and assign again."""
+        if self.settings.window is not None and self._is_time():
+            self.refresh()
+        refused: SteadyArmError | None = None
+        while (answers := self.try_visits(visits, refused)) is None:
+            if self._over:
+                self._choose_default()
+            else:
+                refused = open_segment(self.storage, self.key, self.settings, self.now)
+        return answers
 
-    def _keep_known(self, entries: Sequence[Measured]) -> None:
-        """Store what is known of the units of new assignments; these stay if that fails."""
-        try:
-            if entries:
-                self.storage.measure(self.key, entries, self.now())
-        except SteadyArmError as error:
-            lost = len({entry.target for entry in entries})
-            log.warning("covariates and attributes of %d assignments are lost: %s", lost, error)
+    def try_visits(
+        self, visits: Sequence[Visit], refused: SteadyArmError | None = None
+    ) -> list[LiveAssignment | SteadyArmError] | None:
+        """Assign variants in one transaction; None if something must be decided first.
+
+        A service calls this for each batch, and `answer_visits` in another thread if it returns
+        None, because decisions may take long.
+
+        refused : why there are no positions left
+        """
+        now = self.now()
+        new = refused is None and not self._over
+        result = take_positions(self.storage, self.key, visits, now, new)
+        self._over = result.outside is not None or result.state in ("stopped", "archived")
+        waiting = any(visit.waiting for visit in visits)
+        if waiting and result.running and refused is None:
+            return None
+        if waiting and refused is None:
+            refused = not_running(result)
+        outside = Outside.read(result.outside)
+        shows = waiting and self.settings.after == "show" and isinstance(refused, OVER)
+        if shows and outside is None and result.state in ("draft", "paused"):
+            outside = Outside(default=self.settings.control)
+        elif shows and (outside is None or outside.default is None):
+            self._over = True
+            return None
+        default = outside.default if shows and outside is not None else None
+        if waiting and default is None and result.state == "stopped":
+            refused = why_stopped(self)
+        return [self._answer_visit(visit, outside, default, refused, now) for visit in visits]
+
+    def _answer_visit(
+        self,
+        visit: Visit,
+        outside: Outside | None,
+        default: str | None,
+        refused: SteadyArmError | None,
+        now: int,
+    ) -> LiveAssignment | SteadyArmError:
+        """What a visit is shown, in the test or outside of it, or why nothing."""
+        if not isinstance(visit.unit, str):
+            return visit.unit
+        rolled_out = outside and outside.variant_for(self.settings.seed, visit.unit)
+        if rolled_out:
+            return self._shown_outside(visit.unit, rolled_out, now)
+        if visit.assigned is not None:
+            return self.answer(visit.assigned)
+        if default is not None:
+            return self._shown_outside(visit.unit, default, now)
+        assert refused is not None
+        return refused
+
+    def _choose_default(self) -> None:
+        """Choose what is shown after the test, unless that was done."""
+        outside = Outside.read(self.storage.known(self.key, []).outside)
+        choose_default(self, outside)
+
+    def _shown_outside(self, unit: str, name: str, now: int) -> LiveAssignment:
+        arm = self.arms.index(name)
+        value = self.settings.variant_values[arm]
+        created = to_datetime(now)
+        return LiveAssignment("", unit, arm, name, math.nan, created, False, value, in_test=False)
 
     def _is_time(self) -> bool:
         """Whether windows have not been checked for a second."""
@@ -304,7 +331,7 @@ class Experiment(LiveTest):
         return due
 
     def known(
-        self, units: Sequence[str | None], stored: Known | None = None
+        self, units: Sequence[str | None], stored: AssignmentResult | None = None
     ) -> list[LiveAssignment | None]:
         """What units see already, without waiting for anybody who writes; nothing is assigned.
 
@@ -313,85 +340,26 @@ class Experiment(LiveTest):
 
         stored : what the storage has of them, if it was read before
         """
-        good = [unit for unit in map(self._checked, units) if isinstance(unit, str)]
-        known = self._assigner.known(good) if stored is None else stored
-        rows = [row for row in known.assigned if row is not None]
-        found: dict[str | None, LiveAssignment | None] = {
-            row.unit: self.answer(row) for row in rows
-        }
-        found |= self._after.seen(good, known)
-        return [found.get(unit) for unit in units]
-
-    def release(self) -> None:
-        """Give back positions that were leased ahead and not used."""
-        self._assigner.release()
-
-    def lease(self, wanted: int = 1000, seconds: float = 60.0) -> list[LocalLease]:
-        """Positions to assign without a call for each, for some seconds; see `LocalLease`.
-
-        Positions that are not reported within a minute after that are assigned to others.
-
-        Parameters
-        ----------
-        wanted : how many positions
-        seconds : for how long
-
-        Returns
-        -------
-        leases, one for each segment that they belong to
-        """
-        return run(self.leasing(wanted, seconds))
-
-    def leasing(self, wanted: int, seconds: float) -> Steps[list[LocalLease]]:
-        """The steps of `lease`.
-
-        Parameters
-        ----------
-        wanted, seconds : see `lease`
-        """
-        whole_number(wanted, "wanted", least=1)
-        check_lease_time(seconds)
-        now: int = yield Step(self.now, writes=False)
-        until = now + microseconds(seconds)
-        taking = partial(self.storage.lease, self.key, wanted, expires=until + GRACE, now=now)
-        while not (leases := (yield Step(taking, writes=True))):
-            if refused := (
-                yield from open_segment(self.storage, self.key, self.settings, self.now)
-            ):
-                raise refused
-        reading = partial(self.storage.segments, self.key, {lease.segment for lease in leases})
-        segments = yield Step(reading, writes=False)
-        fixed = self.tag, self.settings, until
-        return [LocalLease.of(lease, segments[lease.segment].segment, *fixed) for lease in leases]
-
-    def report(
-        self,
-        lease: int,
-        used: Sequence[tuple[int, str, datetime | int]],
-        attributes: Sequence[Given | None] = (),
-        covariates: Sequence[Covariates | None] = (),
-    ) -> list[LiveAssignment | SteadyArmError]:
-        """Store the used positions of a lease: position, unit and time of each.
-
-        If the unit has another assignment already, that one counts and is given back; if the lease
-        has run out, the error stands in its place.
-
-        attributes, covariates : of each unit, or of none; as in `ask_many`
-        """
-        now = self.now()
-        known = [self._known(*given) for given in _each(used, attributes, covariates)]
-        rows = [
-            (whole_number(position, "the position"), self._unit(unit), to_micros(when, now))
-            for position, unit, when in used
-        ]
-        stored = self.storage.report(self.key, whole_number(lease, "the lease"), rows, now)
-        expired = LeaseExpiredError(
-            f"lease {lease} has run out and this position went back; report used positions within "
-            "a minute after the lease's end."
-        )
-        if any(known):
-            self._keep_known(_of_new(zip(stored, known, strict=True)))
-        return [expired if found is None else self.answer(found) for found in stored]
+        visits = self.visits(units)
+        good = [str(visit.unit) for visit in visits if isinstance(visit.unit, str)]
+        result = self.storage.known(self.key, good) if stored is None else stored
+        assigned = {row.unit: row for row in result.assigned if row is not None}
+        outside, now = Outside.read(result.outside), 0
+        default = None
+        if outside is not None:
+            now = self.now()
+            default = outside.default if self.settings.after == "show" else None
+        answers: list[LiveAssignment | None] = []
+        for visit in visits:
+            unit = visit.unit if isinstance(visit.unit, str) else ""
+            visit.assigned = assigned.get(unit)
+            reached = outside and outside.variant_for(self.settings.seed, unit)
+            if isinstance(visit.unit, str) and (visit.assigned or reached or default):
+                shown = self._answer_visit(visit, outside, default, None, now)
+                answers.append(shown if isinstance(shown, LiveAssignment) else None)
+            else:
+                answers.append(None)
+        return answers
 
     # Rewards
 
@@ -431,13 +399,10 @@ class Experiment(LiveTest):
         error in its place, and the others are stored. Values of further metrics are stored in a
         second transaction, together with a primary metric that was reported beside them.
 
-        Rewards of units that are followed after a roll-out count there, too.
-
         refresh : False leaves it to the caller to `refresh` afterwards
         """
         given = list(rewards)
         answers = self._tell(given, refresh)
-        self._after.tell_follow_ups(given, answers)
         refused = [one for one in answers if isinstance(one, WrongStateError)]
         if refused and len(refused) == len(answers):  # it is archived, and all are of its units
             raise refused[0]
@@ -504,7 +469,7 @@ class Experiment(LiveTest):
 
     def _shows_outside(self) -> bool:
         """Whether units without an assignment may have been shown something."""
-        known = self._assigner.known([])
+        known = self.storage.known(self.key, [])
         return known.outside is not None or (
             known.state != "running" and self.settings.after == "show"
         )
@@ -532,21 +497,17 @@ class Experiment(LiveTest):
             log.warning("%s", error)
 
     def refresh(self) -> None:
-        """Let the policy observe segments that are over; `ask` and `tell` do it by themselves."""
-        run(self.refreshing())
+        """Let the policy observe segments that are over; `ask` and `tell` do it by themselves.
 
-    def refreshing(self) -> Steps[None]:
-        """The steps of `refresh`; a test that is sure at a new look then stops itself."""
-        storage, key, settings = self.storage, self.key, self.settings
-        closed = yield from close_finished_segments(storage, key, settings, self._closing_time)
+        A test that is sure at a new look then stops itself.
+        """
+        closed = close_segments(self.storage, self.key, self.settings, self._closing_time)
         due = closed or time.monotonic() >= self._next_look  # others may have closed some, too
-        if self._assigner.over and not self._after.all_used:
-            yield Step(self._after.stop_if_unused, writes=True)
-        if settings.stop == "when sure" and due:
+        if self.settings.stop == "when sure" and due:
             self._next_look = time.monotonic() + EXAMINED
-            found = yield Step(self._stop_now, writes=False, computes=True)
-            if found is not None:
-                yield Step(partial(self._stop_itself, found), writes=True)
+            stopped = self._stop_now()
+            if stopped is not None:
+                self._stop_itself(stopped)
 
     def _stop_now(self) -> Stopped | None:
         """Why the test stops itself at its last look; None if it goes on.
@@ -566,7 +527,6 @@ class Experiment(LiveTest):
 
     def _stop_itself(self, found: Stopped) -> None:
         """Stop the test; nothing happens if another process was faster."""
-        self.release()
         detail = found.to_dict()
         self.storage.move(self.key, "stopped", self.now(), by=ITSELF, detail=detail)
         log.info("experiment %r has stopped itself: %s", self.name, found.reason)
@@ -691,7 +651,7 @@ class Experiment(LiveTest):
     def status(self) -> Status:
         """Where the test stands, in numbers."""
         snapshot = self.storage.snapshot(self.key, everything=True)
-        return status_of(self.settings, snapshot, self.storage.leases(self.key))
+        return status_of(self.settings, snapshot)
 
     def replay(self) -> Replay:
         """Compute the whole test anew from its log, and compare to the bit."""
@@ -859,7 +819,6 @@ class Experiment(LiveTest):
         self,
         variant: str | None = None,
         share: float = 1.0,
-        holdback: float | None = None,
         *,
         stop: bool = False,
         change: bool = False,
@@ -876,23 +835,12 @@ class Experiment(LiveTest):
         variant : its name; by default what is rolled out already, else the recommended variant, if
             the decision is clear
         share : of all units, from 0 to 1; it may be raised at any time
-        holdback : share of those units that keep the control, from 0 to below 1, to see the lasting
-            effect (`follow_up`); by default as before, at first 0
         stop : True stops the test if it is still running; without it such a test is refused
         change : True allows that units lose what was rolled out to them, because the share gets
             smaller or another variant takes its place
         by, reason : who does it and why, for the audit log
         """
-        return self._after.roll_out(variant, share, holdback, stop, change, by, reason)
-
-    @property
-    def follow_up(self) -> Experiment | None:
-        """The experiment that follows what is rolled out, if some units are held back.
-
-        Its results compare the rolled-out variant with the control among units that were assigned
-        since then: the lasting effect.
-        """
-        return self._after.follow_up
+        return roll_out(self, variant, share, stop, change, by, reason)
 
     def _move(self, to: ExperimentState, only: ExperimentState | None, by: str) -> None:
         state = self.state
@@ -900,12 +848,10 @@ class Experiment(LiveTest):
             raise WrongStateError(
                 f"the experiment {self.name!r} is {in_words(state)}; only {ONLY[only]}."
             )
-        self.release()
         self.storage.move(self.key, to, self.now(), by=by)
 
     def close(self) -> None:
-        """Give back positions leased ahead, and let go of the storage's connections."""
-        self.release()
+        """Let go of the storage's connections."""
         self.storage.close()
 
     def __enter__(self) -> Experiment:
@@ -920,12 +866,6 @@ class Experiment(LiveTest):
         if unit is None and self.settings.sticky == "none":
             return ""
         return checked_unit(unit)
-
-    def _checked(self, unit: Any) -> str | InvalidInputError:
-        try:
-            return self._unit(unit)
-        except InvalidInputError as error:
-            return error
 
     def answer(self, found: Assigned) -> LiveAssignment:
         """An assignment of the test, as programs work with it.
@@ -946,41 +886,6 @@ class Experiment(LiveTest):
         )
 
 
-def _each(
-    units: Sequence[Any],
-    attributes: Sequence[Given | None],
-    covariates: Sequence[Covariates | None],
-) -> Iterable[tuple[Given | None, Covariates | None]]:
-    """Attributes and covariates of each unit; nothing at all if neither are given."""
-    if not attributes and not covariates:
-        return ()
-    none = [None] * len(units)
-    return zip(attributes or none, covariates or none, strict=True)
-
-
 def _target_of(told: Event | Measured) -> Target:
     """Whose reward or event it is."""
     return told.target if isinstance(told, Measured) else told[0]
-
-
-def _of_new(given: Iterable[tuple[object, Mapping[str, float]]]) -> list[Measured]:
-    """What is to be stored of what is known of units of new assignments, each assignment once."""
-    new = {
-        found.number: known
-        for found, known in given
-        if isinstance(found, Assigned) and found.new and known
-    }
-    return [
-        Measured(number, name, value)
-        for number, known in new.items()
-        for name, value in known.items()
-    ]
-
-
-def check_lease_time(seconds: float) -> float:
-    """Return for how long positions are leased, if that is not too long."""
-    if not 0 < finite_number(seconds, "seconds") <= LONGEST_LEASE:
-        raise InvalidInputError(
-            f"seconds is {seconds:g}; expected a time above 0 and up to {LONGEST_LEASE}."
-        )
-    return float(seconds)

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
@@ -32,7 +33,7 @@ from steadyarm.inference import (
 )
 from steadyarm.inference.health import outlier_finding
 from steadyarm.inference.intervals import variance_kept
-from steadyarm.live.assignments import Status
+from steadyarm.live.after_test import Outside, RollOut
 from steadyarm.live.conclusion import Decision, decision_of, doubt_of
 from steadyarm.live.decisions import (
     SegmentLedger,
@@ -48,7 +49,6 @@ from steadyarm.live.decisions import (
 )
 from steadyarm.live.looks import Look, Stopped, looks_taken
 from steadyarm.live.metrics import MetricResult
-from steadyarm.live.outside import Outside
 from steadyarm.live.settings import Settings
 from steadyarm.live.stopping import verdict_at_look
 from steadyarm.live.verdict import Verdict, arms_judged, evidence_of, verdict_of
@@ -56,7 +56,7 @@ from steadyarm.policies import Policy, State
 from steadyarm.segments import Segment
 from steadyarm.storages.records import (
     DaySums,
-    Lease,
+    ExperimentState,
     SegmentRecord,
     SeriesSums,
     Snapshot,
@@ -707,7 +707,64 @@ def rewards_until(settings: Settings, snapshot: Snapshot, now: int) -> int | Non
     return max((end for end in ends if end >= now), default=None)
 
 
-def status_of(settings: Settings, snapshot: Snapshot, leases: Iterable[Lease]) -> Status:
+@dataclass(frozen=True)
+class Status:
+    """Where an experiment stands, in numbers.
+
+    Attributes
+    ----------
+    name, state, created, budget : of the experiment
+    assigned, rewarded : by variant
+    segments, observed : opened, and of these observed by the policy
+    arms : of which variants `assigned` and `rewarded` are, by index; None for all of them. Of very
+        many variants (`ArmSet.large`) only those that were assigned are counted
+    others : assignments and rewards of further variants, where a service reports the most
+        frequent ones only
+    excluded : assignments that were excluded; they are among the assigned and count nowhere else
+    outside : what is shown outside of the test; None as long as nobody needed it
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> test = sa.create_experiment(
+    ...     "shop", ["A", "B"], sa.Steady(), 1000, "memory", seed=1, missing="drop"
+    ... )
+    >>> test.tell(test.ask("visitor 1"), 1.0)
+    >>> status = test.status()
+    >>> status.state, status.budget, sum(status.assigned), sum(status.rewarded)
+    ('running', 1000, 1, 1)
+    """
+
+    name: str
+    state: ExperimentState
+    created: datetime
+    budget: int
+    assigned: tuple[int, ...]
+    rewarded: tuple[int, ...]
+    segments: int
+    observed: int
+    arms: tuple[int, ...] | None = None
+    others: tuple[int, int] = (0, 0)
+    excluded: int = 0
+    outside: Outside | None = None
+
+    @property
+    def roll_out(self) -> RollOut | None:
+        """What was rolled out last; None if nothing was."""
+        return None if self.outside is None else self.outside.roll_out
+
+    @property
+    def total_assigned(self) -> int:
+        """Assignments of all variants."""
+        return sum(self.assigned) + self.others[0]
+
+    @property
+    def total_rewarded(self) -> int:
+        """Rewards of all variants."""
+        return sum(self.rewarded) + self.others[1]
+
+
+def status_of(settings: Settings, snapshot: Snapshot) -> Status:
     """Where the test stands, in numbers; of a large set for the variants that were assigned."""
     assigned, rewarded = Counter[int](), Counter[int]()
     for record, tally in snapshot.segments:
@@ -727,7 +784,6 @@ def status_of(settings: Settings, snapshot: Snapshot, leases: Iterable[Lease]) -
         rewarded=tuple(rewarded[arm] for arm in arms),
         segments=len(snapshot.segments),
         observed=snapshot.experiment.observed,
-        leased=sum(len(lease) for lease in leases),
         arms=arms if large else None,
         excluded=sum(tally.total_excluded for _, tally in snapshot.segments),
         outside=Outside.read(snapshot.experiment.outside),
@@ -755,10 +811,7 @@ def _standing(settings: Settings, snapshot: Snapshot, now: int) -> tuple[bool, d
 
 
 def _is_spent(settings: Settings, snapshot: Snapshot) -> bool:
-    """Whether the whole budget was assigned, or what is left of it was leased and never used."""
-    head, spent = snapshot.experiment, snapshot.experiment.outside or {}
-    if head.state in ("stopped", "archived") and spent.get("spent"):
-        return True
+    """Whether the whole budget was assigned."""
     return sum(tally.total_assigned for _, tally in snapshot.segments) >= settings.budget
 
 

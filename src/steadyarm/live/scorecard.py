@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.inference import DriftReport, HealthReport
-from steadyarm.live.assignments import Status
 from steadyarm.live.conclusion import Compared, Decision, compared
 from steadyarm.live.people import Breakdown
+from steadyarm.live.results import Status
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry

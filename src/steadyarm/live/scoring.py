@@ -15,7 +15,6 @@ from steadyarm.errors import RewardsPendingError
 from steadyarm.inference import DriftReport, drift_report
 from steadyarm.inference.limits import SHORT, evenly_spaced
 from steadyarm.inference.sequences import confidence_path
-from steadyarm.live.assignments import Status
 from steadyarm.live.decisions import SegmentLedger, stored_state
 from steadyarm.live.effects import effects_of, has_effects
 from steadyarm.live.experiment import Experiment
@@ -25,6 +24,7 @@ from steadyarm.live.metrics import MetricResult
 from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.results import (
     LiveResults,
+    Status,
     level_on_the_way,
     results_by_day,
     results_of,
@@ -248,7 +248,7 @@ def scorecard_of(
     storage, settings, now = experiment.storage, experiment.settings, experiment.now()
     snapshot = storage.snapshot(experiment.key, everything=True)
     days = storage.days(experiment.key)
-    status = status_of(settings, snapshot, storage.leases(experiment.key))
+    status = status_of(settings, snapshot)
     stopped = stopped_in(storage, settings, snapshot.experiment)
     results = results_of(settings, snapshot, days, now, stopped=stopped)
     spans = _spans(snapshot)

@@ -56,7 +56,6 @@ OF_PRIMARY = {  # settings of the reward, and what the primary metric calls them
     "reward_grace": "grace",
     "missing": "missing",
 }
-FOLLOWS = "follows"  # in the config of follow-ups: the tag of the experiment that made them
 NEVER_MATURE = (
     "without a reward_window nobody knows when a reward will not come any more, so that visits "
     "without one are not judged before the test is stopped; give reward_window, or report zeros, "
@@ -482,7 +481,7 @@ class Settings:
         Settings
         """
         values = dict(data)
-        for name in ("clock", FOLLOWS, "products"):  # for `lifecycle`, services and storages
+        for name in ("clock", "products"):  # for `lifecycle`, services and storages
             values.pop(name, None)
         values["metrics"] = tuple(map(Metric.from_dict, without_known(values.get("metrics", ()))))
         if not unnamed(values["metrics"]):

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from steadyarm import __version__
+from steadyarm.live.after_test import outside_texts
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.outside import outside_texts
 from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import Course, Effects, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of

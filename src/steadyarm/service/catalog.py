@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from steadyarm.live.settings import FOLLOWS, events_in
+from steadyarm.live.settings import events_in
 from steadyarm.service.batching import Batcher
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Summary
@@ -33,13 +33,13 @@ Sought = tuple[str, tuple[int, ...]]  # a unit, and keys of experiments that it 
 class Measures(NamedTuple):
     """An experiment that measures an event, and the metric that the event is a value of.
 
-    keys : of the experiment and of its follow-ups, to which it passes events on
+    key : of the experiment
     yes_no : whether the metric is 0 or 1, so that an event counts as 1 whatever its value
     """
 
     name: str
     metric: str
-    keys: tuple[int, ...]
+    key: int
     yes_no: bool
 
 
@@ -142,20 +142,12 @@ class Catalog:
     def _take(self, last: int, found: Iterable[Summary]) -> None:
         """Take over what was read, all at once: other requests are answered meanwhile."""
         known = [one for one in found if one.state != "archived"]
-        self.experiments = tuple(one for one in known if FOLLOWS not in one.config)
-        follow_ups: dict[str, list[int]] = {one.tag: [] for one in self.experiments}
-        alone = list(self.experiments)
-        for one in known:
-            if FOLLOWS in one.config:
-                of = follow_ups.get(one.config[FOLLOWS])
-                # Nobody passes events on to it if its experiment is archived.
-                alone.append(one) if of is None else of.append(one.key)
+        self.experiments = tuple(known)
         measuring: dict[str, list[Measures]] = {}
-        for one in alone:
-            keys = one.key, *follow_ups.get(one.tag, ())
+        for one in known:
             kinds = {each["name"]: each.get("kind") for each in one.config.get("metrics", ())}
             for event, metric in _events(one).items():
-                measures = Measures(one.name, metric, keys, kinds.get(metric) == "yes/no")
+                measures = Measures(one.name, metric, one.key, kinds.get(metric) == "yes/no")
                 measuring.setdefault(event, []).append(measures)
         self._measuring = {event: tuple(found) for event, found in measuring.items()}
         self._last, self._complete = last, True

@@ -23,14 +23,14 @@ from steadyarm.errors import (
     UnknownExperimentError,
     WrongStateError,
 )
-from steadyarm.live.assignments import LiveAssignment, Reported
-from steadyarm.live.settings import Settings
+from steadyarm.live.assignments import LiveAssignment, Reported, Visit
+from steadyarm.live.experiment import Experiment
 from steadyarm.service.catalog import Catalog, Measures
 from steadyarm.service.handlers import claims_of_many, happened_at
 from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
 from steadyarm.service.publishable import Claims, allowed, discreet
-from steadyarm.service.service import Live, Service, Visit
-from steadyarm.storages.records import Known, Summary
+from steadyarm.service.service import Live, Service
+from steadyarm.storages.records import AssignmentResult, Summary
 from steadyarm.wire import flags, requests, responses
 from steadyarm.wire.flags import NOTHING, TARGETING_KEY
 from steadyarm.wire.requests import checked
@@ -50,13 +50,7 @@ async def evaluate(
 ) -> tuple[int, flags.FlagAnswer]:
     """Evaluate a flag: assign a variant of the experiment of that name to a unit."""
     live = await service.find(request.path_params["name"])
-    if live.experiment.follows is not None:
-        raise UnknownExperimentError(
-            f"{live.experiment.name!r} follows units after a roll-out, and is no flag itself; "
-            "evaluate the experiment that was rolled out."
-        )
-    visit = _visit(live.experiment.settings, body.context or {})
-    (found,) = await live.ask([visit])
+    (found,) = await live.ask(_visits(live.experiment, body.context or {}))
     if isinstance(found, SteadyArmError) and not isinstance(found, NOTHING):
         raise found
     return 200, _flag(service, request, live.experiment.name, found)
@@ -91,12 +85,14 @@ async def _outside(
     lives = [(one, await _found(service, one.name)) for one in experiments]
 
     def read() -> dict[str, LiveAssignment]:
-        found = {
-            one.name: live.experiment.known([unit], Known((None,), one.state, one.outside))[0]
-            for one, live in lives
-            if live is not None
-        }
-        return {name: shown for name, shown in found.items() if shown is not None}
+        answers = {}
+        for summary, live in lives:
+            if live is not None:
+                stored = AssignmentResult((None,), summary.state, summary.outside)
+                (shown,) = live.experiment.known([unit], stored)
+                if shown is not None:
+                    answers[summary.name] = shown
+        return answers
 
     return await service.look_up(read) if lives else {}
 
@@ -120,7 +116,7 @@ async def _in_bulk(
         kept = await live.known(unit)
         return None if kept is None else _flag(service, request, name, kept)
     try:
-        (found,) = await live.ask([_visit(live.experiment.settings, context)])
+        (found,) = await live.ask(_visits(live.experiment, context))
     except InvalidInputError as error:
         found = error
     if isinstance(found, StorageError):  # then no answer is better than one without flags
@@ -165,9 +161,11 @@ def _unit(context: Context) -> str:
     raise InvalidInputError.of(TARGETING_KEY, unit, expected)
 
 
-def _visit(settings: Settings, context: Context) -> Visit:
-    """The unit in a context, and what an experiment has declared to know of it."""
-    return _unit(context), *flags.known_in(context, settings.attributes, settings.covariates)
+def _visits(experiment: Experiment, context: Context) -> list[Visit]:
+    """The unit in a context, with the attributes and covariates that an experiment declares."""
+    settings = experiment.settings
+    attributes, covariates = flags.known_in(context, settings.attributes, settings.covariates)
+    return experiment.visits([_unit(context)], [attributes], [covariates])
 
 
 # Events
@@ -270,9 +268,9 @@ async def _report(
         complete.cancel()
     missed = []
     for event, before, done in zip(events, asked, found, strict=True):
-        known = {key for one in before for key in one.keys}
+        known = {one.key for one in before}
         there = _measuring(service, request, event.event)
-        new = (one for one in there if not known.issuperset(one.keys))
+        new = (one for one in there if one.key not in known)
         missed.append(tuple(one for one in new if one.name not in done))
     if any(missed):
         await told(missed)
@@ -294,11 +292,9 @@ async def _with_units(
     if not several:
         return wanted
     found = list(wanted)
-    sought = [
-        (events[i].unit, tuple(key for one in wanted[i] for key in one.keys)) for i in several
-    ]
+    sought = [(events[i].unit, tuple(one.key for one in wanted[i])) for i in several]
     for i, keys in zip(several, await catalog.joined(sought), strict=True):
-        found[i] = [one for one in wanted[i] if not keys.isdisjoint(one.keys)]
+        found[i] = [one for one in wanted[i] if one.key in keys]
     return found
 
 

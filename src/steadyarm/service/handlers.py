@@ -41,7 +41,7 @@ from steadyarm.wire import requests, responses, results
 from steadyarm.wire.requests import checked, time_in
 from steadyarm.wording import shortened
 
-# Traffic: assignments, rewards and leases
+# Traffic: assignments and rewards
 
 
 async def assign(
@@ -52,7 +52,7 @@ async def assign(
     known: Covariates | None = body.covariates
     if body.expected is not None:
         known = with_expected(known, body.expected)
-    (found,) = await live.ask([(body.unit, body.attributes, known)])
+    (found,) = await live.ask(live.experiment.visits([body.unit], [body.attributes], [known]))
     if isinstance(found, SteadyArmError):
         raise found
     if found.new:
@@ -71,7 +71,11 @@ async def assign_many(
     none = [None] * len(units)
     attributes = body.attributes or none
     covariates = each_with_expected(body.covariates, body.expected) or none
-    visits = [(units[i], attributes[i], covariates[i]) for i in places]
+    visits = live.experiment.visits(
+        [units[i] for i in places],
+        [attributes[i] for i in places],
+        [covariates[i] for i in places],
+    )
     found = await live.ask(visits) if places else []
     known = dict(zip(places, found, strict=True))
     answers = [known[i] if i in known else _not_a_unit(unit) for i, unit in enumerate(units)]
@@ -141,46 +145,6 @@ def claims_of_many(items: list[Any]) -> Claims:
     return Claims([one.get("unit") if isinstance(one, dict) else None for one in items])
 
 
-async def lease(
-    service: Service, request: Request, body: requests.NewLease
-) -> tuple[int, responses.Leases]:
-    """Lease positions, to assign them without a request for each."""
-    check_size(body.positions, service.settings.max_lease, "positions")
-    experiment = await service.experiment(request)
-    steps = experiment.leasing(body.positions, body.seconds)
-    with service.waiting(experiment.name):
-        leases = await service.take(steps, experiment.name)
-    return 201, responses.Leases([responses.Lease.of(given) for given in leases])
-
-
-async def report(
-    service: Service, request: Request, body: requests.Used
-) -> tuple[int, responses.Assignments]:
-    """Report which positions of a lease were assigned."""
-    check_size(len(body.used), service.settings.max_batch, "positions")
-    number = _lease(request)
-    experiment = await service.experiment(request)
-    rows = [(one.position, one.unit, time_in(one.created, "created")) for one in body.used]
-    known = (
-        [one.attributes for one in body.used],
-        [with_expected(one.covariates, one.expected) for one in body.used],
-    )
-    with service.waiting(experiment.name, len(rows)):
-        answers = await service.write(experiment.name, experiment.report, number, rows, *known)
-    return _assignments(service, request, [one.unit for one in body.used], answers)
-
-
-async def give_back(service: Service, request: Request) -> tuple[int, responses.Released]:
-    """Give back what is left of a lease."""
-    number = _lease(request)
-    experiment = await service.experiment(request)
-    with service.waiting(experiment.name):
-        released = await service.write(
-            experiment.name, experiment.storage.release, experiment.key, [number]
-        )
-    return 200, responses.Released(released)
-
-
 def _assignments(
     service: Service,
     request: Request,
@@ -207,13 +171,6 @@ def _not_a_unit(given: Any) -> InvalidInputError:
     except InvalidInputError as error:
         return error
     raise AssertionError(f"{given!r} is a unit")
-
-
-def _lease(request: Request) -> int:
-    text = request.path_params["lease"]
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 2**63):
-        raise RefusedError("not-found", f"{shortened(text)} is no lease; expected its number.")
-    return int(text)
 
 
 def _reported(body: requests.NewReward, sent: str | None) -> Reported:

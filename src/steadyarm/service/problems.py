@@ -35,7 +35,6 @@ KINDS: dict[str, tuple[int, str]] = {
     "visits-pending": (409, "Visits must come first"),
     "reward-conflict": (409, "The assignment has another reward"),
     "reward-too-late": (409, "The reward came too late"),
-    "lease-expired": (409, "The lease has expired"),
     "too-large": (413, "The request is too large"),
     "misdirected": (421, "The service does not have this name"),
     "invalid-input": (422, "A value is not accepted"),
@@ -64,7 +63,6 @@ HINTS = {
     "reward-conflict": "The first reward counts; nothing is to be done if it is right.",
     "reward-too-late": "Send rewards within the experiment's reward_window and reward_grace; what "
     "waited on the way says with at when it happened.",
-    "lease-expired": "Take another lease, and report what is used within a minute after its end.",
     "malformed": "Send JSON in UTF-8; NaN and Infinity are no JSON.",
     "internal": "Search for the request id in the service's log.",
     "storage-unavailable": "Try again in a second; GET /readyz says when it is back.",

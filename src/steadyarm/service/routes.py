@@ -134,9 +134,6 @@ ROUTES: tuple[Route, ...] = (
         etag=True,
         publishable=Publishable(flags.claims_of_context, parameter=None),
     ),
-    _post("/leases", handlers.lease, "write", "leases", (201, 409)),
-    _post("/leases/{lease}/assignments", handlers.report, "write", "leases", (200, 409)),
-    Route("DELETE", EXPERIMENT + "/leases/{lease}", handlers.give_back, "write", "leases"),
     _get("/recommendation", handlers.recommendation, "read", "results", (200, 409), long=True),
     _get(
         *("/breakdowns/{attribute}", handlers.breakdown, "read", "results"), (200, 409), long=True
@@ -169,7 +166,6 @@ TAGS = {
     "experiments": "Create experiments, read them, change their states.",
     "traffic": "Assign variants and report their rewards.",
     "flags": "Assign variants to programs that know OpenFeature; OFREP describes it.",
-    "leases": "Assign variants without a request for each.",
     "results": "What an experiment has found so far.",
     "corrections": "Correct what was stored, and read who did what.",
     "service": "The service itself.",
@@ -181,12 +177,6 @@ PLACES = {
         "description": "of the experiment",
     },
     "attribute": {"type": "string", "description": "an attribute of units that was declared"},
-    "lease": {
-        "type": "integer",
-        "minimum": 0,
-        "maximum": 2**63 - 1,
-        "description": "the id of the lease",
-    },
 }
 UNIT = {
     "name": "X-SteadyArm-Unit",

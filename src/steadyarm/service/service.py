@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
-from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import Request
@@ -22,10 +21,7 @@ from steadyarm.errors import (
     StorageError,
     UnknownExperimentError,
 )
-from steadyarm.live.after_test import Told
-from steadyarm.live.assignments import PATIENCE, LiveAssignment, Reported, Soon, Step, Steps
-from steadyarm.live.attributes import Given
-from steadyarm.live.covariates import Covariates
+from steadyarm.live.assignments import LiveAssignment, Reported, Told, Visit
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.service.auth import RELOAD, Guard
@@ -40,19 +36,13 @@ from steadyarm.storages.records import to_datetime
 log = logging.getLogger("steadyarm.service")
 
 T = TypeVar("T")
-Visit = tuple[str | None, Given | None, Covariates | None]  # a unit, and what is known of it
-Asked = LiveAssignment | SteadyArmError | Soon
 Stored = Told | SteadyArmError
 
 
 # Threads; all of them together are no more than SQLite has connections.
-READERS, SHORT_READERS, FINDERS, STEPPERS, DECIDERS = 5, 3, 2, 2, 2
+READERS, SHORT_READERS, FINDERS, DECIDERS = 5, 3, 2, 2
 BODIES = 64  # bodies of the largest size that may be held in memory
 STRANGERS = 8_000_000  # bytes of bodies, likewise, from people who have not signed in
-MANY = 8  # units of a batch from which on positions are leased for further batches
-AHEAD = 4  # further batches
-RETRY = 0.05  # seconds between attempts to get one of the last positions
-IDLE = 0.2  # seconds after which leased positions go back; others may wait for the last of them
 TICK = 1.0  # seconds between checks of reward windows
 LONG = 20  # times as long as others may a request take that computes results
 ROUND = 10  # ticks between checks of all experiments
@@ -82,11 +72,9 @@ class Live:
         self.experiment = experiment
         self.over = False  # archived, so that no window needs to be closed
         self._service = service
-        self._leases = service.settings.leases_ahead
-        self._used = -inf  # when positions were last used, and leased ahead
         metrics = service.metrics
         sticky = experiment.settings.sticky == "unit"
-        self._asks: Batcher[Visit, Asked] = Batcher(
+        self._asks: Batcher[Visit, LiveAssignment | SteadyArmError] = Batcher(
             self._assign, metrics.assignment_batches.observe, self._find if sticky else None
         )
         self._tells: Batcher[Arrived, Stored] = Batcher(self._tell, metrics.reward_batches.observe)
@@ -101,25 +89,9 @@ class Live:
         load, name = self._service.load, self.experiment.name
         load.add(name, len(visits))
         try:
-            return await self._last_positions(visits, await self._asks.put(visits))
+            return await self._asks.put(visits)
         finally:
             load.remove(name, len(visits))
-
-    async def _last_positions(
-        self, visits: Sequence[Visit], answers: list[Asked]
-    ) -> list[LiveAssignment | SteadyArmError]:
-        """The answers without any `Soon`: all that wait for a position try again together."""
-        until = time.monotonic() + PATIENCE
-        while places := [i for i, answer in enumerate(answers) if isinstance(answer, Soon)]:
-            waiting = [visits[i] for i in places]
-            if time.monotonic() > until:
-                again = await self._assign(waiting, last=True)
-            else:
-                await asyncio.sleep(RETRY - time.monotonic() % RETRY)
-                again = await self._asks.put(waiting)
-            for i, answer in zip(places, again, strict=True):
-                answers[i] = answer
-        return [answer for answer in answers if not isinstance(answer, Soon)]
 
     async def known(self, unit: str) -> LiveAssignment | None:
         """What a unit sees already; reads share a transaction, and nothing is assigned."""
@@ -151,7 +123,7 @@ class Live:
         answers, due = await self._service.write(experiment.name, written)
         if due:
             try:
-                await self._service.take(experiment.refreshing(), experiment.name)
+                await self._service.decide(experiment.name, experiment.refresh)
             except StorageError as error:  # rewards are stored; the next request tries again
                 log.warning("%s", error)
         return answers
@@ -174,31 +146,20 @@ class Live:
         def known() -> list[LiveAssignment | None]:
             # This thread may be halted anywhere: that makes `before` earlier, never later.
             before = to_datetime(experiment.now()) - timedelta(seconds=clock() - since)
-            found = experiment.known([unit for unit, *_ in visits])
+            found = experiment.known([str(visit.unit) for visit in visits])
             return [
                 one if one and (not one.in_test or one.created < before) else None for one in found
             ]
 
         return await self._service.look_up(known)
 
-    async def _assign(self, visits: Sequence[Visit], last: bool = False) -> Sequence[Asked]:
-        """Assign variants to a batch, and lease positions for the next ones.
-
-        last : whether they have waited long enough for a position
-        """
-        ahead = AHEAD * len(visits) if self._leases and len(visits) >= MANY else 0
-        units, attributes, covariates = zip(*visits, strict=True)
-        known = attributes if any(attributes) else (), covariates if any(covariates) else ()
-        steps = self.experiment.asking(units, ahead, *known, last)
-        answers = await self._service.take(steps, self.experiment.name)
-        if ahead and any(isinstance(one, LiveAssignment) and one.new for one in answers):
-            self._used = time.monotonic()
+    async def _assign(self, visits: Sequence[Visit]) -> list[LiveAssignment | SteadyArmError]:
+        """Assign variants to a batch; decisions, which may take long, delay no other experiment."""
+        service, experiment = self._service, self.experiment
+        answers = await service.write(experiment.name, experiment.try_visits, visits)
+        if answers is None:
+            answers = await service.decide(experiment.name, experiment.answer_visits, visits)
         return answers
-
-    def release(self, idle: float = 0.0) -> None:
-        """Give back positions that were leased ahead, unless some were used `idle` seconds ago."""
-        if time.monotonic() - self._used >= idle:
-            self.experiment.release()
 
 
 class Service:
@@ -218,7 +179,6 @@ class Service:
         self._deadlines = Deadlines()
         self._writers = Turns(settings.writers, "steadyarm-writer")
         self._finders = ThreadPoolExecutor(FINDERS, "steadyarm-finder")
-        self._steppers = ThreadPoolExecutor(STEPPERS, "steadyarm-stepper")
         self._deciders = Turns(DECIDERS, "steadyarm-decider", alone=True)
         self._readers = ThreadPoolExecutor(READERS, "steadyarm-reader")
         self._short_readers = ThreadPoolExecutor(SHORT_READERS, "steadyarm-short-reader")
@@ -239,30 +199,9 @@ class Service:
         """Run something that writes, when it is the experiment's turn."""
         return await self._writers.submit(whose, partial(work, *given))
 
-    async def take(self, steps: Steps[T], whose: str) -> T:
-        """Take each step in a thread of its kind.
-
-        A long computation so delays neither writes nor short reads, and an experiment makes one
-        decision at a time, so that others can make theirs.
-        """
-        loop = asyncio.get_running_loop()
-        go: Callable[[], Step] = partial(next, steps)
-        while True:
-            try:
-                step = go()
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            try:
-                if step.writes:
-                    given = await self._writers.submit(whose, step.work)
-                elif step.computes:
-                    given = await self._deciders.submit(whose, step.work)
-                else:
-                    given = await loop.run_in_executor(self._steppers, step.work)
-                go = partial(steps.send, given)
-            except Exception as error:  # theirs to handle
-                go = partial(steps.throw, error)
+    async def decide(self, whose: str, work: Callable[..., T], *given: Any) -> T:
+        """Run something that may compute for long; an experiment makes one decision at a time."""
+        return await self._deciders.submit(whose, partial(work, *given))
 
     def in_time(self, answer: Awaitable[T], scope: Scope, long: bool = False) -> Awaitable[T]:
         """The response of a handler; RefusedError if it takes longer than requests may.
@@ -319,7 +258,6 @@ class Service:
         kept = [
             self._keep_tokens(),
             self._keep_watch(),
-            self._keep_few_leases(),
             self._deadlines.watch(),
         ]
         write, url = partial(self.write, ""), self.settings.public_url
@@ -343,9 +281,7 @@ class Service:
     def _end(self) -> None:
         self._short_readers.shutdown()
         self.readiness.end()
-        for live in self.live.values():
-            _logged(live.release)
-        pools = self._writers, self._finders, self._steppers, self._deciders, self._readers
+        pools = self._writers, self._finders, self._deciders, self._readers
         for pool in pools:
             pool.shutdown()
         self.storage.close()
@@ -365,13 +301,6 @@ class Service:
             await self._tick(ticks % ROUND == 0)
             ticks += 1
             await asyncio.sleep(TICK)
-
-    async def _keep_few_leases(self) -> None:
-        """Give back idle positions soon: they may be the last ones of a budget."""
-        loop = asyncio.get_running_loop()
-        while self.settings.leases_ahead:
-            await asyncio.sleep(IDLE / 2)
-            await loop.run_in_executor(self._short_readers, self._release)
 
     def _reconcile(self, loop: asyncio.AbstractEventLoop) -> None:
         kept = dict(self.live)  # what is loaded from now on is newer than the summaries
@@ -408,7 +337,7 @@ class Service:
         """Let the policy observe the segments that are over."""
         name = live.experiment.name
         try:
-            await self.take(live.experiment.refreshing(), name)
+            await self.decide(name, live.experiment.refresh)
         except UnknownExperimentError:  # it was pruned
             self.drop(live)
         except StorageError as error:
@@ -417,10 +346,6 @@ class Service:
             log.exception("a task in the background failed")
         finally:
             del self._closing[name]
-
-    def _release(self) -> None:
-        for live in list(self.live.values()):
-            _logged(live.release, IDLE)
 
 
 def _logged(work: Callable[..., object], *given: Any) -> None:

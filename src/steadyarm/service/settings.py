@@ -70,7 +70,6 @@ class ServiceSettings:
     writers: int = 1
     max_body: int = 1_000_000
     max_batch: int = 1_000
-    max_lease: int = 10_000
     max_waiting: int = 50_000
     max_connections: int = 4_000
     request_timeout: float = 15.0
@@ -90,7 +89,6 @@ class ServiceSettings:
             "writers",
             "max_body",
             "max_batch",
-            "max_lease",
             "max_waiting",
             "max_connections",
         ):
@@ -128,11 +126,6 @@ class ServiceSettings:
     def public(self) -> bool:
         """Whether others than this machine may reach it."""
         return not is_loopback(self.host)
-
-    @property
-    def leases_ahead(self) -> bool:
-        """Whether several threads write at once: each leases positions for its next batches."""
-        return self.workers > 1 or self.writers > 1
 
     def to_environment(self) -> dict[str, str]:
         """The settings as environment variables, for the workers."""

@@ -7,21 +7,15 @@ when it raises, it has had no effect. Any number of threads and processes may ca
 **Positions.** The arm at a position of a segment is a pure function of the experiment's seed, the
 segment's index and the position; a storage stores it, and never chooses it. A segment's counter
 `handed` runs from 0 to its rounds and never goes back. A position below the counter is used by
-exactly one assignment, or leased to one holder, or released; released positions are assigned before
-new ones. Only the segment opened last gives new positions.
-
-**Leases.** `assign` and `lease` may give positions ahead of their use, so that many workers do not
-queue for one counter. Whoever needs positions next releases what is left of expired leases. Until
-then the holder may go on using an expired lease, and afterwards it learns that it is gone: no
-position is assigned twice.
+exactly one assignment. Only the segment opened last gives new positions.
 
 **Units.** If the experiment's config says ``"sticky": "unit"`` a unit keeps its first assignment
 for ever, even when requests race. Otherwise each request is a new assignment.
 
 **Outside of the test.** What an experiment shows to units that are not part of its test is
 JSON-like and means nothing to a storage. `show_outside` sets it if it is still what the caller saw,
-so that of several processes one decides. From then on nothing new is assigned or leased, whatever
-the state; only `report` still uses positions of leases. `assign` and `known` return it.
+so that of several processes one decides. From then on nothing new is assigned, whatever the state.
+`assign` and `known` return it.
 
 **Rewards.** An assignment has one reward, the first that was recorded. Sums per segment and arm are
 exact fractions, so that they do not depend on the order of rewards. A reward counts in its own
@@ -112,15 +106,12 @@ from steadyarm.storages.changes import (
     Trace,
 )
 from steadyarm.storages.records import (
-    Assigned,
+    AssignmentResult,
     DaySums,
     Decision,
     Event,
     ExperimentRecord,
     ExperimentState,
-    Handed,
-    Known,
-    Lease,
     LogRow,
     Measured,
     Outcome,
@@ -246,29 +237,24 @@ class Storage(ABC):
         self,
         key: int,
         units: Sequence[str],
-        held: Sequence[Lease] = (),
-        ahead: int = 0,
+        values: Sequence[Mapping[str, float]] = (),
         *,
-        expires: int,
         now: int,
-    ) -> Handed:
+    ) -> AssignmentResult:
         """The assignment of each unit, an old one or a new one.
 
-        New positions come from the leases `held` by the caller, then from released ones, then from
-        the counter. If the counter is used, up to `ahead` more of its positions are leased to the
-        caller, as far as `records.room_ahead` allows. Leases in `held` that were released meanwhile
-        are not used. When positions run out, a unit gets None: open another segment and ask again.
-        WrongStateError if new assignments are needed and the experiment is not running, or shows
-        something outside of its test. A unit named twice in one call of a sticky experiment gets
-        one assignment, new only the first time.
+        When positions run out, a unit gets None: open another segment and ask again. Units without
+        an assignment get None, too, if the experiment is not running or shows something outside of
+        its test. A unit named twice in one call of a sticky experiment gets one assignment, new
+        only the first time.
+
+        values : attributes and covariates of each unit, by the names of their metrics, which are
+            stored with new assignments; empty if no unit has any
         """
 
     @abstractmethod
-    def known(self, key: int, units: Sequence[str]) -> Known:
-        """The assignments that units have (none if units are not sticky); only reads.
-
-        They are of one moment with the state and with what is shown outside of the test.
-        """
+    def known(self, key: int, units: Sequence[str]) -> AssignmentResult:
+        """The assignments that units have (none if units are not sticky); only reads."""
 
     @abstractmethod
     def experiments_of(
@@ -279,30 +265,6 @@ class Storage(ABC):
         Experiments whose units are not sticky, and those that do not exist, are never among them.
         One read, at a price that hardly grows with the number of experiments.
         """
-
-    @abstractmethod
-    def lease(self, key: int, wanted: int, *, expires: int, now: int) -> tuple[Lease, ...]:
-        """Up to `wanted` positions for local use, from released ones and the last segment.
-
-        Nothing if positions ran out; WrongStateError if the experiment is not running, or shows
-        something outside of its test.
-        """
-
-    @abstractmethod
-    def report(
-        self, key: int, lease: int, used: Sequence[tuple[int, str, int]], now: int
-    ) -> tuple[Assigned | None, ...]:
-        """Store assignments that were made from a lease, given as position, unit and time.
-
-        Returns for each the assignment that counts: the reported one; or, if the unit has another
-        one, that one (not new), and the position stays with the lease; or None if the position no
-        longer belongs to the lease. Reporting the same again changes nothing, up to a day after the
-        lease's end. WrongStateError if the experiment is archived.
-        """
-
-    @abstractmethod
-    def release(self, key: int, leases: Iterable[int]) -> int:
-        """Release what is left of leases, given by their ids; the number of positions."""
 
     @abstractmethod
     def reward(
@@ -369,10 +331,6 @@ class Storage(ABC):
     @abstractmethod
     def find_assignments(self, key: int, targets: Sequence[Target]) -> list[LogRow | None]:
         """Assignments of targets (units only if they are sticky); None for those unknown."""
-
-    @abstractmethod
-    def leases(self, key: int) -> tuple[Lease, ...]:
-        """What is left of all leases that were not released, expired or not."""
 
     def pages(self, key: int) -> Iterator[list[LogRow]]:
         """The whole log, some thousand rows at a time."""
@@ -466,11 +424,10 @@ class Storage(ABC):
 
     @abstractmethod
     def prune(self, now: int, archived_before: int | None = None, dry: bool = False) -> Pruned:
-        """Release expired leases, and remove what nobody needs any more.
+        """Remove what nobody needs any more.
 
-        That is: leases that ended more than a day ago, leases of archived experiments, expired
-        sessions. Works in many transactions, so that traffic goes on; the next call finishes what
-        an interrupted one has left.
+        That is: expired sessions. Works in many transactions, so that traffic goes on; the next
+        call finishes what an interrupted one has left.
 
         archived_before : a time; experiments that were archived before it are deleted, except for
             their audit log

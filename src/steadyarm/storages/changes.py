@@ -489,13 +489,9 @@ class Pruned:
 
     Attributes
     ----------
-    positions : number of positions of expired leases that were released
-    leases : number of rows of leases that ended long ago or belong to archived experiments
     sessions : number of expired sessions
     experiments : names of deleted experiments
     """
 
-    positions: int
-    leases: int
     sessions: int
     experiments: tuple[str, ...]

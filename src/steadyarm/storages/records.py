@@ -208,30 +208,9 @@ def json_copy(value: Mapping[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def room_ahead(left: int) -> int:
-    """How many of the positions left in a segment one holder may lease ahead of their use.
-
-    An eighth, so that the last positions are there for everybody and the segment ends soon.
-    """
-    return left // 8
-
-
 def in_words(state: ExperimentState) -> str:
     """What an experiment is: "a draft", "running" and so on."""
     return "a draft" if state == "draft" else state
-
-
-def check_running(state: ExperimentState, outside: object = None) -> None:
-    """Refuse new assignments of an experiment that is not running, or whose test is over.
-
-    outside : what is shown outside of the test (`ExperimentHead.outside`)
-    """
-    if state == "running" and outside is not None:
-        raise WrongStateError("the test is over; it assigns no variants any more.")
-    if state != "running":
-        raise WrongStateError(
-            f"the experiment is {in_words(state)}; only a running one assigns variants."
-        )
 
 
 def check_not_archived(state: ExperimentState) -> None:
@@ -353,7 +332,7 @@ class SegmentRecord:
     superseded : it was carried on and those rewards have come, so it only finishes its block
     policy_version : number of segments the policy had observed when this one was opened
     opened : time of its opening
-    handed : the counter: number of positions that were assigned or leased
+    handed : the counter: number of positions that were assigned
     closed : rank (1, 2, ...) in which the policy observed it; None while it is open
     closed_at : time of its closing
     early : what earlier segments that waited for rewards had brought so far, if its allocation
@@ -478,26 +457,6 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Lease:
-    """Positions start..stop-1 of a segment, which nobody else may assign before their release.
-
-    Attributes
-    ----------
-    id : unique in the experiment
-    expires : time from which others may take the rest of it
-    """
-
-    id: int
-    segment: int
-    start: int
-    stop: int
-    expires: int
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-
-@dataclass(frozen=True)
 class Assigned:
     """One assignment of an arm to a unit.
 
@@ -519,34 +478,24 @@ class Assigned:
 
 
 @dataclass(frozen=True)
-class Handed:
-    """The result of `Storage.assign`.
+class AssignmentResult:
+    """The assignments of units, and the state of their experiment in the same transaction.
 
     Attributes
     ----------
-    assigned : one for each unit, None where positions ran out
-    leases : what the caller holds from now on, instead of what it held before
+    assigned : one for each unit; None where a unit has none, or where positions ran out
+    state : of the experiment
     outside : what is shown outside of the test, as in `ExperimentHead`
-    """
-
-    assigned: tuple[Assigned | None, ...]
-    leases: tuple[Lease, ...]
-    outside: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class Known:
-    """What units have already, and how their experiment stands; see `Storage.known`.
-
-    Attributes
-    ----------
-    assigned : one for each unit, None where it has none
-    state, outside : of the experiment
     """
 
     assigned: tuple[Assigned | None, ...]
     state: ExperimentState
     outside: Mapping[str, Any] | None
+
+    @property
+    def running(self) -> bool:
+        """Whether the experiment assigns units that have no assignment yet."""
+        return self.state == "running" and self.outside is None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from msgspec import Meta, Struct
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.assignments import LONGEST
-from steadyarm.live.experiment import LONGEST_LEASE
 from steadyarm.live.settings import After, Missing, Spending, Sticky, Stop
 from steadyarm.segments import Direction
 from steadyarm.wording import did_you_mean, shortened
@@ -278,47 +277,6 @@ class Evaluation(Request, forbid_unknown_fields=False):
     ) = None
 
 
-class NewLease(Request):
-    """Positions that a client assigns by itself, without a request for each.
-
-    positions : a whole number of at least 1: how many at most
-    seconds : a number above 0 and up to 3600: for how long they may be assigned
-    """
-
-    positions: Annotated[int, Meta(ge=1)] = 1000
-    seconds: Annotated[float, Meta(gt=0, le=LONGEST_LEASE)] = 60.0
-
-
-class UsedPosition(Request):
-    """One position of a lease that was assigned.
-
-    position : a whole number, from start to before stop of the lease
-    unit : a text of 1 to 512 characters, such as a visitor's id
-    created : a time such as 2025-01-31T12:00:00Z: when it was assigned
-    attributes : an object with the names of attributes and the unit's levels, such as mobile for
-        device
-    covariates : an object with the names of covariates and the unit's numbers, such as 41.0 for
-        spend
-    expected : a number, the covariate of that name: the reward that a model of yours predicts
-    """
-
-    position: Annotated[int, Meta(ge=0, lt=2**32)]
-    unit: str
-    created: Time
-    attributes: Levels | None = None
-    covariates: Numbers | None = None
-    expected: float | None = None
-
-
-class Used(Request):
-    """The positions of a lease that were assigned.
-
-    used : a list of positions
-    """
-
-    used: list[UsedPosition]
-
-
 class NewCorrection(Request):
     """What is to be corrected, and why.
 
@@ -354,8 +312,6 @@ class NewRollOut(Request):
     variant : the name of a variant; by default what is rolled out already, else the recommended one
         if the decision is clear
     share : a number from 0 to 1: the share of all units that it reaches
-    holdback : a number from 0 to below 1: the share of these units that keep the control, to see
-        the lasting effect; by default as before, at first 0
     stop : true or false: whether to stop the test if it is still running; it is refused otherwise
     change : true or false: whether units may lose what was rolled out to them, because the share
         gets smaller or another variant takes its place
@@ -365,7 +321,6 @@ class NewRollOut(Request):
 
     variant: Annotated[str, Meta(examples=["B"])] | None = None
     share: Annotated[float, Meta(ge=0, le=1)] = 1.0
-    holdback: Annotated[float, Meta(ge=0, lt=1)] | None = None
     stop: bool = False
     change: bool = False
     reason: Annotated[str, Meta(max_length=1000, pattern=r"^[^\u0000]*$")] = ""

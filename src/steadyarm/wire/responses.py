@@ -20,7 +20,6 @@ from steadyarm.errors import (
     BudgetSpentError,
     ExperimentExistsError,
     InvalidInputError,
-    LeaseExpiredError,
     RepeatedRewardError,
     RewardsPendingError,
     RewardTooLateError,
@@ -32,14 +31,14 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.inference.evidence import json_ready
-from steadyarm.live.after_test import Told
-from steadyarm.live.assignments import LiveAssignment, LocalLease, Status
+from steadyarm.live.after_test import Outside, RollOut
+from steadyarm.live.assignments import LiveAssignment, Told
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.metrics import Metric
-from steadyarm.live.outside import Outside, RollOut
+from steadyarm.live.results import Status
 from steadyarm.live.settings import STOPPING, After, Missing, Settings, Sticky, variants_in
 from steadyarm.live.values import values_of
-from steadyarm.segments import Direction, Segment
+from steadyarm.segments import Direction
 from steadyarm.storages.records import (
     LATEST,
     ExperimentHead,
@@ -62,7 +61,6 @@ PROBLEMS: dict[str, type[SteadyArmError]] = {
     "rewards-pending": RewardsPendingError,
     "reward-conflict": RepeatedRewardError,
     "reward-too-late": RewardTooLateError,
-    "lease-expired": LeaseExpiredError,
     "storage-unavailable": StorageError,
 }
 
@@ -283,26 +281,22 @@ class RollOutAnswer(Response):
     variant : its name
     share : of all units that it reaches
     since : when that began, in UTC
-    holdback : share of these units that keep the control
-    follow_up : name of the experiment that follows them and compares the two; null without holdback
     """
 
     variant: str
     share: float
     since: Time
-    holdback: float
-    follow_up: str | None
 
     @classmethod
     def of(cls, roll_out: RollOut) -> Self:
         """As an experiment keeps it."""
         since = to_datetime(roll_out.since)
-        return cls(roll_out.variant, roll_out.share, since, roll_out.holdback, roll_out.follow_up)
+        return cls(roll_out.variant, roll_out.share, since)
 
     def to_roll_out(self) -> RollOut:
         """The same, as `Status.outside` has it."""
         since = to_micros(self.since, LATEST)
-        return RollOut(self.variant, self.share, since, self.holdback, self.follow_up)
+        return RollOut(self.variant, self.share, since)
 
 
 class OutsideAnswer(Response):
@@ -311,33 +305,27 @@ class OutsideAnswer(Response):
     default : the variant that units without one see; null before the first such unit
     reason : why it was chosen, in a sentence
     since : when it was chosen, in UTC; null before
-    spent : whether the test was over because its budget was spent
     roll_outs : variants that were rolled out, the newest first; a unit that it does not reach sees
         what it saw before
-    follow_ups : names of all experiments that follow or followed units after a roll-out
     """
 
     default: str | None
     reason: str
     since: Time | None
-    spent: bool
     roll_outs: list[RollOutAnswer]
-    follow_ups: list[str]
 
     @classmethod
     def of(cls, outside: Outside) -> Self:
         """As an experiment keeps it."""
         since = None if outside.since is None else to_datetime(outside.since)
         rolled = [RollOutAnswer.of(one) for one in outside.roll_outs]
-        fixed = outside.default, outside.reason, since, outside.spent
-        return cls(*fixed, rolled, list(outside.follow_ups))
+        return cls(outside.default, outside.reason, since, rolled)
 
     def to_outside(self) -> Outside:
         """The same, as `Status.outside` has it."""
         since = None if self.since is None else to_micros(self.since, LATEST)
         rolled = tuple(one.to_roll_out() for one in self.roll_outs)
-        fixed = self.default, self.reason, since, self.spent
-        return Outside(*fixed, rolled, tuple(self.follow_ups))
+        return Outside(self.default, self.reason, since, rolled)
 
 
 class ExperimentAnswer(Response):
@@ -357,7 +345,6 @@ class ExperimentAnswer(Response):
     totals : of all variants
     segments : segments that were opened
     observed : segments that the policy has learned from
-    leased : positions that are leased and not yet used
     outside : what is shown outside of the test; null as long as nobody needed it
     roll_out : the variant that was rolled out last; null if none was
     """
@@ -372,7 +359,6 @@ class ExperimentAnswer(Response):
     totals: Totals
     segments: int
     observed: int
-    leased: int
     outside: OutsideAnswer | None
     roll_out: RollOutAnswer | None
 
@@ -402,7 +388,6 @@ class ExperimentAnswer(Response):
             ),
             segments=status.segments,
             observed=status.observed,
-            leased=status.leased,
             outside=None if status.outside is None else OutsideAnswer.of(status.outside),
             roll_out=None if status.roll_out is None else RollOutAnswer.of(status.roll_out),
             **more,
@@ -422,7 +407,6 @@ class ExperimentAnswer(Response):
             rewarded=rewarded,
             segments=self.segments,
             observed=self.observed,
-            leased=self.leased,
             arms=None if self.indices is None else tuple(self.indices.values()),
             others=(self.totals.assigned - sum(assigned), self.totals.rewarded - sum(rewarded)),
             excluded=self.totals.excluded,
@@ -613,83 +597,6 @@ class EventAnswers(Response):
     """
 
     events: list[Annotated[Any, one_of("EventAnswer", "RefusedReward")]]
-
-
-class Lease(Response):
-    """Positions start to stop - 1 of a segment, and what determines their variants.
-
-    id : identifies the lease when its assignments are reported, or the rest is given back
-    tag : with which ids of the experiment's assignments begin
-    seed : of the experiment
-    arms : names of the variants that weights are of
-    indices : their positions among all variants, from 0; null if these are all
-    segment : the number of the segment, counted from 0
-    weights : the probability of each of these variants
-    rounds : positions that the segment has
-    order : iid, shuffled or blocks: how its variants are drawn
-    block : positions in a block, if order is blocks
-    start : the first position of the lease
-    stop : the first position after it
-    until : microseconds since 1970 up to which they may be assigned; report them within a minute
-        after that
-    """
-
-    id: int
-    tag: str
-    seed: int
-    arms: list[str]
-    indices: list[int] | None
-    segment: int
-    weights: list[float]
-    rounds: int
-    order: str
-    block: int
-    start: int
-    stop: int
-    until: int
-
-    @classmethod
-    def of(cls, lease: LocalLease) -> Self:
-        """A lease of an experiment."""
-        segment = lease.segment.to_dict()
-        return cls(
-            arms=list(lease.names),
-            indices=segment["arms"],
-            segment=lease.index,
-            **{name: segment[name] for name in ("weights", "rounds", "order", "block")},
-            **{name: getattr(lease, name) for name in ("id", "tag", "seed")},
-            **{name: getattr(lease, name) for name in ("start", "stop", "until")},
-        )
-
-    def to_lease(self, variant_values: Sequence[Any] = ()) -> LocalLease:
-        """The lease, ready to assign; InvalidInputError if it makes no sense.
-
-        variant_values : of all variants of the experiment; empty if each is its name
-        """
-        values = msgspec.structs.asdict(self) | {"arms": self.indices}
-        segment = Segment.from_dict(values).checked()
-        if len(self.arms) != segment.columns:
-            raise InvalidInputError.of("arms", self.arms, f"{segment.columns} names")
-        fixed = self.id, self.tag, self.seed, tuple(self.arms), self.segment, segment
-        return LocalLease(*fixed, self.start, self.stop, self.until, variant_values)
-
-
-class Leases(Response):
-    """Leases of positions.
-
-    leases : one for each run of positions; together at most as many as requested
-    """
-
-    leases: list[Lease]
-
-
-class Released(Response):
-    """The end of a lease.
-
-    released : how many positions were given back
-    """
-
-    released: int
 
 
 def iso(when: datetime) -> str:

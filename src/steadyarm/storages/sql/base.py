@@ -203,7 +203,7 @@ SEGMENTS = Statement(
 BY_NUMBER = lookup(assignments.c.number)
 _first = assignments.c.repeat == literal_column("0")
 BY_UNIT = lookup(assignments.c.unit, _first)
-BY_UNIT_AND_OUTSIDE = lookup(assignments.c.unit, _first, outside=True)
+BY_UNIT_AND_STANDING = lookup(assignments.c.unit, _first, standing=True)
 
 
 def known(key: int, found: T | None) -> T:

@@ -47,12 +47,10 @@ from steadyarm.storages.records import (
     Target,
     columns_of,
     day_sums,
-    number_of,
     place_of,
     tally_of,
 )
 from steadyarm.storages.series import Metrics, RunningSeries, SeriesPlace, series_sums
-from steadyarm.storages.sql.assignments import keep, unused
 from steadyarm.storages.sql.base import (
     SERIES,
     TALLIES,
@@ -473,10 +471,6 @@ def _restore(
     _insert_tallies(connection, key, counted)
     if rows_of_series := counts_at(key, 0, measured.counts.items()):
         SERIES.count_exactly(connection, rows_of_series)
-    for segment in sorted(handed):
-        if counted[segment].assigned < handed[segment]:
-            span = number_of(segment, 0), number_of(segment, handed[segment])
-            keep(connection, key, unused(connection, key, span))
     restore_trace(connection, key, name, trace, ids)
     note(connection, now, by, "experiment.imported", name, {"from": old.name})
     return made

@@ -198,24 +198,6 @@ series = Table(
     _column("events", BigInteger),
 )
 
-# Leases, and released positions (`expires` is RELEASED). A row's id is never used again, so that a
-# holder whose lease was taken by others finds nothing. `holes`: assignments may use some of it.
-# After reports, an empty row of the lease stays for a day, so that repeated reports are recognised.
-RELEASED = -1  # before all times, so one range of the index holds all free positions
-leases = Table(
-    f"{PREFIX}leases",
-    metadata,
-    Column("id", serial, primary_key=True),
-    _column("key", BigInteger),
-    _column("segment", Integer),
-    _column("start", BigInteger),
-    _column("stop", BigInteger),
-    _column("expires", BigInteger),
-    _column("holes", Boolean),
-    Index(f"{PREFIX}leases_expires", "key", "expires"),
-    sqlite_autoincrement=True,
-)
-
 tokens = Table(
     f"{PREFIX}tokens",
     metadata,
@@ -342,7 +324,7 @@ def create_tables(connection: Connection) -> None:
 
 # The tables of an experiment, in the order in which its rows are deleted: what an interrupted
 # deletion has left is found by the segments.
-OWNED = (events, rewards, assignments, corrections, leases, series, tallies, notices, segments)
+OWNED = (events, rewards, assignments, corrections, series, tallies, notices, segments)
 
 
 # Parts of statements. PostgreSQL's `insert`, which can say what happens if a row exists, serves
@@ -399,17 +381,19 @@ def logged(assigned: FromClause, rewarded: FromClause) -> tuple[ColumnElement[An
     )
 
 
-def lookup(by: Column[Any], *conditions: ColumnElement[bool], outside: bool = False) -> Statement:
+def lookup(by: Column[Any], *conditions: ColumnElement[bool], standing: bool = False) -> Statement:
     """Assignments with their rewards, by "values", which are numbers or units.
 
     Each value is to be found in its index, however many rows the server believes there to be. In
     SQLite a cross join keeps its order, and in PostgreSQL limits do the same.
 
-    outside : whether a last column has what the experiment shows outside of the test; in SQLite
+    standing : whether two last columns have the experiment's state and what it shows outside of
+        its test; in SQLite
     """
     columns = ", ".join(map(str, logged(assignments, rewards)))
-    if outside:
-        columns += f", (SELECT outside FROM {experiments.name} WHERE key = :key)"
+    if standing:
+        of = f"FROM {experiments.name} WHERE key = :key"
+        columns += f", (SELECT state {of}), (SELECT outside {of})"
     more = "".join(f" AND {condition}" for condition in conditions)
     lite = text(
         f"SELECT {columns} FROM json_each(:values) AS wanted CROSS JOIN {assignments.name} "

@@ -16,24 +16,21 @@ from math import inf
 from pathlib import Path
 from threading import Lock, Thread
 
-from sqlalchemy import Connection, Table, and_, delete, exists, func, or_, select, tuple_
+from sqlalchemy import Connection, Table, and_, delete, exists, func, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import URL
 
 from steadyarm.errors import SteadyArmError, StorageError, UnknownExperimentError
 from steadyarm.segments import Draws
 from steadyarm.storages.changes import Pruned
-from steadyarm.storages.sql.assignments import Assignments, release
+from steadyarm.storages.sql.assignments import Assignments
 from steadyarm.storages.sql.engine import HINTS, MEMORY, Database, check_folder
 from steadyarm.storages.sql.experiments import Experiments
 from steadyarm.storages.sql.operators import Operators, forget_corrected
-from steadyarm.storages.sql.rewards import Rewards
 from steadyarm.storages.sql.schema import (
     OWNED,
-    RELEASED,
     audit,
     experiments,
-    leases,
     marks,
     segments,
     sessions,
@@ -43,11 +40,11 @@ from steadyarm.storages.sql.upkeep import damage_of, prepare
 from steadyarm.storages.webhooks import Webhooks
 
 
-class SQLStorage(Experiments, Assignments, Rewards, Operators):
+class SQLStorage(Experiments, Assignments, Operators):
     """Experiments in a database; made by `open_storage`.
 
     SQLite has one writer at a time, who needs no further locks. On PostgreSQL rows are locked in
-    one order: leases, the counter, assignments or rewards by unit or number, tallies, series.
+    one order: the counter, assignments or rewards by unit or number, tallies, series.
     """
 
     def __init__(self, url: URL) -> None:
@@ -207,15 +204,7 @@ def prune(database: Database, now: int, archived_before: int | None, dry: bool) 
     if archived_before is not None:
         old = database.read(lambda c: _archived(c, archived_before))
     if dry:
-        return Pruned(0, 0, 0, tuple(old.values()))
-    released = 0
-    for key, ids in database.read(lambda c: _expired(c, now)).items():
-        released += database.write(partial(release, key=key, ids=ids))
-    archived = select(experiments.c.key).where(experiments.c.state == "archived")
-    ended = and_(leases.c.start == leases.c.stop, leases.c.expires <= now)
-    rows = database.write(
-        lambda c: c.execute(delete(leases).where(or_(ended, leases.c.key.in_(archived)))).rowcount
-    )
+        return Pruned(0, tuple(old.values()))
     signed_in = database.write(
         lambda c: c.execute(delete(sessions).where(sessions.c.expires <= now)).rowcount
     )
@@ -228,7 +217,7 @@ def prune(database: Database, now: int, archived_before: int | None, dry: bool) 
         for table in OWNED:
             _delete(database, table, key)
         database.write(partial(forget_corrected, key=key))
-    return Pruned(released, rows, signed_in, tuple(old.values()))
+    return Pruned(signed_in, tuple(old.values()))
 
 
 def _archived(connection: Connection, before: int) -> dict[int, str]:
@@ -243,17 +232,6 @@ def _archived(connection: Connection, before: int) -> dict[int, str]:
         .order_by(experiments.c.key)
     )
     return {row.key: row.name for row in connection.execute(old)}
-
-
-def _expired(connection: Connection, now: int) -> dict[int, list[int]]:
-    """Ids of expired leases that are not used up, by experiment."""
-    out = and_(leases.c.expires > RELEASED, leases.c.start < leases.c.stop)
-    found: dict[int, list[int]] = {}
-    for key, number in connection.execute(
-        select(leases.c.key, leases.c.id).where(out, leases.c.expires <= now)
-    ):
-        found.setdefault(key, []).append(number)
-    return found
 
 
 def _delete(database: Database, table: Table, key: int) -> None:

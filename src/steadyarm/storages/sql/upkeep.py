@@ -48,7 +48,6 @@ from steadyarm.storages.sql.schema import (
     create_tables,
     events,
     experiments,
-    leases,
     marks,
     metadata,
     rewards,
@@ -239,7 +238,6 @@ def _strays(connection: Connection) -> Iterator[str]:
         (assignments, assignments.c.number // POSITIONS),
         (tallies, tallies.c.segment),
         (series, series.c.segment),
-        (leases, leases.c.segment),
     ):
         there = exists().where(segments.c.key == table.c.key, segments.c.index == segment)
         known = exists().where(experiments.c.key == table.c.key)

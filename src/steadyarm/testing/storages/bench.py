@@ -20,13 +20,12 @@ from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Change, Corrected, Kind
 from steadyarm.storages.records import (
     Assigned,
+    AssignmentResult,
     DaySums,
     Decision,
     Event,
     ExperimentRecord,
     ExperimentState,
-    Handed,
-    Lease,
     LogRow,
     SegmentRecord,
     Tally,
@@ -61,7 +60,7 @@ Open = Callable[[], Storage]
 class Bench:
     """A storage, with all of its methods, and steps that several checks take.
 
-    Keys of experiments, leases and all other values are those of the storage.
+    Keys of experiments and all other values are those of the storage.
     """
 
     def __init__(self, open_storage: Open) -> None:
@@ -110,16 +109,14 @@ class Bench:
         self.assign(key, [f"a{i}" for i in range(6)], now=NOW + 1)
         self.storage.reward(key, [("a0", 0.1), ("a3", -1e9), ("a5", 1 / 3)], None, NOW + 2)
         self.open_segment(key, new_segment(30, "blocks", 8), closed=[0])
-        handed = self.assign(key, ["b0", "b1", "a1"], ahead=5, now=NOW + 3)
-        assert handed.leases, "`ahead` leased nothing"
-        self.storage.report(key, handed.leases[0].id, [(4, "c0", NOW + 4)], NOW + 5)
+        self.assign(key, ["b0", "b1", "a1"], now=NOW + 3)
+        self.assign(key, ["c0"], now=NOW + 4)
         self.assign(key, ["d0"], now=NOW + 6)
         assert self.decided(key, Decision({}, supersede=1)), "a correct decision was refused"
         self.open_segment(key, new_segment(50))
-        self.assign(key, ["e0", "e1"], ahead=3, now=NOW + 7)
+        self.assign(key, ["e0", "e1"], now=NOW + 7)
         rewards: list[Event] = [("c0", 2.0), ("e1", 0.7), (number_of(1, 0), 0.2)]
         self.storage.reward(key, rewards, None, NOW + 8)
-        self.lease(key, 4, expires=NOW + 2 * HOUR, now=NOW + 9)
         return key
 
     def move(
@@ -153,22 +150,14 @@ class Bench:
         self,
         key: int,
         units: Sequence[str],
-        held: Sequence[Lease] = (),
-        ahead: int = 0,
+        values: Sequence[Mapping[str, float]] = (),
         *,
-        expires: int = NOW + HOUR,
         now: int = NOW,
-    ) -> Handed:
+    ) -> AssignmentResult:
         """`Storage.assign`, with an answer for each unit."""
-        handed = self.storage.assign(key, units, held, ahead, expires=expires, now=now)
-        assert len(handed.assigned) == len(units), "not one answer for each unit"
-        return handed
-
-    def lease(
-        self, key: int, wanted: int, *, expires: int = NOW + HOUR, now: int = NOW
-    ) -> tuple[Lease, ...]:
-        """`Storage.lease`, for an hour."""
-        return self.storage.lease(key, wanted, expires=expires, now=now)
+        result = self.storage.assign(key, units, values, now=now)
+        assert len(result.assigned) == len(units), "not one answer for each unit"
+        return result
 
     def change(
         self, key: int, kind: Kind, *, by: str = "", now: int = NOW + 9, **more: Any
@@ -195,7 +184,6 @@ class Bench:
             assert here == there, f"the {part} are not as they stood"
         days = [replace(sums, late=(0,) * len(sums.late)) for sums in self.storage.days(key)]
         assert [*self.dayed(made.key)] == days, "the days are not as they stood"
-        assert self.storage.leases(made.key) == (), "leases were restored"
         return made
 
     # What a storage has of an experiment, compared in several ways
@@ -219,26 +207,21 @@ class Bench:
     def everything(self, key: int) -> list[object]:
         """All that can be read of an experiment, its record first."""
         whole = self.storage.snapshot(key, everything=True)
-        leases = sorted(self.storage.leases(key), key=lambda x: (x.segment, x.start))
         return [
             text_of(asdict(whole.experiment)),
             [shape_of(r) for r, _ in whole.segments],
             [t for _, t in whole.segments],
             self.whole_log(key),
-            [(x.segment, x.start, x.stop, x.expires) for x in leases],
             self.storage.corrections(key),
         ]
 
     def accounted(self, key: int) -> list[LogRow]:
-        """All rows; each position must be used once, or leased once, or neither."""
+        """All rows; each position must be used at most once."""
         whole = self.storage.snapshot(key, everything=True)
         rows = self.whole_log(key)
         numbers = [r.number for r in rows]
         assert numbers == sorted(set(numbers)), "the log is not in order, or has a position twice"
-        places = places_of(self.storage.leases(key))
-        assert len(places) == len(set(places)), "a position is leased twice"
-        assert set(places).isdisjoint(numbers), "a position is used and leased"
-        for number in (*numbers, *places):
+        for number in numbers:
             index, position = place_of(number)
             record = whole.segments[index][0]
             assert position < record.handed <= record.rounds, "a position is beyond the counter"
@@ -361,33 +344,28 @@ def gathered(work: Callable[[int], list[T]], threads: int) -> list[T]:
     return [each for part in together(work, threads) for each in part]
 
 
-def those_given(answers: Handed | Sequence[Assigned | None]) -> list[Assigned]:
+def those_given(answers: AssignmentResult | Sequence[Assigned | None]) -> list[Assigned]:
     """The assignments among answers."""
-    found = answers.assigned if isinstance(answers, Handed) else answers
+    found = answers.assigned if isinstance(answers, AssignmentResult) else answers
     return [each for each in found if each is not None]
 
 
-def every(handed: Handed) -> list[Assigned]:
+def every(handed: AssignmentResult) -> list[Assigned]:
     """One assignment for each unit."""
     given = those_given(handed)
     assert len(given) == len(handed.assigned), "a unit got nothing although there are positions"
     return given
 
 
-def numbers_given(handed: Handed) -> list[int]:
+def numbers_given(handed: AssignmentResult) -> list[int]:
     """Numbers of the assignments, without those who got none."""
     return [a.number for a in those_given(handed)]
 
 
-def numbers_of(given: Handed | Sequence[Assigned | LogRow | None]) -> list[int | None]:
+def numbers_of(given: AssignmentResult | Sequence[Assigned | LogRow | None]) -> list[int | None]:
     """Numbers of the assignments, None for those who got none."""
-    found = given.assigned if isinstance(given, Handed) else given
+    found = given.assigned if isinstance(given, AssignmentResult) else given
     return [None if each is None else each.number for each in found]
-
-
-def places_of(leases: Sequence[Lease]) -> list[int]:
-    """Leased numbers, in order; a lease may come in several pieces with one id."""
-    return sorted(number_of(x.segment, p) for x in leases for p in range(x.start, x.stop))
 
 
 def has_arms_of(

@@ -12,7 +12,6 @@ from steadyarm.errors import ExperimentExistsError, UnknownExperimentError
 from steadyarm.storages.records import (
     Assigned,
     Decision,
-    Lease,
     Measured,
     Outcome,
     SegmentRecord,
@@ -62,12 +61,8 @@ def check_threads_sticky(storage: Bench) -> None:
     def work(i: int) -> list[Assigned]:
         mine = np.random.default_rng(i).permutation(units).tolist()
         found: list[Assigned] = []
-        held: tuple[Lease, ...] = ()
         for start in range(0, 60, 4):
-            # Some hold leases, others do not.
-            handed = storages[i % 3].assign(key, mine[start : start + 4], held, ahead=3 * (i % 2))
-            held = handed.leases
-            found += every(handed)
+            found += every(storages[i % 3].assign(key, mine[start : start + 4]))
         return found
 
     given = gathered(work, 8)
@@ -78,7 +73,6 @@ def check_threads_sticky(storage: Bench) -> None:
     assert len({a.arm for a in given if a.number == 0}) == 1
     rows = storages[0].accounted(key)
     assert {(r.unit, r.number) for r in rows} == places, "the log does not say what was given"
-    storage.release(key, [x.id for x in storage.leases(key)])
     rest = numbers_given(storage.assign(key, [f"n{i}" for i in range(50)]))
     numbers = sorted([*(n for _, n in places), *rest])
     assert numbers == [*range(100)], "positions were lost or used twice"
@@ -91,51 +85,15 @@ def check_threads_exhaust(storage: Bench) -> None:
 
     def work(i: int) -> list[int]:
         mine: list[int] = []
-        held: tuple[Lease, ...] = ()
         while True:
-            handed = storages[i % 3].assign(key, ["u"] * (1 + i % 3), held, ahead=i % 4)
-            held = handed.leases
-            mine += numbers_given(handed)
-            if None in handed.assigned:
+            result = storages[i % 3].assign(key, ["u"] * (1 + i % 3))
+            mine += numbers_given(result)
+            if None in result.assigned:
                 return mine
 
     numbers = gathered(work, 8)
     assert sorted(numbers) == [*range(120)], "positions were lost or used twice"
     storages[0].accounted(key)
-
-
-def check_threads_reclaim(storage: Bench) -> None:
-    """When holders report on expired leases while others take them, nothing is used twice."""
-    storages = [storage.again() for _ in range(3)]
-    key = storages[0].running(120, sticky=False)
-    leases = [storages[0].lease(key, 20, expires=NOW + 10)[0] for _ in range(4)]
-
-    def report(i: int) -> list[int]:
-        lease, mine = leases[i], []
-        for p in range(lease.start, lease.stop):
-            (said,) = storages[i % 3].report(key, lease.id, [(p, f"r{i}", NOW)], NOW + 20)
-            if said is not None:
-                assert said.number == p, "another position than reported"
-                mine.append(p)
-        return mine
-
-    def take(i: int) -> list[int]:
-        mine: list[int] = []
-        for _ in range(12):
-            mine += numbers_given(storages[i % 3].assign(key, ["t", "t"], now=NOW + 20))
-        return mine
-
-    def work(i: int) -> list[int]:
-        return report(i) if i < 4 else take(i)
-
-    taken = gathered(work, 8)
-    assert len(taken) == len(set(taken)), "a position was used twice"
-    rows = storages[0].accounted(key)
-    assert sorted(taken) == [r.number for r in rows], "the log does not say what was given"
-    storage = storages[0]
-    storage.release(key, [lease.id for lease in leases])
-    taken += numbers_given(storage.assign(key, ["e"] * 120))
-    assert sorted(taken) == [*range(120)], "positions were lost"
 
 
 def check_threads_rewards(storage: Bench) -> None:
@@ -309,9 +267,6 @@ def check_many_at_once(storage: Bench) -> None:
     ]
     assert {o.status for o in storage.reward(key, reported, None, NOW)} == {"stored"}
     assert numbers_of(storage.find_assignments(key, units)) == [*range(3000)]
-    (lease,) = storage.lease(key, 1500)
-    said = storage.report(key, lease.id, [(3000 + i, f"l{i}", NOW) for i in range(1500)], NOW)
-    assert numbers_of(said) == [*range(3000, 4500)], "not what was reported"
     storage.tallied(key)
 
 
@@ -320,9 +275,8 @@ def check_reopened(storage: Bench) -> None:
     key = storage.busy("e")
     other = storage.again()
     assert other.everything(key) == storage.everything(key), "opened again, it is different"
-    handed = other.assign(key, ["new"], ahead=2)
+    other.assign(key, ["new"])
     assert storage.find_assignments(key, ["new"])[0] is not None, "the other's work is not seen"
-    assert {x.id for x in handed.leases} <= {x.id for x in storage.leases(key)}
     assert other.everything(key) == storage.everything(key), "two views of one storage differ"
 
 
@@ -332,9 +286,8 @@ def check_experiments_apart(storage: Bench) -> None:
     before, days = storage.everything(one), storage.days(one)
     assert before[1:] == storage.everything(two)[1:], "the same steps gave another experiment"
     assert days == storage.days(two), "the same steps gave other days"
-    storage.assign(two, ["x"], ahead=3)
+    storage.assign(two, ["x"])
     storage.reward(two, [("x", 3.0)], None, NOW)
-    storage.release(two, [lease.id for lease in storage.leases(two)])
     assert storage.decided(two, Decision({"other": 1})), "decide refused"
     storage.move(two, "stopped")
     assert storage.everything(one) == before, "work on one experiment changed another"
@@ -342,29 +295,23 @@ def check_experiments_apart(storage: Bench) -> None:
 
 
 def check_pruned(storage: Bench) -> None:
-    """`prune` gives expired leases back and deletes archived experiments; others stay."""
+    """`prune` deletes archived experiments; others stay."""
     one, two, three = storage.busy("one"), storage.busy("two"), storage.busy("three")
     before = storage.everything(one)[:4]
     for key in (two, three):
         storage.move(key, "stopped", now=NOW)
         storage.move(key, "archived", now=NOW)
-    later, ended = NOW + HOUR, NOW + 2 * HOUR
+    later = NOW + HOUR
     assert storage.prune(NOW, later, dry=True).experiments == ("two", "three"), "not both"
     assert storage.prune(NOW, NOW).experiments == (), "deleted what was in use after that time"
     assert len(storage.summaries()) == 3, "a dry run deletes"
-    out = sum(map(len, storage.leases(one)))
-    assert 0 < storage.prune(ended - 1).positions < out, "not only the expired went back"
-    pruned = storage.prune(ended, later)
-    assert pruned.experiments == ("two", "three"), "not what the dry run said"
-    assert pruned.positions > 0, "an expired lease did not go back"
-    assert storage.leases(one) == (), "expired leases are still out"
-    assert storage.everything(one)[:4] == before, "pruning changed more than leases"
+    assert storage.prune(NOW, later).experiments == ("two", "three"), "not what the dry run said"
+    assert storage.everything(one)[:4] == before, "pruning changed what stays"
     assert [e.name for e in storage.summaries()] == ["one"], "not those were deleted"
     for key in (two, three):
         refused(UnknownExperimentError, "reading what was deleted", storage.log, key)
     assert storage.busy("two") not in (one, two, three), "a key is used again"
-    again = storage.prune(NOW, later)
-    assert (again.positions, again.leases, again.experiments) == (0, 0, ()), "pruned twice"
+    assert storage.prune(NOW, later).experiments == (), "pruned twice"
 
 
 def check_answers(storage: Bench) -> None:

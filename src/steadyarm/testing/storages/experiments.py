@@ -73,7 +73,7 @@ def check_create_and_find(storage: Bench) -> None:
         for found in (storage.find(name), storage.again().find(name)):
             assert same(found, made), "find gives another record than create"
         assert storage.snapshot(made.key, everything=True).segments == (), "it has segments"
-        assert (storage.log(made.key), storage.leases(made.key)) == ([], ()), "it has assignments"
+        assert storage.log(made.key) == [], "it has assignments"
     keys = [storage.find(name).key for name in NAMES]
     assert len(set(keys)) == len(NAMES), "two experiments share a key"
 
@@ -187,17 +187,16 @@ def check_progress(storage: Bench) -> None:
     storage.assign(key, ["a", "b"], now=NOW + 1)
     storage.open_segment(key, new_segment(9, "blocks", 3))
     storage.assign(key, ["c", "d"], now=NOW + 2)
-    storage.lease(key, 3)
     storage.reward(key, [("a", 1.0), ("d", 1.0), ("c", 0.0)], None, NOW + 3)
     expected = (Progress(0, 2, 2, 1, NOW + 1), Progress(1, 9, 2, 2, NOW + 2))
     assert storage.progress(key) == expected, "another progress than there is"
     assert storage.progress(key, exhausted=True) == expected[:1], "not those at their end"
     closed = ((0, storage.tallied(key)[0]),)
     assert storage.decided(key, Decision({}, closed, supersede=1)), "decide refused"
-    left = Progress(1, 6, 2, 2, NOW + 2)
+    left = Progress(1, 3, 2, 2, NOW + 2)
     assert storage.again().progress(key) == (left,), "closing or superseding is not seen"
     assert storage.progress(key, exhausted=True) == (), "not at its end, but called so"
-    storage.assign(key, ["e"])  # the last of the block, after what is leased
+    storage.assign(key, ["e"])  # the last of the block
     assert storage.progress(key, exhausted=True) == (replace(left, assigned=3),), "at its end"
     storage.open_segment(key, new_segment(1))
     left = replace(left, assigned=3)
@@ -213,19 +212,19 @@ def check_log(storage: Bench) -> None:
     key = storage.running(40)
     other = storage.running(10, name="other")
     storage.assign(other, ["foreign"])
-    handed = storage.assign(key, ["a"], ahead=3)
+    first = storage.assign(key, ["a"])
     given = every(storage.assign(key, ["b", "c"], now=NOW + 1))
-    given += every(storage.assign(key, ["d", "e"], handed.leases, now=NOW + 2))
+    given += every(storage.assign(key, ["d", "e"], now=NOW + 2))
     storage.open_segment(key, new_segment(10))
     given += every(storage.assign(key, ["f", "g"], now=NOW + 3))
-    given += those_given(handed)
+    given += those_given(first)
     storage.reward(key, [("e", 0.1), ("f", -1.0)], None, NOW + 4)
     rewards = {"e": (0.1, NOW + 4), "f": (-1.0, NOW + 4)}
     expected = [
         LogRow(a.number, a.unit, a.arm, a.probability, a.created, *rewards.get(a.unit, (None,) * 2))
         for a in sorted(given, key=lambda a: a.number)
     ]
-    assert [r.unit for r in expected] == list("adebcfg")
+    assert [r.unit for r in expected] == list("abcdefg")
     assert storage.log(key) == expected, "the log is not all assignments in order"
     for size in (1, 2, 3, 7, 100):
         assert storage.again().whole_log(key, size) == expected, f"pages of {size} are not the log"
@@ -355,7 +354,7 @@ def check_restored_places(storage: Bench) -> None:
     key = storage.new_experiment(sticky=False).key
     segment = new_segment(50, "blocks", 9)
     storage.open_segment(key, segment)
-    storage.assign(key, ["u"] * 3, ahead=4)
+    storage.assign(key, ["u"] * 3)
     made = storage.restored(key)
     given = those_given(storage.again().assign(made.key, ["u"] * 50))
     assert sorted(a.number for a in given) == [*range(3, 50)], "positions were lost or twice given"
@@ -425,7 +424,7 @@ def check_decisions_on_what_changed(storage: Bench) -> None:
     storage.assign(key, ["c", "d"])
     storage.reward(key, [("a", 1.0)], None, NOW)
     storage.open_segment(key, new_segment(6), closed=[1])
-    storage.assign(key, ["e"], ahead=2)
+    storage.assign(key, ["e"])
     first, second, third = storage.tallied(key)
     version = storage.find("e").version
     opened = SegmentRecord(3, new_segment(5), False, False, 2, NOW)
@@ -465,43 +464,23 @@ def check_decisions_on_what_changed(storage: Bench) -> None:
     assert not storage.decide(key, version, right, NOW), "stored twice"
 
 
-def check_leased_positions_keep_a_segment_open(storage: Bench) -> None:
-    """A segment with leased or released positions is not closed."""
-    key = storage.running(4)
-    storage.assign(key, ["a", "b"])
-    leases = storage.lease(key, 2)
-
-    def close() -> bool:
-        return storage.decided(key, Decision({}, ((0, storage.tallied(key)[0]),)))
-
-    assert not close(), "a segment was closed although positions are leased"
-    storage.report(key, leases[0].id, [(2, "c", NOW)], NOW)
-    storage.release(key, [x.id for x in leases])
-    assert not close(), "a segment was closed although a position is released"
-    storage.assign(key, ["d"])
-    assert close(), "a segment whose positions are all assigned is not closed"
-
-
 def check_supersede(storage: Bench) -> None:
     """A superseded segment ends with its block, there the counter stops; arms stay."""
-    ends: dict[Order, int] = {"blocks": 10, "iid": 7}
+    ends: dict[Order, int] = {"blocks": 10, "iid": 6}
     for order, rounds in ends.items():
         key = storage.new_experiment(order, sticky=False).key
         segment = new_segment(100, order, 5)
         storage.open_segment(key, segment)
         given = every(storage.assign(key, ["u"] * 6))
-        (lease,) = storage.lease(key, 1)
         assert storage.decided(key, Decision({}, supersede=0)), "decide refused"
         record = storage.segments(key, [0])[0]
         assert (record.superseded, record.rounds) == (True, rounds), "not cut at its block's end"
-        assert (record.handed, record.closed) == (7, None), "superseding changed something else"
+        assert (record.handed, record.closed) == (6, None), "superseding changed something else"
         handed = storage.again().assign(key, ["u"] * 9)
-        assert len(numbers_given(handed)) == rounds - 7, (
+        assert len(numbers_given(handed)) == rounds - 6, (
             "the counter does not stop at the block's end"
         )
-        reported = storage.report(key, lease.id, [(6, "u", NOW)], NOW)
-        assert reported[0] is not None, "a superseded segment's lease was lost"
-        has_arms_of([*given, *those_given(handed), reported[0]], segment)
+        has_arms_of([*given, *those_given(handed)], segment)
         storage.open_segment(key, new_segment(5), closed=[0])
         assert numbers_of(storage.assign(key, ["u"])) == [number_of(1, 0)]
         storage.accounted(key)

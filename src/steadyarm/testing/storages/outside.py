@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from steadyarm.errors import UnknownExperimentError, WrongStateError
-from steadyarm.storages.records import Known
+from steadyarm.errors import UnknownExperimentError
+from steadyarm.storages.records import AssignmentResult
 from steadyarm.testing.storages.bench import NOW, Bench, refused, those_given
 
 DEFAULT = {"default": "a", "why": "ü", "list": [1, None, 0.1]}
@@ -39,28 +39,24 @@ def check_nothing_is_assigned_after_it(storage: Bench) -> None:
     """Once something is shown outside of the test, units keep what they have and get no more."""
     for state in ("running", "stopped"):
         key = storage.running(80, name=state)
-        mine = storage.assign(key, ["u1", "u2"], ahead=4)
-        (leased,) = storage.lease(key, 1)
+        mine = storage.assign(key, ["u1", "u2"])
         assert mine.outside is None, "something is shown outside of the test already"
         if state == "stopped":
             storage.move(key, "stopped", NOW)
         assert storage.show_outside(key, None, DEFAULT, ACTION, NOW)
-        again = storage.assign(key, ["u2", "u1"], mine.leases)
+        again = storage.assign(key, ["u2", "u1"])
         before = {one.unit: one.number for one in those_given(mine)}
         assert [one.number for one in those_given(again)] == [before["u2"], before["u1"]]
         assert again.outside == DEFAULT, "assign does not say what is shown"
-        new = f"a new unit of a {state} test that is over"
-        refused(WrongStateError, new, storage.assign, key, ["u1", "u9"], mine.leases)
-        refused(WrongStateError, f"a lease of a {state} test that is over", storage.lease, key, 1)
-        (reported,) = storage.report(key, leased.id, [(leased.start, "u3", NOW)], NOW)
-        assert reported is not None, "what was assigned from a lease is lost"
+        new = storage.assign(key, ["u1", "u9"])
+        assert new.assigned[1] is None, f"a new unit of a {state} test that is over was assigned"
 
 
 def check_known(storage: Bench) -> None:
     """What units have is read with the state and with what is shown outside of the test."""
     key = storage.running(8)
     (given,) = those_given(storage.assign(key, ["u1"]))
-    assert storage.known(key, []) == Known((), "running", None)
+    assert storage.known(key, []) == AssignmentResult((), "running", None)
     found = storage.again().known(key, ["u9", "u1"])
     assert found.assigned[0] is None, "an unknown unit has an assignment"
     assert found.assigned[1] is not None, "a known unit has none"

@@ -175,9 +175,8 @@ def check_tallies(storage: Bench) -> None:
     """Tallies count assignments and rewards of each segment by arm, and know the last time."""
     key = storage.running(12)
     storage.assign(key, [f"a{i}" for i in range(7)], now=NOW + 70)
-    (lease,) = storage.lease(key, 5, now=NOW + 80)
-    used = [(p, f"b{p}", NOW + 95 - p) for p in range(7, 10)]
-    storage.report(key, lease.id, used, NOW + 90)
+    for p in range(7, 10):
+        storage.assign(key, [f"b{p}"], now=NOW + 95 - p)
     storage.open_segment(key, new_segment(10))
     storage.assign(key, [f"c{i}" for i in range(5)], now=NOW + 60)
     storage.reward(key, [("a0", 1.0), ("b8", 2.0), ("c2", 4.0), ("c3", 0.5)], None, NOW + 99)
@@ -211,7 +210,7 @@ MIDNIGHT = (TODAY + 1) * DAY
 
 
 def check_days(storage: Bench) -> None:
-    """Assignments count on their own day, across midnights and segments, reports included."""
+    """Assignments count on their own day, across midnights and segments."""
     assert storage.days(storage.new_experiment("empty").key) == (), "days out of nothing"
     refused(UnknownExperimentError, "days of no experiment", storage.days, 10**6)
     key = storage.running(20)
@@ -219,9 +218,8 @@ def check_days(storage: Bench) -> None:
     storage.assign(key, ["a", "b", "c"], now=NOW)
     storage.assign(key, ["d"], now=MIDNIGHT - 1)
     storage.assign(key, ["e", "a"], now=MIDNIGHT)
-    (lease,) = storage.lease(key, 4, now=MIDNIGHT)
-    used = [(lease.start + i, f"l{i}", MIDNIGHT + i * DAY - 1) for i in range(4)]
-    storage.report(key, lease.id, used, MIDNIGHT + 4 * DAY)
+    for i in range(4):
+        storage.assign(key, [f"l{i}"], now=MIDNIGHT + i * DAY - 1)
     storage.open_segment(key, new_segment(20))
     storage.assign(key, ["f", "g"], now=NOW + 7 * DAY)
     found = [(s.segment, s.day - TODAY, s.tally.total_assigned) for s in storage.dayed(key)]
@@ -329,9 +327,8 @@ def check_some_arms(storage: Bench) -> None:
         segment = some(FIRST, 40, order, 8)
         storage.open_segment(key, segment)
         given = every(storage.assign(key, [f"u{i}" for i in range(12)]))
-        (lease,) = storage.lease(key, 28)
-        used = [(lease.start + i, f"l{i}", NOW + i) for i in range(28)]
-        given += [a for a in storage.report(key, lease.id, used, NOW + 30) if a is not None]
+        for i in range(28):
+            given += every(storage.assign(key, [f"l{i}"], now=NOW + i))
         assert len(given) == 40, "positions were lost"
         has_arms_of(given, segment)
         assert {a.arm for a in given} <= set(FIRST.tolist()), "arms that are not played"
