@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from steadyarm.service import auth, publishable, service
+from steadyarm.service import auth, service
 from steadyarm.service.app import Endpoint, Preflight, create_app
 from steadyarm.service.routes import ROUTES, Route
 from steadyarm.storages import open_storage
@@ -154,7 +154,7 @@ def test_every_route_before_a_page_of_another_site_calls_it(
         assert _cors(answer) == {
             "access-control-allow-origin": ORIGIN,
             "access-control-allow-methods": route.method,
-            "access-control-allow-headers": publishable.SENT,
+            "access-control-allow-headers": auth.SENT,
             "access-control-max-age": "600",
             "vary": "Origin",
         }

@@ -11,93 +11,12 @@ import pytest
 from steadyarm.dashboard.app import create_app as create_dashboard
 from steadyarm.errors import InvalidInputError
 from steadyarm.service import auth
-from steadyarm.service.sender import Front
 from steadyarm.service.settings import OWN_PATHS, ServiceSettings
 from steadyarm.storages import open_storage
 from tests.service.clients import SHOP, InProcess, in_process
 
 ORIGIN = "https://shop.example"
 PROXY, INNER, ELSEWHERE = "10.0.0.1", "10.0.0.2", "203.0.113.9"
-
-
-def seen(client: str, headers: dict[str, str], *trusted: str) -> tuple[str, str, str]:
-    """Address, scheme and host that the service sees."""
-    scope: dict[str, Any] = {
-        "client": (client, 5),
-        "path": "/",
-        "scheme": "http",
-        "headers": [
-            (b"host", b"inside"),
-            *((name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()),
-        ],
-    }
-    Front("", trusted).adapt(scope)
-    (host,) = [value.decode() for name, value in scope["headers"] if name == b"host"]
-    return scope["client"][0], scope["scheme"], host
-
-
-FORWARDED = {
-    "X-Forwarded-For": "198.51.100.7",
-    "X-Forwarded-Proto": "https",
-    "X-Forwarded-Host": "tests.example.org",
-}
-
-
-def test_only_trusted_proxies_are_believed() -> None:
-    believed = ("198.51.100.7", "https", "tests.example.org")
-    assert seen(PROXY, FORWARDED, PROXY) == believed
-    assert seen(PROXY, FORWARDED, "10.0.0.0/24", "fd00::/8") == believed
-    assert seen("::ffff:10.0.0.1", FORWARDED, PROXY) == believed
-    assert seen("fd00::1", FORWARDED, "fd00::/8") == believed
-    for client, *trusted in ((ELSEWHERE, PROXY), (PROXY,), ("unix", PROXY), (PROXY, INNER)):
-        assert seen(client, FORWARDED, *trusted) == (client, "http", "inside")
-
-
-@pytest.mark.parametrize(
-    ("header", "address"),
-    [
-        ("198.51.100.7", "198.51.100.7"),
-        ("1.1.1.1, 198.51.100.7", "198.51.100.7"),  # the first is what the client wrote
-        (f"1.1.1.1, 198.51.100.7, {INNER}", "198.51.100.7"),
-        (f"127.0.0.1,198.51.100.7 ,{INNER},{PROXY}", "198.51.100.7"),
-        (f"{INNER}, {PROXY}", INNER),  # all are trusted: the first
-        ("198.51.100.7:4711", "198.51.100.7"),
-        ("[2001:DB8::7]:4711", "2001:db8::7"),
-        ("2001:db8::7", "2001:db8::7"),
-        ("", PROXY),
-        ("unknown", PROXY),
-        ("1.1.1.1, unknown", PROXY),
-        (f"1.1.1.1, _hidden, {INNER}", INNER),  # what came before may be made up
-        ("1.1.1.1, 198.51.100.7,", PROXY),
-        ("999.1.1.1", PROXY),
-        ("x" * 10_000, PROXY),
-        ("é", PROXY),
-    ],
-)
-def test_the_sender_is_the_last_address_that_no_proxy_has(header: str, address: str) -> None:
-    found, _, _ = seen(PROXY, {"X-Forwarded-For": header}, PROXY, INNER)
-    assert found == address
-
-
-def test_several_headers_are_read_in_their_order() -> None:
-    scope: dict[str, Any] = {
-        "client": (PROXY, 5),
-        "path": "/",
-        "scheme": "http",
-        "headers": [
-            (b"x-forwarded-for", b"1.1.1.1"),
-            (b"x-forwarded-proto", b"https, http"),
-            (b"x-forwarded-for", b"198.51.100.7"),
-            (b"x-forwarded-proto", b"https"),
-            (b"x-forwarded-host", b"evil.example, tests.example.org"),
-        ],
-    }
-    Front("", [PROXY]).adapt(scope)
-    assert scope["client"] == ("198.51.100.7", 0)
-    assert scope["scheme"] == "https"
-    assert scope["headers"][-1] == (b"host", b"tests.example.org")
-    for wrong in ("ftp", "https://", "https http", ""):
-        assert seen(PROXY, {"X-Forwarded-Proto": wrong}, PROXY)[1] == "http"
 
 
 @contextmanager
@@ -155,33 +74,8 @@ def test_before_the_first_token_a_trusted_proxy_lets_nobody_in() -> None:
     with in_process(trusted_proxies=("127.0.0.1",)) as client:
         assert client.get("/v1/experiments").status_code == 200
         for forwarded in ("127.0.0.1", "::1", "198.51.100.7"):
-            for more in ({}, {"X-Forwarded-Host": "localhost"}):
-                headers = {"X-Forwarded-For": forwarded} | more
-                assert client.get("/v1/experiments", headers=headers).status_code == 403
-
-
-@pytest.mark.parametrize(
-    ("client_", "headers", "status"),
-    [
-        (PROXY, {"X-Forwarded-Host": "tests.example.org"}, 200),
-        (PROXY, {"X-Forwarded-Host": "tests.example.org:8443"}, 200),
-        (PROXY, {"X-Forwarded-Host": "evil.example"}, 421),
-        (PROXY, {"X-Forwarded-Host": "tests.example.org, evil.example"}, 421),
-        (ELSEWHERE, {"X-Forwarded-Host": "tests.example.org"}, 421),
-        (ELSEWHERE, {"Host": "tests.example.org", "X-Forwarded-Host": "evil.example"}, 200),
-    ],
-)
-def test_names_that_a_proxy_reports_must_be_declared_too(
-    client_: str, headers: dict[str, str], status: int
-) -> None:
-    storage = open_storage("memory")
-    token, record = auth.new_token("me", "admin")
-    storage.add_token(record)
-    given: dict[str, Any] = {"trusted_proxies": (PROXY,), "allowed_hosts": ("tests.example.org",)}
-    with in_process(storage, **given) as client:
-        come_from(client, client_)
-        sent = {"Authorization": f"Bearer {token}"} | headers
-        assert client.get("/v1/experiments", headers=sent).status_code == status
+            headers = {"X-Forwarded-For": forwarded}
+            assert client.get("/v1/experiments", headers=headers).status_code == 403
 
 
 # A path of its own

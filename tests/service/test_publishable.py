@@ -18,8 +18,8 @@ import pytest
 import steadyarm as sa
 from steadyarm import signing
 from steadyarm.errors import InvalidInputError
-from steadyarm.service import auth, publishable, sender
-from steadyarm.service.publishable import checked_origin
+from steadyarm.service import auth
+from steadyarm.service.auth import checked_origin
 from steadyarm.service.service import STRANGERS
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
@@ -193,7 +193,7 @@ def test_the_rate_holds_for_each_address_and_key(monkeypatch: pytest.MonkeyPatch
     now = [1000.0]
     with shops(rate=5) as (client, storage, me, key):
         guard = client.app.state.service.guard
-        guard.keys._used = sender.PerMinute(publishable.ADDRESSES, lambda: now[0])
+        guard.keys._used = auth.PerMinute(auth.KEY_ADDRESSES, lambda: now[0])
         other = add_key(storage, "second", rate=5)
         guard.reload()
         transport: Any = client._client._transport
@@ -232,7 +232,7 @@ def test_the_rate_holds_for_each_address_and_key(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_remembered_of_addresses_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishable, "ADDRESSES", 50)
+    monkeypatch.setattr(auth, "KEY_ADDRESSES", 50)
     with shops() as (client, _, _, key):
         transport: Any = client._client._transport
         for host in range(200):
@@ -249,7 +249,7 @@ def test_bodies_with_a_key_are_small_and_count_as_those_of_strangers() -> None:
             body = {"unit": "u"} | more
             return client.post(f"{OWN}/assignments", body, headers=headers).status_code
 
-        large = {"a": "x" * publishable.MAX_BODY}
+        large = {"a": "x" * auth.MAX_BODY}
         assert asked(page(key), attributes=large) == 413
         assert asked(me, attributes=large) == 422
         service.load._bytes[False] = STRANGERS
@@ -523,7 +523,7 @@ def test_only_a_hash_of_a_key_is_kept() -> None:
     assert key not in repr(record)
     assert record.hash == auth.hash_of(key)
     assert record.origins == (ORIGIN,)
-    assert record.rate == publishable.RATE
+    assert record.rate == auth.RATE
 
 
 @pytest.mark.parametrize(

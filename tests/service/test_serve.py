@@ -122,10 +122,9 @@ def test_two_workers_and_tokens_by_the_command_line(
     assert "no tokens any more" in (main(["token", "list", *at]), capsys.readouterr().out)[1]
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_an_interruption_during_the_start_shows_no_traceback(tmp_path: Path, workers: str) -> None:
+def test_an_interruption_during_the_start_shows_no_traceback(tmp_path: Path) -> None:
     at = f"sqlite:///{tmp_path}/tests.db"
-    words = ("serve", "--port", "0", "--storage", at, "--workers", workers)
+    words = ("serve", "--port", "0", "--storage", at)
     process = command(*words, new_session=True, STEADYARM_WARM="true")
     assert process.stdout is not None
     assert process.stdout.readline().startswith("SteadyArm serves")

@@ -51,7 +51,7 @@ COLUMNS = ("id", "created", "author", "action", "experiment", "detail")
     (
         "--allowed-host NAME",
         "a name under which requests come, such as that of a proxy in front; may be repeated, and "
-        "others are then refused (default: all, but through a proxy only localhost)",
+        "others are then refused (default: all)",
         {"dest": "allowed_hosts", "action": "append"},
     ),
     (
@@ -61,7 +61,7 @@ COLUMNS = ("id", "created", "author", "action", "experiment", "detail")
     (
         "--trusted-proxy ADDRESS",
         "address or network of a proxy in front, such as 127.0.0.1 or 10.0.0.0/8; may be repeated. "
-        "Only these are believed who sent a request (X-Forwarded-For, -Proto and -Host)",
+        "Only these are believed who sent a request (X-Forwarded-For and -Proto)",
         {"dest": "trusted_proxies", "action": "append"},
     ),
     ("--workers N", "number of processes (default: 1)"),
@@ -217,8 +217,7 @@ def _check_bounds(args: argparse.Namespace) -> None:
 
 def _key(args: argparse.Namespace) -> tuple[str, TokenRecord]:
     from steadyarm.live.lifecycle import NAME as EXPERIMENT
-    from steadyarm.service.auth import new_key
-    from steadyarm.service.publishable import RATE
+    from steadyarm.service.auth import RATE, new_key
 
     for name in args.experiment:
         if not EXPERIMENT.fullmatch(name):

@@ -37,7 +37,7 @@ from steadyarm.dashboard.responses import (
 )
 from steadyarm.live.metrics import microseconds
 from steadyarm.service.app import read_body
-from steadyarm.service.auth import RANKS, hash_of
+from steadyarm.service.auth import RANKS, hash_of, header_of
 from steadyarm.service.problems import (
     HEADERS,
     RefusedError,
@@ -45,7 +45,6 @@ from steadyarm.service.problems import (
     problem_of,
     problem_response,
 )
-from steadyarm.service.sender import header_of
 from steadyarm.service.service import Service
 from steadyarm.storages.changes import Scope, SessionRecord, TokenRecord
 from steadyarm.wire.responses import PROBLEM

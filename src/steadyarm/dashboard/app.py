@@ -24,9 +24,9 @@ from steadyarm.dashboard.responses import (
 from steadyarm.errors import InvalidInputError, StorageError, WrongStateError
 from steadyarm.live.after_test import outside_texts
 from steadyarm.service import app as service_app
+from steadyarm.service.auth import header_of
 from steadyarm.service.handlers import move, rolled_out
 from steadyarm.service.problems import RefusedError, problem_response
-from steadyarm.service.sender import header_of
 from steadyarm.service.service import Service
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.base import Storage

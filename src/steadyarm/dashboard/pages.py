@@ -45,7 +45,7 @@ from steadyarm.plot.sources import has_rates
 from steadyarm.reports.experiment import labelled
 from steadyarm.service import handlers
 from steadyarm.service.problems import RefusedError
-from steadyarm.service.reference import reference
+from steadyarm.service.routes import document
 from steadyarm.service.service import Service
 from steadyarm.storages.records import ExperimentState, Summary
 from steadyarm.wire.requests import ExportQuery
@@ -361,7 +361,13 @@ async def docs(service: Service, request: Request, viewer: Viewer) -> Response:
 @cache
 def _docs(root: str) -> Content:
     """The same page for everybody: whoever asks for it again and again takes no time."""
-    return page("docs.html", Viewer(None, None, "", root), reference=reference())
+    described, routes = document(), dict[str, list[tuple[str, str, str]]]()
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            row = method.upper(), path, operation["summary"]
+            routes.setdefault(operation["tags"][0], []).append(row)
+    viewer = Viewer(None, None, "", root)
+    return page("docs.html", viewer, tags=described["tags"], routes=routes)
 
 
 def _adjusted(card: Scorecard) -> str:

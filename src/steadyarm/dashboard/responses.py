@@ -21,8 +21,8 @@ from starlette.types import Scope
 
 import steadyarm
 from steadyarm import wording
+from steadyarm.service.auth import header_of
 from steadyarm.service.problems import RefusedError
-from steadyarm.service.sender import header_of
 from steadyarm.service.service import Service
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.records import to_datetime

@@ -20,48 +20,47 @@ from starlette import routing
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from steadyarm.service.problems import RefusedError, json_response, problem_response
-from steadyarm.service.publishable import (
+from steadyarm.service.auth import (
     MAX_BODY,
     asked_before,
     cors_headers,
     discreet,
     preflight_headers,
 )
+from steadyarm.service.problems import RefusedError, json_response, problem_response
 from steadyarm.service.routes import ROUTES, Route, document
-from steadyarm.service.sender import Front
-from steadyarm.service.service import Service
+from steadyarm.service.service import Service, extend_deadline
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.base import Storage
 from steadyarm.wire.requests import checked, decode
 from steadyarm.wording import shortened
 
-# Turns what the router or the guard of host names refuses into a response.
+# Turns what the router refuses into a response.
 Refused = Callable[[Exception, Scope], Awaitable[Response]]
 
 SANE = re.compile(rb"[A-Za-z0-9._:-]{1,100}")
 METHODS = {"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"}
 FLUSH = 0.1  # seconds that a line of the access log may wait for others
+FREE = ("/healthz", "/readyz")  # load balancers ask for them by an address
+MAX_HEAD = 65_536  # bytes of all headers
 
 
 class RequestMiddleware:
-    """Gives requests an id, counts and logs them, refuses names of other hosts.
+    """Gives requests an id, counts and logs them; cuts the root path off, if a proxy has not.
 
     It is plain ASGI, because every request passes it.
     """
 
-    def __init__(
-        self, app: ASGIApp, service: Service, refused: Refused, log: AccessLog | None
-    ) -> None:
-        self._app, self._refused, self._guard = app, refused, service.guard
-        self._metrics, self._load, self._log = service.metrics, service.load, log
-        settings = service.settings
-        front = Front(settings.root_path, settings.trusted_proxies)
-        self._front = front if front else None
+    def __init__(self, app: ASGIApp, service: Service, log: AccessLog | None) -> None:
+        self._app, self._log = app, log
+        self._metrics, self._load = service.metrics, service.load
+        self._root = service.settings.root_path
         self._prefix, self._counter = secrets.token_hex(6), itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,8 +69,9 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        if self._front is not None:
-            self._front.adapt(scope)
+        path = scope["path"]
+        if self._root and (path == self._root or path.startswith(f"{self._root}/")):
+            scope["path"] = path[len(self._root) :] or "/"
         request_id = self._request_id(scope)
         scope["request_id"] = request_id.decode()
         scope["load"], scope["held"] = self._load, 0  # bytes of its body
@@ -86,11 +86,9 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            try:
-                self._guard.check_host(scope)
-            except RefusedError as error:
-                response = await self._refused(error, scope)
-                await response(scope, receive, answer)
+            if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEAD:
+                error = RefusedError("large-head", f"The headers exceed {MAX_HEAD:,} bytes.")
+                await problem_response(error, scope)(scope, receive, answer)
             else:
                 await self._app(scope, receive, answer)
         finally:
@@ -111,6 +109,15 @@ class RequestMiddleware:
             if name == b"x-request-id" and SANE.fullmatch(value):
                 return bytes(value)
         return b"%s-%x" % (self._prefix.encode(), next(self._counter))
+
+
+class HostMiddleware(TrustedHostMiddleware):
+    """Refuses requests under other names than those of the settings, except for probes."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass one request on, or refuse it."""
+        free = scope["type"] == "http" and scope["path"] in FREE
+        await (self.app if free else super().__call__)(scope, receive, send)
 
 
 class AccessLog:
@@ -247,6 +254,9 @@ class Preflight(routing.Route):
 
 async def read_body(request: Request, most: int) -> bytes:
     """The whole body; RefusedError if it is larger than `most` bytes, or too much waits."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > most:
+        raise _too_large(most)
     parts, size = [], 0
     while True:  # an announced length need not be true, so received bytes are counted
         message = await request.receive()
@@ -257,12 +267,14 @@ async def read_body(request: Request, most: int) -> bytes:
         request.scope["held"] += len(parts[-1])
         request.scope["load"].hold(len(parts[-1]), request.scope["known"])
         if size > most:
-            raise RefusedError(
-                "too-large", f"The body is larger than {most:,} bytes.", "Send less at a time."
-            )
+            raise _too_large(most)
         if not message.get("more_body", False):
-            request.scope["deadline"].extend()
+            extend_deadline(request.scope)
             return b"".join(parts)
+
+
+def _too_large(most: int) -> RefusedError:
+    return RefusedError("too-large", f"The body is larger than {most:,} bytes.", "Send less.")
 
 
 async def _problem(error: Exception, scope: Scope) -> Response:
@@ -278,12 +290,20 @@ def create_app(
 
     Parameters
     ----------
-    refused : responds where no route fits, and to requests under the name of another host
+    refused : responds where no route fits
     """
     settings = settings or ServiceSettings()
     service = Service(storage, settings)
     log = AccessLog(settings.log_format) if settings.access_log else None
     described = document(root_path=settings.root_path)
+    middleware = [Middleware(RequestMiddleware, service=service, log=log)]
+    if settings.trusted_proxies:
+        proxies = list(settings.trusted_proxies)
+        middleware.append(Middleware(ProxyHeadersMiddleware, trusted_hosts=proxies))
+    if settings.allowed_hosts:
+        names = (host.strip("[]") for host in settings.allowed_hosts)
+        hosts = [f"[{name}]" if ":" in name else name for name in names]
+        middleware.append(Middleware(HostMiddleware, allowed_hosts=hosts, www_redirect=False))
 
     async def openapi(request: Request) -> Response:
         return json_response(described)
@@ -304,7 +324,7 @@ def create_app(
             routing.Route("/openapi.json", openapi),
             *(Preflight(service, route) for route in ROUTES if route.publishable is not None),
         ],
-        middleware=[Middleware(RequestMiddleware, service=service, refused=refused, log=log)],
+        middleware=middleware,
         exception_handlers={HTTPException: unrouted, RefusedError: unrouted},
         lifespan=lifespan,
     )

@@ -1,53 +1,404 @@
-"""Authentication: tokens, and which requests need none.
+"""Who may do what: tokens, publishable keys, and requests that need neither.
 
 A token is 32 random bytes, of which only a hash is kept. A service whose storage has never had a
 token serves this machine without one, but only programs that connect directly: what came through a
 proxy, or under another name than that of this machine, may come from anywhere. Once there has been
 a token, every request needs one, for ever.
 
-Publishable keys are tokens of their own kind, in `publishable`: they open nothing here.
+A publishable key is a token that stands in pages, so anybody may read it. It opens little: routes
+that assign variants and report rewards, of the experiments that it names, from pages of the origins
+that it declares, so many requests in a minute from each address, and if it was made so only for
+units that a server has signed. A browser states truly which page sends a request; other programs
+may state what they like, so origins keep away other sites, the rate and signatures everybody else.
+
+A page of another origin may only read the response if CORS headers allow it. They are sent for
+these routes alone, for origins that a key of the experiment declares, and never with credentials.
 """
 
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import logging
+import re
 import secrets
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
 
+from steadyarm.errors import InvalidInputError, RepeatedRewardError, UnknownExperimentError
 from steadyarm.live.metrics import microseconds
 from steadyarm.service.problems import RefusedError
-from steadyarm.service.publishable import (
-    RATE,
-    Key,
-    Keys,
-    Publishable,
-    checked_origin,
-)
-from steadyarm.service.sender import (
-    MINUTE,
-    PerMinute,
-    forwarding,
-    header_of,
-    host_of,
-    network_of,
-    peer,
-    plain_host,
-    why_not_direct,
-)
 from steadyarm.service.settings import is_loopback
+from steadyarm.signing import signed_unit
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Scope, TokenRecord
 
 log = logging.getLogger("steadyarm.service")
 
+# Who sends a request: headers, addresses, host names
+
+
+HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@/\\\[\]]+)(?::[0-9]*)?")
+LONGEST = 260  # bytes that are read of a host's name with its port
+# With what the headers begin that proxies and load balancers add.
+FORWARDING = (
+    *(b"forwarded", b"via", b"x-forwarded", b"x-real-ip", b"x-envoy-", b"cf-"),
+    *(b"true-client-ip", b"tailscale-", b"client-ip", b"x-client-ip"),
+)
+MINUTE = 60.0  # seconds
+
+
+def header_of(scope: Any, wanted: bytes) -> str:
+    """The first header of that name, which is in lower case; empty if there is none."""
+    for name, value in scope["headers"]:
+        if name == wanted:
+            return str(value, "latin-1")
+    return ""
+
+
+def headers_of(scope: Any, wanted: bytes) -> list[str]:
+    """All headers of that name, which is in lower case, in their order."""
+    return [str(value, "latin-1") for name, value in scope["headers"] if name == wanted]
+
+
+def peer(scope: Any) -> str:
+    """The address that a request comes from; empty if it is not known."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def why_not_direct(scope: Any) -> str:
+    """What shows that a request may come from elsewhere; empty if nothing does."""
+    for name, _ in scope["headers"]:
+        if name.startswith(FORWARDING):
+            return f"this request came through a proxy, which added the header {name.decode()}"
+    if scope["http_version"] == "1.0":
+        return "this request came over HTTP/1.0, as proxies send it"
+    if not is_loopback(peer(scope)):
+        return "this request came from another machine"
+    hosts = headers_of(scope, b"host")
+    if len(hosts) != 1 or not is_loopback(_host(hosts[0])):
+        return "this request has another name in its Host header"
+    # A page of another site, open in a browser on this machine, must not get in.
+    origin = header_of(scope, b"origin")
+    if origin and not is_loopback(_host(origin.partition("://")[2])):
+        return "this request was sent by a page of another site"
+    return ""
+
+
+def _host(header: str) -> str:
+    """The name in a Host header, without the port; empty if it is not proper."""
+    match = HOST.fullmatch(header[:LONGEST])
+    return match[1].strip("[]") if match else ""
+
+
+@lru_cache(1024)
+def network_of(address: str) -> str:
+    """Whom an address belongs to: of IPv6 one subscriber has at least 2⁶⁴.
+
+    Examples
+    --------
+    >>> network_of("2001:db8::17"), network_of("::ffff:10.1.2.3"), network_of("10.1.2.3")
+    ('2001:db8::/64', '10.1.2.3', '10.1.2.3')
+    """
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return ""
+    if found.version == 4:
+        return str(found)
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
+
+
+class PerMinute:
+    """Counts what comes from each address; says how long to wait beyond a limit in a minute.
+
+    A minute begins with the first thing that is counted. Only the latest addresses are remembered,
+    so memory is bounded. Each worker counts for itself.
+
+    addresses : that are remembered
+
+    Examples
+    --------
+    >>> calls = PerMinute(addresses=1000, clock=lambda: 17.0)
+    >>> [calls.add("10.1.2.3", most=2) for _ in range(3)]
+    [0, 0, 60]
+    """
+
+    def __init__(self, addresses: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self.clock = addresses, clock
+        # Since when and how many, by what is counted and from where.
+        self._seen: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def add(self, address: str, most: int, count: int = 1, what: str = "") -> int:
+        """Count something; 0 if there was not too much yet, else the seconds to wait.
+
+        what : counted apart from anything else
+        """
+        now, who = self.clock(), (what, network_of(address))
+        since, before = self._seen.pop(who, (now, 0))
+        if now - since >= MINUTE:
+            since, before = now, 0
+        self._seen[who] = since, before + count
+        if len(self._seen) > self._most:
+            self._seen.popitem(last=False)
+        return 0 if before + count <= most else max(1, round(since + MINUTE - now))
+
+
+# Publishable keys
+
+
+RATE = 120  # requests in a minute from one address, unless the key says otherwise
+KEY_ADDRESSES = 32_768  # times keys, of which requests are remembered
+MAX_BODY = 65_536  # bytes, as many as a browser sends when a page is left
+NO_ORIGIN = "none"  # declared for programs that are no browsers
+DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+ORIGIN = re.compile(r"(https?)://([a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
+
+UNIT_HEADER = b"x-steadyarm-unit"
+EXPOSED = "ETag, Retry-After, X-Request-ID"
+SENT = "Authorization, Content-Type, If-None-Match, X-API-Key, X-SteadyArm-Unit"
+PREFLIGHT_AGE = "600"  # seconds that a browser need not ask again
+
+
+class Claims(NamedTuple):
+    """Whom the body of a request speaks for.
+
+    Attributes
+    ----------
+    units : one for each item of the body; None where an item names no unit
+    token : a unit token in the body, for those who cannot set headers
+    """
+
+    units: Sequence[str | None]
+    token: str | None = None
+
+
+@dataclass(frozen=True)
+class Publishable:
+    """What a publishable key may do on a route.
+
+    Attributes
+    ----------
+    claims : whom a decoded body speaks for
+    parameter : of the route's path, which names the experiment; None if the handler finds the
+        experiments itself and asks `allowed` for each
+    """
+
+    claims: Callable[[Any], Claims]
+    parameter: str | None = "name"
+
+    def experiment(self, scope: Any) -> str | None:
+        """The experiment in the path of a request."""
+        return None if self.parameter is None else str(scope["path_params"][self.parameter])
+
+
+def allowed(scope: Any, experiment: str) -> bool:
+    """Whether a request may touch an experiment: a publishable key only those that it names.
+
+    For handlers whose experiments are not in the address; others were checked before.
+    """
+    key: Key | None = scope.get("key")
+    return key is None or experiment in key.experiments
+
+
+def discreet(scope: Any, error: Exception) -> Exception:
+    """An error as its sender may read it: a publishable key reads no rewards and no other names."""
+    if "key" in scope:
+        if isinstance(error, RepeatedRewardError):
+            return RepeatedRewardError("another value was reported before; the first one counts.")
+        if isinstance(error, UnknownExperimentError):
+            return UnknownExperimentError("there is no experiment of that name yet.")
+    return error
+
+
+@dataclass(frozen=True)
+class Key:
+    """A publishable key as requests are checked with it.
+
+    Attributes
+    ----------
+    record : as the storage has it
+    experiments, origins : the same, to be looked up
+    """
+
+    record: TokenRecord
+    experiments: frozenset[str] = field(init=False)
+    origins: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "experiments", frozenset(self.record.experiments))
+        object.__setattr__(self, "origins", frozenset(self.record.origins))
+
+
+class Keys:
+    """All publishable keys of the storage, by the hash of each, and how often they are used."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, Key] = {}
+        self._used = PerMinute(KEY_ADDRESSES)
+
+    def replace(self, records: Iterable[TokenRecord]) -> None:
+        """Take these keys from now on."""
+        self._keys = {record.hash: Key(record) for record in records}
+
+    def find(self, hash: str) -> Key | None:
+        """The key with that hash; None if there is none."""
+        return self._keys.get(hash)
+
+    def declare(self, origin: str, experiment: str | None) -> bool:
+        """Whether some key lets pages of an origin use an experiment, or any if it is None."""
+        return origin != NO_ORIGIN and any(
+            origin in key.origins and (experiment is None or experiment in key.experiments)
+            for key in self._keys.values()
+        )
+
+    def let_read(self, scope: Any, experiment: str | None) -> None:
+        """Let a page read why it is refused, if it is of an origin that some key declares."""
+        if (origin := header_of(scope, b"origin")) and self.declare(origin, experiment):
+            scope["cors"] = origin
+
+    def check(self, scope: Any, key: Key, experiment: str | None) -> None:
+        """Refuse what a key does not allow; else keep it for those who handle the request."""
+        record = key.record
+        self._check_origin(scope, key)
+        self._count(scope, key, 1)
+        if experiment is not None and experiment not in key.experiments:
+            raise RefusedError(
+                "forbidden",
+                f"The publishable key {record.name!r} is not for this experiment.",
+                "Create a key with: steadyarm token create --scope assign --experiment NAME",
+            )
+        scope["key"], scope["known"] = key, False  # its body counts as that of a stranger
+
+    def check_claims(self, scope: Any, claims: Claims) -> None:
+        """Refuse a body that speaks for too many, or for others than the unit that is proven."""
+        key: Key = scope["key"]
+        if (more := len(claims.units) - 1) > 0:
+            self._count(scope, key, more)
+        if key.record.signing is not None:
+            _check_units(scope, key.record.signing, claims)
+
+    def _check_origin(self, scope: Any, key: Key) -> None:
+        origins = headers_of(scope, b"origin")
+        if not origins and NO_ORIGIN in key.origins:
+            return
+        if len(origins) == 1 and origins[0] in key.origins and origins[0] != NO_ORIGIN:
+            scope["cors"] = origins[0]
+            return
+        raise RefusedError(
+            "forbidden",
+            f"The publishable key {key.record.name!r} may not be used by pages of this origin."
+            if origins
+            else f"The publishable key {key.record.name!r} may only be used by pages, and the "
+            "request has no Origin header.",
+            "Declare the origin of the page with: steadyarm token create --scope assign --origin "
+            "https://HOST; programs that are no browsers use a token of the scope write.",
+        )
+
+    def _count(self, scope: Any, key: Key, count: int) -> None:
+        most = key.record.rate or RATE
+        if wait := self._used.add(peer(scope), most, count, key.record.name):
+            raise RefusedError(
+                "too-many-requests",
+                f"More than {most:,} requests with the publishable key {key.record.name!r} came "
+                "from this address within a minute.",
+                f"Send the next one in {wait} s.",
+                {"Retry-After": str(wait)},
+            )
+
+
+def _check_units(scope: Any, secret: str, claims: Claims) -> None:
+    """Refuse claims for units other than that of the unit token."""
+    token = header_of(scope, UNIT_HEADER) or claims.token or ""
+    if not token:
+        raise _unproven("The request does not prove whom it speaks for.")
+    try:
+        proven = signed_unit(secret, token, time.time())
+    except InvalidInputError as error:
+        reason = str(error)
+        raise _unproven(reason[0].upper() + reason[1:]) from None
+    if any(unit != proven for unit in claims.units):
+        raise _unproven(
+            "The request speaks for another unit than its unit token, or names an assignment "
+            "instead of a unit."
+        )
+
+
+def _unproven(detail: str) -> RefusedError:
+    return RefusedError(
+        "forbidden",
+        detail,
+        "Units of this key are signed: let your server make a token with sign_unit(secret, unit), "
+        "and send it in the header X-SteadyArm-Unit, with the same unit in the body.",
+    )
+
+
+def cors_headers(origin: str) -> dict[str, str]:
+    """What lets a page of that origin read a response."""
+    return {
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Expose-Headers": EXPOSED,
+        "Vary": "Origin",
+    }
+
+
+def preflight_headers(origin: str, method: str) -> dict[str, str]:
+    """What lets a page of that origin send a request."""
+    return {
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Allow-Methods": method,
+        "Access-Control-Allow-Headers": SENT,
+        "Access-Control-Max-Age": PREFLIGHT_AGE,
+        "Vary": "Origin",
+    }
+
+
+def asked_before(scope: Any, method: str) -> str:
+    """The origin whose page asks whether it may send a request; empty if none properly does."""
+    origins = headers_of(scope, b"origin")
+    wanted = header_of(scope, b"access-control-request-method")
+    return origins[0] if len(origins) == 1 and wanted == method else ""
+
+
+def checked_origin(text: str) -> str:
+    """An origin as browsers send it: scheme, host, and a port unless it is the usual one.
+
+    Examples
+    --------
+    >>> checked_origin("https://Shop.example:443/"), checked_origin("http://localhost:3000")
+    ('https://shop.example', 'http://localhost:3000')
+    """
+    given = text.strip().lower().removesuffix("/")
+    if given == NO_ORIGIN:
+        return given
+    found = ORIGIN.fullmatch(given)
+    if found is None:
+        raise InvalidInputError.of(
+            "origin",
+            text,
+            "https://HOST or https://HOST:PORT of the pages, without a path and without *; none "
+            "for programs that are no browsers",
+        )
+    scheme, host, port = found.groups()
+    port = "" if port in (None, DEFAULT_PORTS[scheme]) else port
+    return f"{scheme}://{host}{port}"
+
+
+# Tokens
+
+
 RELOAD = 2.0  # seconds; a token that was removed is refused within five
 RANKS: dict[Scope, int] = {"assign": 0, "read": 1, "write": 2, "admin": 3}  # no route needs 0
 CREATE = "steadyarm token create --name NAME --scope admin"
 
-FREE = ("/healthz", "/readyz")  # load balancers ask for them by an address
 FAILURES = 20  # tokens that are not known, from one address
 ADDRESSES = 4096  # of which failures are remembered
 
@@ -87,9 +438,8 @@ class Guard:
     allowed; none at all if the service can be reached from elsewhere.
     """
 
-    def __init__(self, storage: Storage, public: bool, allowed_hosts: Iterable[str] = ()) -> None:
+    def __init__(self, storage: Storage, public: bool) -> None:
         self._storage, self._public = storage, public
-        self._allowed = frozenset(map(plain_host, allowed_hosts))
         self._tokens: dict[str, TokenRecord] = {}  # but publishable keys
         self._closed: bool | None = None  # not known yet
         self.keys = Keys()
@@ -211,26 +561,6 @@ class Guard:
                 f"and by a name such as localhost; {reason}.",
                 f"Create a token with: {CREATE}",
             )
-
-    def check_host(self, scope: Any) -> None:
-        """Refuse host names that are not allowed; if none are given, those behind a proxy."""
-        host = host_of(scope)
-        if self._allowed:
-            if host in self._allowed:
-                return
-        elif is_loopback(host) or not forwarding(scope):
-            return
-        if scope["path"] in FREE:
-            return
-        shown = f"the name {host!r}" if host else "no name, or no proper one"
-        raise RefusedError(
-            "misdirected",
-            f"The request has {shown} in its Host header, which this service is not declared to "
-            "have" + ("." if self._allowed else ", and came through a proxy."),
-            f"Declare it with: steadyarm serve --allowed-host {host or 'NAME'} (or in "
-            "STEADYARM_ALLOWED_HOSTS, names separated by commas), and let the proxy pass the "
-            "Host header on.",
-        )
 
 
 def _publishable_only(key: TokenRecord) -> RefusedError:

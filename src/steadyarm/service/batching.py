@@ -15,8 +15,6 @@ from itertools import islice
 from math import inf
 from typing import Any, Generic, NoReturn, TypeVar
 
-from starlette.types import Scope
-
 from steadyarm.errors import SteadyArmError
 from steadyarm.service.problems import RefusedError
 
@@ -25,7 +23,6 @@ Answer = TypeVar("Answer")
 T = TypeVar("T")
 
 LATE = 0.05  # seconds after which waiting items are looked up
-OFTEN = 0.2  # seconds between checks of deadlines
 MOST = 500  # items of one transaction
 PAUSE = 3  # turns of the event loop between two batches; microseconds if there is little to do
 
@@ -278,57 +275,3 @@ class Load:
     def _refuse(self, what: str) -> NoReturn:
         self.shed += 1
         raise RefusedError("overloaded", f"The service has too much to do: {what}.")
-
-
-class Deadline:
-    """The time until which a request must be answered; a timer for each would cost too much.
-
-    Attributes
-    ----------
-    ends : in the time of the event loop
-    over : whether the request was ended because of it
-    """
-
-    __slots__ = ("_more", "ends", "over", "task")
-
-    def __init__(self, task: asyncio.Task[Any], ends: float, more: float) -> None:
-        self.task, self.ends, self._more, self.over = task, ends, more, False
-
-    def extend(self) -> None:
-        """Add the time that the service has once the body has arrived."""
-        self.ends += self._more
-
-
-class Deadlines:
-    """Ends requests that take too long; checks a few times a second."""
-
-    def __init__(self) -> None:
-        self._running = set[Deadline]()
-
-    async def keep(self, answer: Awaitable[T], scope: Scope, seconds: float, more: float) -> T:
-        """The response of a handler; RefusedError if it takes too long.
-
-        more : seconds that are added once the body has arrived
-        """
-        task = asyncio.current_task()
-        assert task is not None
-        limit = Deadline(task, task.get_loop().time() + seconds, more)
-        scope["deadline"] = limit
-        self._running.add(limit)
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            if not limit.over or task.uncancel() > 0:
-                raise
-        finally:
-            self._running.discard(limit)
-        raise RefusedError("timeout", f"There was no answer within {seconds + more:g} s.")
-
-    async def watch(self) -> None:
-        """End requests that take too long, for ever."""
-        while True:
-            await asyncio.sleep(OFTEN)
-            now = asyncio.get_running_loop().time()
-            for limit in [limit for limit in self._running if limit.ends < now and not limit.over]:
-                limit.over = True
-                limit.task.cancel()

@@ -25,10 +25,10 @@ from steadyarm.errors import (
 )
 from steadyarm.live.assignments import LiveAssignment, Reported, Visit
 from steadyarm.live.experiment import Experiment
+from steadyarm.service.auth import Claims, allowed, discreet
 from steadyarm.service.catalog import Catalog, Measures
 from steadyarm.service.handlers import claims_of_many, happened_at
 from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
-from steadyarm.service.publishable import Claims, allowed, discreet
 from steadyarm.service.service import Live, Service
 from steadyarm.storages.records import AssignmentResult, Summary
 from steadyarm.wire import flags, requests, responses

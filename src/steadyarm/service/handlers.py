@@ -31,8 +31,8 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.results import with_events
 from steadyarm.live.transfer import csv_lines, write_parquet, write_zip
+from steadyarm.service.auth import Claims, discreet
 from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
-from steadyarm.service.publishable import Claims, discreet
 from steadyarm.service.service import Service
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Corrected

@@ -36,11 +36,11 @@ KINDS: dict[str, tuple[int, str]] = {
     "reward-conflict": (409, "The assignment has another reward"),
     "reward-too-late": (409, "The reward came too late"),
     "too-large": (413, "The request is too large"),
-    "misdirected": (421, "The service does not have this name"),
     "invalid-input": (422, "A value is not accepted"),
     "event-not-counted": (422, "No experiment counted the event"),
     "too-many-failures": (429, "Too many tokens were not known"),
     "too-many-requests": (429, "Too many requests came from this address"),
+    "large-head": (431, "The headers are too large"),
     "internal": (500, "The service failed"),
     "not-installed": (501, "The server lacks an optional part"),
     "storage-unavailable": (503, "The storage does not answer"),
@@ -83,6 +83,7 @@ HEADERS: dict[str, Mapping[str, str]] = {
     "starting": {"Retry-After": "1"},
     "timeout": {"Retry-After": "1", "Connection": "close"},  # its body may still be on the way
     "overloaded": {"Retry-After": "1"},
+    "large-head": {"Connection": "close"},
     "too-large": {"Connection": "close"},  # the rest of the body is not read
 }
 

@@ -1,10 +1,4 @@
-"""The process of the service: its socket, its workers, its log, and which connections stay open.
-
-Uvicorn itself waits for ever for a request. Here a connection is closed if the head of a request
-does not arrive within HEAD seconds, or if nobody reads what was sent to it. A process keeps a
-limited number open; beyond that it closes the one that has gone longest without a whole request, so
-that thousands of silent or half-finished connections lock nobody out.
-"""
+"""The process of the service: its socket, its workers, its log, and limits of connections."""
 
 from __future__ import annotations
 
@@ -22,16 +16,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection as _Pipe
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -40,159 +32,63 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
 from steadyarm.errors import InvalidInputError
+from steadyarm.service.app import MAX_HEAD
 from steadyarm.service.settings import LogFormat, ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 
-# Connections: which stay open, and for how long.
-
-
 log = logging.getLogger("steadyarm.service")
 
 HEAD = 10.0  # seconds in which the head of a request has to come
-UNREAD = 60.0  # seconds in which somebody has to read on
-SWEEP = 1.0  # seconds between checks of all connections
-QUIET = 60.0  # seconds between two warnings in the log
 SPARE = 200  # descriptors for other things: the storage, logs, libraries
 
-FULL = (
-    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n"
+TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
     b"content-length: 0\r\n\r\n"
 )
 
 
-class Connection(HttpToolsProtocol):
-    """One connection, as uvicorn serves it, and since when it has been silent.
+class LimitedProtocol(HttpToolsProtocol):
+    """Bounds the head of a request, which uvicorn and httptools do not.
 
-    Attributes
-    ----------
-    refused : whether there is no room for it: its first request is answered with 503
-    silent : since when the head of a request has been awaited; None between two requests
-    unread : since when nobody has read what was sent
+    A connection is closed if the head of a request takes longer than HEAD seconds or MAX_HEAD
+    bytes. The h11 protocol has a limit for bytes, but takes three times as long for a request.
     """
 
-    def __init__(self, together: Connections, **given: Any) -> None:
-        super().__init__(**given)
-        self._together, self.refused = together, False
-        self.silent: float | None = self.loop.time()
-        self.unread: float | None = None
+    _received = 0  # bytes of a head that is not complete
+    _timer: asyncio.TimerHandle | None = None
 
-    @property
-    def answering(self) -> bool:
-        """Whether a request is being answered, or its body awaited."""
-        return self.cycle is not None and not self.cycle.response_complete
-
-    @property
-    def busy(self) -> bool:
-        """Whether a request that has arrived whole is being answered."""
-        return self.answering and (bool(self.pipeline) or not self.cycle.more_body)
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
         super().connection_made(transport)
-        self._together.add(self)
+        self._timer = self.loop.call_later(HEAD, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
-        self._together.remove(self)
+        self._end_head()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
-        if self.refused:
-            self.transport.write(FULL)
-            self.transport.close()
-            return
-        before = self.cycle
+        if self.cycle is None or self.cycle.response_complete:
+            self._received += len(data)
+            if self._timer is None:
+                self._timer = self.loop.call_later(HEAD, self.transport.close)
         super().data_received(data)
-        if self.answering:
-            self.silent = None
-            if self.busy or self.cycle is not before:  # a body that drips makes it no younger
-                self._together.used(self)
-        elif self.silent is None:  # a head that has begun
-            self.silent = self.loop.time()
+        if self._received > MAX_HEAD:
+            self.transport.write(TOO_LARGE)
+            self.transport.close()
 
-    def pause_writing(self) -> None:
-        """See asyncio.Protocol."""
-        self.unread = self.loop.time()
-        super().pause_writing()
+    def on_headers_complete(self) -> None:
+        """See httptools."""
+        self._end_head()
+        super().on_headers_complete()
 
-    def resume_writing(self) -> None:
-        """See asyncio.Protocol."""
-        self.unread = None
-        super().resume_writing()
-
-
-class Connections:
-    """All connections of a process; uvicorn calls it to make one.
-
-    most : that may be open
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._open: OrderedDict[Connection, None] = OrderedDict()  # the latest used comes last
-        self._swept = False
-        self._warned = 0.0
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def __call__(self, **given: Any) -> Connection:
-        """A connection that is about to be made."""
-        return Connection(self, **given)
-
-    def add(self, one: Connection) -> None:
-        """Keep a new connection; an idle one may be closed for it."""
-        self._open[one] = None
-        if not self._swept:
-            self._swept = True
-            one.loop.call_later(SWEEP, self._sweep, one.loop)
-        if len(self._open) <= self.most:
-            return
-        self._warn(one.loop.time())
-        idle = next((old for old in self._open if not old.busy and old is not one), None)
-        if idle is None:
-            one.refused = True
-        else:
-            self._end(idle)
-
-    def remove(self, one: Connection) -> None:
-        """Forget a connection that is closed."""
-        self._open.pop(one, None)
-
-    def used(self, one: Connection) -> None:
-        """Note that a request has begun, or has arrived whole."""
-        if one in self._open:
-            self._open.move_to_end(one)
-
-    def _end(self, one: Connection) -> None:
-        self.remove(one)
-        one.transport.close()
-
-    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        for one in [*self._too_slow(loop.time())]:
-            self._end(one)
-        self._swept = bool(self._open)
-        if self._swept:
-            loop.call_later(SWEEP, self._sweep, loop)
-
-    def _too_slow(self, now: float) -> Iterator[Connection]:
-        for one in self._open:
-            if one.unread is not None and now - one.unread > UNREAD:
-                one.transport.abort()  # it would wait for what is to be sent
-                yield one
-            elif one.silent is not None and now - one.silent > HEAD and not one.answering:
-                yield one
-
-    def _warn(self, now: float) -> None:
-        if not self._warned or now - self._warned > QUIET:
-            self._warned = now
-            log.warning(
-                "%d connections are open, as many as max_connections allows; those that for "
-                "longest have sent no whole request are closed for new ones",
-                self.most,
-            )
+    def _end_head(self) -> None:
+        self._received = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def raise_descriptors(wanted: int) -> int:
@@ -219,7 +115,6 @@ GRACE = 30  # seconds in which requests are finished at the end
 KEPT = 65  # seconds that idle connections are kept, a bit more than load balancers do
 BACKLOG = 2048
 COLLECT = (20_000, 20, 50)  # see gc.set_threshold
-ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Ended(KeyboardInterrupt):
@@ -277,8 +172,6 @@ def app_from_environment(create: str = SERVICE, alive: _Pipe | None = None) -> S
     """
     if alive is not None:
         threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
-    if hasattr(signal, "pthread_sigmask"):  # uvicorn takes signals from here on
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     settings = ServiceSettings.from_environment(os.environ)
     _set_up_log(settings.log_format)
     app = _made(create, open_storage(settings.storage), settings)
@@ -316,38 +209,16 @@ def _serve_together(settings: ServiceSettings, listening: socket.socket, create:
         theirs, ours = multiprocessing.Pipe(duplex=False)
         made = partial(app_from_environment, create, theirs)
         with theirs, ours:  # workers get the first alone
-            _Workers(_config(made, settings), sockets=[listening]).run()
+            Multiprocess(_config(made, settings), sockets=[listening]).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-class _Workers(Multiprocess):
-    """Workers that hold signals back while they start, instead of showing tracebacks."""
-
-    def init_processes(self) -> None:
-        if os.name != "nt":
-            resource_tracker.ensure_running()  # started later, it would unblock them
-        with _held_back():  # workers inherit this
-            super().init_processes()
-
-
-@contextmanager
-def _held_back() -> Iterator[None]:
-    """Hold back the signals that end the service."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
 def _config(app: Starlette | Callable[[], Any], settings: ServiceSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=cast(Any, Connections(raise_descriptors(settings.max_connections))),
+        http=LimitedProtocol,
+        limit_concurrency=raise_descriptors(settings.max_connections),
         factory=not isinstance(app, Starlette),
         workers=settings.workers,
         log_config=None,

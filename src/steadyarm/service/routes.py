@@ -20,8 +20,8 @@ from starlette.responses import Response
 import steadyarm
 from steadyarm.live.lifecycle import NAME
 from steadyarm.service import flags, handlers
+from steadyarm.service.auth import Publishable
 from steadyarm.service.problems import KINDS, MEDIA
-from steadyarm.service.publishable import Publishable
 from steadyarm.storages.changes import Scope
 from steadyarm.wire import flags as wire_flags
 from steadyarm.wire import requests, responses, results
@@ -273,7 +273,7 @@ def _operation(route: Route) -> dict[str, Any]:
 def _errors(route: Route) -> set[int]:
     statuses = {500, *(status for status in route.statuses if status >= 400)}
     if route.scope is not None:
-        statuses |= {401, 403, 421, 429, 503}
+        statuses |= {401, 403, 429, 431, 503}
     if "{" in route.path:
         statuses.add(404)
     if route.body is not None:
@@ -287,7 +287,7 @@ def _refusal(status: int, ofrep: bool) -> dict[str, Any]:
     statuses = (400, 422) if ofrep and status == 400 else (status,)
     titles = [f"{title} ({kind})" for kind, (code, title) in KINDS.items() if code in statuses]
     content = _content(responses.Problem, MEDIA)
-    if ofrep and status != 421:  # a request under another name reaches no route
+    if ofrep and status != 431:  # such a request reaches no route
         content = _content(wire_flags.FlagProblem)
     return {"description": "; ".join(titles) + ".", "content": content, "headers": REQUEST_ID}
 

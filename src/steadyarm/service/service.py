@@ -25,9 +25,10 @@ from steadyarm.live.assignments import LiveAssignment, Reported, Told, Visit
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.service.auth import RELOAD, Guard
-from steadyarm.service.batching import Batcher, Deadlines, Load, Turns
+from steadyarm.service.batching import Batcher, Load, Turns
 from steadyarm.service.catalog import Catalog
 from steadyarm.service.monitoring import Metrics, Readiness, Warming
+from steadyarm.service.problems import RefusedError
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.service.webhooks import Notifier
 from steadyarm.storages.base import Storage
@@ -167,7 +168,7 @@ class Service:
 
     def __init__(self, storage: Storage, settings: ServiceSettings) -> None:
         self.storage, self.settings = storage, settings
-        self.guard = Guard(storage, settings.public, settings.allowed_hosts)
+        self.guard = Guard(storage, settings.public)
         self.metrics = Metrics(storage)
         self.warming = Warming(settings.warm)
         self.readiness = Readiness(storage)
@@ -176,7 +177,6 @@ class Service:
         self._closing: dict[str, asyncio.Task[None]] = {}  # by name, tasks that close segments
         self._foreign: set[str] = set()  # tags of experiments that only their own program can run
         self.load = Load(settings.max_waiting, BODIES * settings.max_body, STRANGERS)
-        self._deadlines = Deadlines()
         self._writers = Turns(settings.writers, "steadyarm-writer")
         self._finders = ThreadPoolExecutor(FINDERS, "steadyarm-finder")
         self._deciders = Turns(DECIDERS, "steadyarm-decider", alone=True)
@@ -203,16 +203,21 @@ class Service:
         """Run something that may compute for long; an experiment makes one decision at a time."""
         return await self._deciders.submit(whose, partial(work, *given))
 
-    def in_time(self, answer: Awaitable[T], scope: Scope, long: bool = False) -> Awaitable[T]:
-        """The response of a handler; RefusedError if it takes longer than requests may.
+    async def in_time(self, answer: Awaitable[T], scope: Scope, long: bool = False) -> T:
+        """Return the response of a handler; RefusedError if it takes longer than requests may.
 
-        long : whether it computes results, which may take longer
+        long : whether it computes results, which may take longer, once its body has arrived
         """
         seconds = self.settings.request_timeout
-        more = (LONG - 1) * seconds if long else 0.0
-        if scope["method"] == "GET":  # has no body
-            seconds, more = seconds + more, 0.0
-        return self._deadlines.keep(answer, scope, seconds, more)
+        scope["seconds"] = allowed = seconds * LONG if long else seconds
+        first = allowed if scope["method"] == "GET" else seconds  # for the body
+        try:
+            async with asyncio.timeout(first) as scope["deadline"]:
+                return await answer
+        except TimeoutError:
+            if not scope["deadline"].expired():
+                raise
+            raise RefusedError("timeout", f"There was no answer within {allowed:g} s.") from None
 
     @contextmanager
     def waiting(self, name: str, count: int = 1) -> Iterator[None]:
@@ -258,7 +263,6 @@ class Service:
         kept = [
             self._keep_tokens(),
             self._keep_watch(),
-            self._deadlines.watch(),
         ]
         write, url = partial(self.write, ""), self.settings.public_url
         kept.append(Notifier(self.storage, url, read=self.read, write=write).run())
@@ -346,6 +350,11 @@ class Service:
             log.exception("a task in the background failed")
         finally:
             del self._closing[name]
+
+
+def extend_deadline(scope: Scope) -> None:
+    """Give a request whose body has arrived all of its time."""
+    scope["deadline"].reschedule(asyncio.get_running_loop().time() + scope["seconds"])
 
 
 def _logged(work: Callable[..., object], *given: Any) -> None:

@@ -43,8 +43,7 @@ class ServiceSettings:
         a lease
     max_waiting : assignments and rewards that may wait to be written in each process, at most half
         of them of one experiment; more are refused, to be sent again
-    max_connections : connections that each process keeps open; beyond that it closes those that
-        have been silent for longest
+    max_connections : that each process keeps open; beyond that requests are answered with 503
     request_timeout : seconds in which a request is answered or refused; results may take 20 times
         as long
     log_format : of lines on standard output, "text" or "json"
@@ -53,12 +52,12 @@ class ServiceSettings:
     secret : signs the cookies of people who signed in; None for a new one at every start, after
         which they sign in again
     allowed_hosts : host names that requests may have in their Host header, without ports; others
-        are refused. If none is given all are allowed, through a proxy only those of this machine
+        are refused. If none is given all are allowed
     https : whether a proxy serves the pages over https, so that cookies are sent over https only
     root_path : path under which a proxy serves this service, such as "/ab", if it is not alone on
         its host; links, redirects and cookies begin with it. Requests may come with or without it
-    trusted_proxies : addresses or networks of proxies; only what these say in X-Forwarded-For,
-        X-Forwarded-Proto and X-Forwarded-Host is believed
+    trusted_proxies : addresses or networks of proxies; only what these say in X-Forwarded-For and
+        X-Forwarded-Proto is believed
     public_url : address under which people open the dashboard, such as https://tests.example.org,
         for links in webhooks; None to send no links
     """
