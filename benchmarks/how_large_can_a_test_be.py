@@ -3,8 +3,8 @@
 Simulated: a whole test in a world that moves, time and peak memory of a process of its own, and
 the time as a multiple of that of the smallest set in the same run.
 
-Live: a service on SQLite with both tests; time of an `ask` over HTTP, one after the other, and of
-a local one, which needs no request; the large set's as a multiple of the small one's.
+Live: a service on SQLite with both tests; time of an `ask` over HTTP, one after the other; the
+large set's as a multiple of the small one's.
 """
 
 from __future__ import annotations

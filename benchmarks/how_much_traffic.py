@@ -3,9 +3,9 @@
 In one run, on SQLite and on PostgreSQL, with durable commits and 64 connections: requests per
 second and their times for /healthz (which does nothing: the floor), single assignments and rewards,
 also at half of that load, and batches of 100; OFREP beside native assignments, and events beside
-rewards, in turns. The processor time of the
-service for each request says what it costs where other programs keep the machine busy; the time in
-which the disk keeps a page says what a commit has to wait for.
+rewards, in turns. The processor time of the service for each request says what it costs where other
+programs keep the machine busy; the time in which the disk keeps a page says what a commit has to
+wait for.
 """
 
 from __future__ import annotations

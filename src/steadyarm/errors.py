@@ -271,7 +271,7 @@ class ServiceError(SteadyArmError, ConnectionError):
     --------
     >>> import steadyarm as sa
     >>> try:
-    ...     sa.Client("http://127.0.0.1:9", retries=0).experiments()
+    ...     sa.Client("http://127.0.0.1:9", retries=0).experiment("shop").status()
     ... except sa.ServiceError as error:
     ...     print(str(error).partition(":")[0])
     the service at http

@@ -1,13 +1,11 @@
-"""Kept rewards: nothing is lost, nothing counts twice, what is refused is moved aside."""
+"""Kept rewards: nothing is lost, and nothing counts twice."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -16,37 +14,46 @@ from typing import Any
 import pytest
 
 import steadyarm as sa
-from steadyarm.client import Client, RewardBuffer
-from steadyarm.client.buffer import RewardReport
+from steadyarm.client import Client, RewardBuffer, ServiceDownError
+from tests.client.conftest import Connect, Create
 from tests.client.servers import Proxy, Scripted
-from tests.disks import small_disk
 
-Stored = Callable[[str], sa.Experiment]
 NOBODY = "http://127.0.0.1:9"
 
 
-def told(target: str, reward: float = 1.0) -> RewardReport:
-    return RewardReport("assignment", target, reward, 1_700_000_000.0)
+def reward(unit: str, value: float = 1.0) -> dict[str, Any]:
+    return {"unit": unit, "reward": value, "at": "2025-01-31T12:00:00+00:00"}
 
 
-def test_the_file_keeps_the_first_reward_of_each(tmp_path: Path) -> None:
-    buffer = RewardBuffer(tmp_path / "rewards.db", limit=3)
-    assert buffer.keep("s", "shop", [told("a"), told("b"), told("a")]) == ["kept"] * 3
-    assert buffer.holds("s", "shop", told("a"))
-    assert not buffer.holds("s", "other", told("a"))
-    other, third, fourth, again = buffer.keep(
-        "s", "shop", [told("a", 0.0), told("c"), told("d"), told("b")]
-    )
-    assert isinstance(other, sa.RepeatedRewardError)
-    assert "waits to be sent" in str(other)
-    assert isinstance(fourth, sa.ServiceError)
-    assert "3 rewards wait" in str(fourth)
-    assert (third, again) == ("kept", "kept")
-    assert [kept.report.target for kept in buffer.oldest("s", 10)] == ["a", "b", "c"]
-    assert RewardBuffer(tmp_path / "rewards.db").count("other service") == 0
+def test_claims_are_of_one_experiment_and_of_one_process(tmp_path: Path) -> None:
+    path = tmp_path / "rewards.db"
+    ours, theirs = RewardBuffer(path), RewardBuffer(path)
+    assert ours.add("s", "shop", [reward("a"), reward("b")]) == ["kept", "kept"]
+    theirs.add("s", "bar", [reward("c")])
+    theirs.add("other", "shop", [reward("d")])
+    shop, first = ours.claim("s")
+    bar, second = theirs.claim("s")
+    assert (shop, [one["unit"] for one in first.values()]) == ("shop", ["a", "b"])
+    assert (bar, [one["unit"] for one in second.values()]) == ("bar", ["c"])
+    assert ours.claim("s") == (None, {})
+    theirs.remove(second)
+    ours.release(first)
+    assert theirs.claim("s") == ("shop", first)
+    assert (ours.count("s"), ours.count("other")) == (2, 1)
+    for one in (ours, theirs):
+        one.close()
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
+def test_a_full_buffer_and_other_files_are_refused(tmp_path: Path) -> None:
+    kept = RewardBuffer(tmp_path / "rewards.db", limit=2)
+    with Client(NOBODY, buffer=kept, retries=0) as client:
+        shop = client.experiment("shop")
+        first, second, full = shop.tell_many([("a", 1.0), ("b", 1.0), ("c", 1.0)])
+        assert (first, second) == ("kept", "kept")
+        assert isinstance(full, sa.ServiceError)
+        with pytest.raises(sa.ServiceError, match=r"2 rewards wait .*this one was not kept"):
+            shop.tell("d", 1.0)
+        assert client.pending == 2
     with closing(sqlite3.connect(tmp_path / "mine.db")) as db:
         db.execute("CREATE TABLE mine (x)")
     with pytest.raises(sa.InvalidInputError, match="something else"):
@@ -56,77 +63,48 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         Client(NOBODY, buffer=tmp_path / "text.db")
 
 
-def test_only_one_sends_at_a_time(tmp_path: Path) -> None:
-    buffer = RewardBuffer(tmp_path / "rewards.db")
-    with buffer.sending() as first, RewardBuffer(tmp_path / "rewards.db").sending() as second:
-        assert (first, second) == (True, False)
-    with buffer.sending() as again:
-        assert again
-
-
-def test_an_outage_longer_than_the_window_loses_no_reward(
-    proxy: Proxy, client: Client, name: str, stored: Stored, tmp_path: Path
-) -> None:
-    client.create(name, ["A", "B"], budget=20, reward_window=1, reward_grace=60, missing="zero")
-    with Client(proxy.url, buffer=tmp_path / "rewards.db", timeout=2, cooldown=0.2) as other:
-        shop = other.experiment(name)
-        given = [shop.ask(f"u{i}") for i in range(20)]
-        proxy.down()
-        soon = timedelta(seconds=0.1)  # after the visit, however slow this machine is
-        assert shop.tell_many([(one, 1.0, one.created + soon) for one in given]) == ["kept"] * 20
-        time.sleep(1.3)
-        proxy.up()
-        other.flush()
-        assert (other.pending, other.rejected) == (0, 0)
-    assert stored(name).status().total_rewarded == 20
-
-
 def test_rewards_wait_for_the_service(
-    proxy: Proxy, client: Client, name: str, stored: Stored, tmp_path: Path
+    proxy: Proxy, connect: Connect, create: Create, name: str, tmp_path: Path
 ) -> None:
-    client.create(name, ["A", "B"], budget=100, missing="drop")
-    with Client(proxy.url, buffer=tmp_path / "rewards.db", timeout=2, cooldown=0.2) as other:
-        shop = other.experiment(name)
-        given = [shop.ask(f"u{i}") for i in range(4)]
-        shop.tell("nobody", 1.0)  # answered at once, not kept
-        assert (other.ignored, other.pending) == (1, 0)
-        proxy.down()
-        shop.tell(given[0], 1.0)
-        assert shop.tell_many([(given[0], 1.0), (given[1].id, 0.5)]) == ["kept", "kept"]
-        shop.tell("u2", 0.25)
-        with pytest.raises(sa.RepeatedRewardError):
-            shop.tell(given[0], 0.0)
-        assert other.pending == 3
-        proxy.up()
-        time.sleep(0.25)
-        shop.ask("u0")  # the service is back: the thread is told
-        for _ in range(100):
-            if not other.pending:
-                break
-            time.sleep(0.02)
-        assert other.pending == 0
-    assert sum(stored(name).status().rewarded) == 3
-    assert not (tmp_path / "rewards.db.rejected").exists()
+    """Also longer than the window: they count by when they happened."""
+    there = create(reward_window=1, reward_grace=60, missing="zero")
+    client = connect(proxy.url, buffer=tmp_path / "rewards.db", cooldown=0.2)
+    shop = client.experiment(name)
+    given = [shop.ask(f"u{i}") for i in range(5)]
+    shop.tell("nobody", 1.0)  # answered at once, not kept
+    assert (client.ignored, client.pending) == (1, 0)
+    proxy.down()
+    soon = timedelta(seconds=0.1)  # after the visit, however slow this machine is
+    shop.tell(given[0], 1.0, given[0].created + soon)
+    rewards = [(one, 1.0, one.created + soon) for one in given]
+    assert shop.tell_many(rewards) == ["kept"] * 5
+    assert client.track(name, "u4", at=given[4].created + soon) == "kept"
+    assert client.pending == 7
+    with pytest.raises(ServiceDownError):
+        client.flush(0.3)
+    time.sleep(1.2)
+    proxy.up()
+    client.flush()
+    assert (client.pending, client.rejected) == (0, 0)
+    assert there.status().total_rewarded == 5
 
 
-def test_one_that_is_refused_does_not_cost_the_others(tmp_path: Path) -> None:
-    buffer = RewardBuffer(tmp_path / "rewards.db", limit=3)
-    with Client(NOBODY, buffer=buffer, retries=0) as client:
-        shop = client.experiment("shop")
-        for _ in range(2):  # the service is found to be down, then known to be
-            first, second, other, bad = shop.tell_many(
-                [("u1", 1.0), ("u2", 1.0), ("u1", 0.0), ("\ud800", 1.0)]
-            )
-            assert (first, second) == ("kept", "kept")
-            assert isinstance(other, sa.RepeatedRewardError)
-            assert isinstance(bad, sa.InvalidInputError)
-            assert client.pending == 2
-        third, full = shop.tell_many([("u3", 1.0), ("u4", 1.0)])
-        assert third == "kept"
-        assert isinstance(full, sa.ServiceError)
-        with pytest.raises(sa.ServiceError, match="was not kept"):
-            shop.tell("u4", 1.0)
-        assert [kept.report.target for kept in buffer.oldest(NOBODY, 9)] == ["u1", "u2", "u3"]
+def test_the_thread_is_woken_when_the_service_is_back(
+    proxy: Proxy, connect: Connect, create: Create, name: str, tmp_path: Path
+) -> None:
+    there = create()
+    client = connect(proxy.url, buffer=tmp_path / "rewards.db", cooldown=0.1)
+    shop = client.experiment(name)
+    shown = shop.ask("u1")
+    proxy.down()
+    shop.tell(shown, 1.0)
+    proxy.up()
+    time.sleep(0.15)
+    shop.ask("u1")  # the service is back
+    deadline = time.monotonic() + 10
+    while client.pending and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert (client.pending, there.status().total_rewarded) == (0, 1)
 
 
 CRASH = """
@@ -140,33 +118,53 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_rewards_survive_a_kill_and_processes_share_the_file(
-    proxy: Proxy, client: Client, name: str, stored: Stored, tmp_path: Path
+    proxy: Proxy, create: Create, name: str, tmp_path: Path
 ) -> None:
-    shop = client.create(name, ["A", "B"], budget=100, missing="drop")
-    shop.ask_many([*(f"u{i}" for i in range(20)), "ours"])
-    shop.tell("u1", 1.0)  # as if it had arrived already, and the answer had been lost
+    there = create()
+    there.ask_many([f"u{i}" for i in range(20)])
+    there.tell("u1", 1.0)  # as if it had arrived already, and the answer had been lost
     proxy.down()
     path = tmp_path / "rewards.db"
     buffer, ours = RewardBuffer(path), 0
     with subprocess.Popen([sys.executable, "-c", CRASH, proxy.url, str(path), name]) as process:
         while process.poll() is None:
-            buffer.keep(proxy.url, "elsewhere", [told(f"{ours}")])
+            buffer.add(proxy.url, "elsewhere", [reward(f"{ours}")])
             ours += 1
             time.sleep(0.01)
     assert process.returncode == -9
     assert buffer.count(proxy.url) == 20 + ours
+    buffer.close()
     proxy.up()
-    with Client(proxy.url, buffer=path) as heir:
-        heir.experiment(name).tell("ours", 1.0)
+    with Client(proxy.url, buffer=path, timeout=30) as heir:
         heir.flush()
         assert (heir.pending, heir.rejected) == (0, ours)
-    assert sum(stored(name).status().rewarded) == 21
+    assert there.status().total_rewarded == 20
 
 
-def test_batches_go_in_order_and_what_is_refused_goes_aside(tmp_path: Path) -> None:
+def test_a_crash_while_sending_delays_rewards_and_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rewards.db"
+    crashed = RewardBuffer(path)
+    crashed.add("s", "shop", [reward("a")])
+    crashed.claim("s")
+    crashed.close()
+    heir = RewardBuffer(path)
+    assert heir.claim("s") == (None, {})
+    later = time.time() + 61
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert len(heir.claim("s")[1]) == 1
+    heir.close()
+
+
+def test_one_that_is_refused_does_not_hold_up_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     conflict = {"type": "urn:steadyarm:problem:reward-conflict", "detail": "Had 0.5."}
 
     def answer(path: str, body: Any) -> Any:
+        if len(body["rewards"]) > 100:
+            return 413, {}, b"<h1>nginx</h1>"
         results = [
             {"error": conflict} if one["reward"] == 7 else {"status": "stored"}
             for one in body["rewards"]
@@ -175,22 +173,17 @@ def test_batches_go_in_order_and_what_is_refused_goes_aside(tmp_path: Path) -> N
 
     with Scripted(answer) as server:
         buffer = RewardBuffer(tmp_path / "rewards.db")
-        buffer.keep(server.url, "shop", [told(f"a{i}", float(i)) for i in range(300)])
-        buffer.keep(server.url, "bar", [told("b")])
-        buffer.keep(server.url, "shop", [told("last")])
+        buffer.add(server.url, "shop", [reward(f"a{i}", float(i)) for i in range(300)])
+        buffer.add(server.url, "bar", [reward("b")])
         with Client(server.url, buffer=buffer) as client:
             client.flush()
             assert (client.pending, client.rejected) == (0, 1)
-    paths = [path for _, path, _, _ in server.requests]
-    assert paths == [
-        f"/v1/experiments/{of}/rewards:batch" for of in ("shop",) * 2 + ("bar", "shop")
-    ]
-    sent = [one["assignment"] for _, _, body, _ in server.requests for one in body["rewards"]]
-    assert sent == [*(f"a{i}" for i in range(300)), "b", "last"]
-    (line,) = (tmp_path / "rewards.db.rejected").read_text().splitlines()
-    refused = json.loads(line)
-    assert (refused["assignment"], refused["reward"]) == ("a7", 7.0)
-    assert (refused["error"], refused["reason"]) == ("RepeatedRewardError", "Had 0.5.")
+    stored = [request for request in server.requests if len(request[2]["rewards"]) <= 100]
+    sent = [one["unit"] for _, _, body, _ in stored for one in body["rewards"]]
+    assert sorted(sent) == sorted([*(f"a{i}" for i in range(300)), "b"])
+    assert all(body["sent"] > body["rewards"][0]["at"] for _, _, body, _ in stored)
+    assert "'unit': 'a7'" in caplog.text
+    assert "Had 0.5." in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -199,82 +192,14 @@ def test_batches_go_in_order_and_what_is_refused_goes_aside(tmp_path: Path) -> N
 def test_only_what_is_about_the_rewards_rejects_them(
     tmp_path: Path, status: int, kind: str, left: int
 ) -> None:
-    told_why = {"type": f"urn:steadyarm:problem:{kind}", "status": status, "detail": "No."}
-    with Scripted((status, {}, told_why)) as server:
+    why = {"type": f"urn:steadyarm:problem:{kind}", "status": status, "detail": "No."}
+    with Scripted((status, {}, why)) as server:
         buffer = RewardBuffer(tmp_path / "rewards.db")
-        buffer.keep(server.url, "shop", [told("a"), told("b")])
+        buffer.add(server.url, "shop", [reward("a"), reward("b")])
         with Client(server.url, buffer=buffer) as client:
             if left:
-                with pytest.raises(sa.ServiceError, match="No"):
-                    client.flush()
+                with pytest.raises(sa.ServiceError):
+                    client.flush(0.3)
             else:
                 client.flush()
             assert (client.pending, client.rejected) == (left, 2 - left)
-
-
-def _refusing_odd(_: str, body: Any) -> tuple[int, dict[str, str], Any]:
-    """A service that stores every other reward and refuses the rest for good."""
-    problem = {"type": "urn:steadyarm:problem:unknown-assignment", "detail": "unknown."}
-    found = [{"status": "stored"}, {"error": problem}] * len(body["rewards"])
-    return 200, {}, {"rewards": found[: len(body["rewards"])]}
-
-
-@pytest.mark.parametrize("room", ["reserve", "none"])
-def test_a_buffer_on_a_full_disk_empties_itself(tmp_path: Path, room: str) -> None:
-    with small_disk(tmp_path / "disk", 2 << 20) as disk, Scripted(_refusing_odd) as server:
-        file = disk.folder / "rewards.db"
-        many = [told(f"{i * 7919 % 1009} of a visitor with a long name") for i in range(600)]
-        RewardBuffer(file).keep(server.url, "shop", many)
-        if room == "none":  # somebody else took it
-            Path(f"{file}.reserve").unlink()
-        disk.fill()
-        before = file.stat().st_size
-        with Client(server.url, buffer=file) as client:
-            client.flush()
-            assert client.pending == 0
-            asked = len(server.requests)
-            client.flush()
-            assert len(server.requests) == asked  # nothing goes twice
-            if room == "none" or not disk.mounted:  # a limit is no wider without the reserve
-                disk.free()
-                assert client.delivery is not None
-                client.delivery.buffer.settle([])
-        assert asked == 3
-        assert RewardBuffer(file).count(server.url) == 0
-        assert file.stat().st_size < before / 4
-        lines = Path(f"{file}.rejected").read_text().splitlines()
-        assert len({json.loads(line)["assignment"] for line in lines}) == 300
-
-
-def test_events_of_metrics_are_kept_each_by_its_key(tmp_path: Path) -> None:
-    buffer = RewardBuffer(tmp_path / "rewards.db")
-
-    def order(key: str, amount: float) -> RewardReport:
-        return RewardReport("unit", "u", {"revenue": amount}, 1.7e9, key)
-
-    given = [order("1", 5.0), order("2", 6.0), order("1", 5.0), told("u"), order("1", 7.0)]
-    *good, other = buffer.keep("s", "shop", given)
-    assert good == ["kept"] * 4
-    assert isinstance(other, sa.RepeatedRewardError)
-    kept = [one.report for one in buffer.oldest("s", 10)]
-    assert kept == [given[0], given[1], given[3]]
-    assert kept[0].to_dict()["metrics"] == {"revenue": 5.0}
-    assert kept[0].to_dict()["event"] == "1"
-
-
-def test_a_file_of_a_release_without_metrics_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "rewards.db"
-    with closing(sqlite3.connect(path)) as db:
-        db.execute(
-            "CREATE TABLE rewards (number INTEGER PRIMARY KEY AUTOINCREMENT, "
-            "service TEXT NOT NULL, experiment TEXT NOT NULL, kind TEXT NOT NULL, "
-            "target TEXT NOT NULL, reward REAL NOT NULL, kept REAL NOT NULL, "
-            "UNIQUE (service, experiment, target))"
-        )
-        db.execute(f"PRAGMA application_id = {0x53415257}")
-        db.execute("INSERT INTO rewards VALUES (7, 's', 'shop', 'unit', 'u', 0.5, 1.7e9)")
-        db.commit()
-    buffer = RewardBuffer(path)
-    assert [one.number for one in buffer.oldest("s", 10)] == [7]
-    assert buffer.keep("s", "shop", [RewardReport("unit", "u", {"x": 1.0}, 1.7e9)]) == ["kept"]
-    assert [one.report.reward for one in buffer.oldest("s", 10)] == [0.5, {"x": 1.0}]

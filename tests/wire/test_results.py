@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import numpy as np
 import pytest
 
 import steadyarm as sa
 from steadyarm.live.verdict import Verdict
-from steadyarm.wire.results import Recommendation
-
-LIFTS = ("lifts", "lift_intervals", "relative", "relative_intervals")
+from steadyarm.wire.results import ArmEstimate, Recommendation
 
 
 def verdict(control: str | None, mean: float, rounds: int = 300) -> Verdict:
@@ -23,29 +19,39 @@ def verdict(control: str | None, mean: float, rounds: int = 300) -> Verdict:
     return session.recommend()
 
 
-def sent(found: Verdict) -> tuple[Verdict, dict[str, Any]]:
+def sent(found: Verdict) -> Recommendation:
     text = msgspec.json.encode(Recommendation.of(found))
-    return msgspec.json.decode(text, type=Recommendation).to_verdict(), msgspec.json.decode(text)
+    return msgspec.json.decode(text, type=Recommendation)
+
+
+def column(arms: list[ArmEstimate], name: str, unknown: float = np.nan) -> list[float]:
+    values = [getattr(arm, name) for arm in arms]
+    return [unknown if value is None else value for value in values]
 
 
 @pytest.mark.parametrize("mean", [3.0, 0.0])
 @pytest.mark.parametrize("rounds", [300, 60])
-def test_lifts_survive(mean: float, rounds: int) -> None:
+def test_estimates_and_lifts_survive(mean: float, rounds: int) -> None:
     found = verdict("B", mean, rounds)
-    again, plain = sent(found)
-    assert (again.control, again.decision) == ("B", found.decision)
-    assert plain["decision"]["text"] == found.decision.text
-    for name in LIFTS:
-        np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
+    answer = sent(found)
+    assert (answer.control, answer.decision.text) == ("B", found.decision.text)
+    assert found.lifts is not None
+    assert found.lift_intervals is not None
     assert found.relative is not None
+    np.testing.assert_array_equal(column(answer.arms, "estimate"), found.estimates)
+    np.testing.assert_array_equal(column(answer.arms, "lift"), found.lifts)
+    np.testing.assert_array_equal(
+        column(answer.arms, "lift_low", -np.inf), found.lift_intervals[:, 0]
+    )
+    np.testing.assert_array_equal(column(answer.arms, "relative"), found.relative)
     undefined = bool(np.isnan(found.relative[0]))
     assert undefined == (mean == 0 or rounds < 300)
-    assert (plain["arms"][0]["relative"] is None) == undefined
-    assert plain["arms"][1]["lift"] == 0
+    assert (answer.arms[0].relative is None) == undefined
+    assert answer.arms[1].lift == 0
 
 
 def test_without_a_control_lifts_are_null() -> None:
-    again, plain = sent(verdict(None, 3.0))
-    assert plain["control"] is None
-    assert {plain["arms"][0][name] for name in ("lift", "lift_low", "relative_high")} == {None}
-    assert [getattr(again, name) for name in LIFTS] == [None] * 4
+    answer = sent(verdict(None, 3.0))
+    assert answer.control is None
+    first = answer.arms[0]
+    assert (first.lift, first.lift_low, first.relative_high) == (None, None, None)

@@ -1,30 +1,125 @@
-"""Client and RemoteExperiment: the verbs of `AsyncClient` for programs whose threads wait."""
+"""Client and RemoteExperiment: live tests of a service, for programs whose threads wait."""
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Mapping, Sequence
-from threading import Lock
-from typing import Any, Self, overload
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Self, TypeVar
 
-from steadyarm.arms import ArmSet
+import httpx2
+
 from steadyarm.client.buffer import Delivery, RewardBuffer
-from steadyarm.client.client import AsyncClient, OnUnknown
-from steadyarm.client.pools import BlockingPool, blocking, forget_after_fork, run
-from steadyarm.client.remote import AsyncRemoteExperiment, declared_in
-from steadyarm.client.transport import R, RecentUnits, Transport
-from steadyarm.live.attributes import Declared
-from steadyarm.live.people import Breakdown
-from steadyarm.live.verdict import Verdict
-from steadyarm.policies import Policy
+from steadyarm.client.core import (
+    DOWN,
+    PATIENCE,
+    BusyError,
+    Call,
+    ExperimentCore,
+    OnUnknown,
+    Outcome,
+    Report,
+    Result,
+    Service,
+    TooLargeError,
+    Visit,
+    halves,
+    parts,
+)
+from steadyarm.covariates import with_expected
+from steadyarm.errors import ServiceError, SteadyArmError
+from steadyarm.live.assignments import At, Values
+from steadyarm.live.attributes import Given
+from steadyarm.live.covariates import Covariates
+from steadyarm.wire.responses import AssignmentAnswer, ExperimentAnswer
+from steadyarm.wire.results import Recommendation
+
+R = TypeVar("R")
 
 
-class Client:
+class Connection:
+    """Connections to a service that threads share; each thread waits for its answer."""
+
+    def __init__(self, service: Service) -> None:
+        self._http = httpx2.Client(**service.connection)
+
+    def send(self, call: Call[R]) -> R:
+        """The result of a call; raises the error that its answer means."""
+        while True:
+            if self._http.is_closed:
+                raise ServiceError("this client was closed; make another one.")
+            try:
+                return call.receive(self._http.request(**call.request()))
+            except (httpx2.RequestError, BusyError) as error:
+                time.sleep(call.pause_after(error))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+
+class BaseClient:
+    """What `Client` and `AsyncClient` have in common: how they are made, and what they count."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: float = 2.0,
+        retries: int = 3,
+        default_arm: str | None = None,
+        buffer: str | os.PathLike[str] | RewardBuffer | None = None,
+        cooldown: float = 5.0,
+        jitter: random.Random | None = None,
+        on_unknown: OnUnknown = "ignore",
+    ) -> None:
+        self.service = Service(
+            *(url, token, timeout, retries, default_arm, cooldown, jitter, on_unknown),
+            buffered=buffer is not None,
+        )
+        self.connection = Connection(self.service)
+        self.delivery: Delivery | None = None
+        if buffer is not None:
+            kept = buffer if isinstance(buffer, RewardBuffer) else RewardBuffer(buffer)
+            self.delivery = Delivery(self.service, kept, self.connection.send)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.service.url!r})"
+
+    @property
+    def defaulted(self) -> int:
+        """How often the default arm was given."""
+        return self.service.defaulted
+
+    @property
+    def ignored(self) -> int:
+        """Rewards of default arms and of units without an assignment."""
+        return self.service.ignored
+
+    @property
+    def lost(self) -> int:
+        """Rewards that were neither delivered nor kept."""
+        return self.service.lost
+
+    @property
+    def pending(self) -> int:
+        """Rewards in the buffer, of all processes that share it."""
+        return 0 if self.delivery is None else self.delivery.pending
+
+    @property
+    def rejected(self) -> int:
+        """Buffered rewards that the service refused when this client delivered them."""
+        return 0 if self.delivery is None else self.delivery.rejected
+
+
+class Client(BaseClient):
     """A connection to a SteadyArm service; one serves a whole program, and threads share it.
 
     Requests are tried again if the service does not answer, where that is safe: assignments of
-    units and rewards mean the same if they are processed twice.
+    units and rewards mean the same if they are processed twice. A program that forks makes its
+    client after the fork.
 
     Parameters
     ----------
@@ -45,10 +140,10 @@ class Client:
     Attributes
     ----------
     defaulted : how often the default arm was given
-    ignored : rewards of those, also by unit, and of units without an assignment
+    ignored : rewards of those, and of units without an assignment
     lost : rewards that were neither delivered nor kept
-    delivery : of buffered rewards; None without a buffer
-    core : what decides, as coroutines that never wait for anything but connections
+    pending : rewards in the buffer, of all processes that share it
+    rejected : buffered rewards that the service refused
 
     Examples
     --------
@@ -56,137 +151,83 @@ class Client:
 
     >>> with Client("http://127.0.0.1:9", retries=0, default_arm="A") as client:
     ...     shown = client.experiment("shop").ask("visitor 1")
-    >>> shown.name, shown.id, client.defaulted
-    ('A', '', 1)
+    >>> shown.arm, shown.in_test, client.defaulted
+    ('A', False, 1)
     """
-
-    def __init__(
-        self,
-        url: str,
-        token: str | None = None,
-        *,
-        timeout: float = 2.0,
-        retries: int = 3,
-        default_arm: str | None = None,
-        buffer: str | os.PathLike[str] | RewardBuffer | None = None,
-        cooldown: float = 5.0,
-        jitter: random.Random | None = None,
-        on_unknown: OnUnknown = "ignore",
-    ) -> None:
-        self.core = AsyncClient(
-            url,
-            token,
-            timeout=timeout,
-            retries=retries,
-            default_arm=default_arm,
-            buffer=buffer,
-            cooldown=cooldown,
-            jitter=jitter,
-            on_unknown=on_unknown,
-            pool=BlockingPool,
-        )
-        self._lock = Lock()
-        self._experiments: dict[AsyncRemoteExperiment, RemoteExperiment] = {}
-        forget_after_fork(self)
-
-    def __repr__(self) -> str:
-        return f"Client({self.url!r})"
-
-    @property
-    def url(self) -> str:
-        """Of the service."""
-        return self.core.url
-
-    @property
-    def transport(self) -> Transport:
-        """How requests are sent."""
-        return self.core.transport
-
-    @property
-    def default_arm(self) -> str | None:
-        """The variant that `ask` gives where the service gives none."""
-        return self.core.default_arm
-
-    @property
-    def defaulted(self) -> int:
-        """How often the default arm was given."""
-        return self.core.defaulted
-
-    @property
-    def ignored(self) -> int:
-        """Rewards of default arms and of units without an assignment."""
-        return self.core.ignored
-
-    @property
-    def lost(self) -> int:
-        """Rewards that were neither delivered nor kept."""
-        return self.core.lost
-
-    @property
-    def delivery(self) -> Delivery | None:
-        """Of buffered rewards; None without a buffer."""
-        return self.core.delivery
-
-    @property
-    def pending(self) -> int:
-        """Rewards in the buffer, of all processes that share it."""
-        return self.core.pending
-
-    @property
-    def rejected(self) -> int:
-        """Buffered rewards that the service refused when this client delivered them."""
-        return self.core.rejected
-
-    experiments = blocking(AsyncClient.experiments)
-    audit = blocking(AsyncClient.audit)
-    track = blocking(AsyncClient.track)
-    flush = blocking(AsyncClient.flush)
 
     def experiment(self, name: str, default_arm: str | None = None) -> RemoteExperiment:
         """The experiment of that name; requests are sent when it is used, not before.
 
         default_arm : in place of the client's
         """
-        core = self.core.experiment(name, default_arm)
-        with self._lock:
-            if core not in self._experiments:
-                self._experiments[core] = RemoteExperiment(self, core)
-            return self._experiments[core]
+        return RemoteExperiment(self, self.service.experiment(name, default_arm))
 
-    def create(
-        self,
-        name: str,
-        arms: ArmSet | Sequence[str] | Mapping[str, Any],
-        policy: str | Policy[Any] | Mapping[str, Any] = "steady",
-        *,
-        budget: int,
-        default_arm: str | None = None,
-        **settings: Any,
-    ) -> RemoteExperiment:
-        """A new live test on the service; settings as in `create_experiment`.
+    def track(
+        self, event: str, unit: str, value: float = 1.0, *, id: str | None = None, at: At = None
+    ) -> Outcome:
+        """Report an event of a unit to every experiment that measures it.
 
-        If the answer gets lost nobody knows whether it was created, and ExperimentExistsError
-        may follow when you try again; with load_if_exists=True that does no harm.
+        These are the experiments in which the unit has an assignment and that have a metric of this
+        name; an experiment whose reward has no name of its own takes "reward" and the experiment's
+        name. Kept in the buffer while the service is down, as rewards are.
 
         Parameters
         ----------
-        name : letters, digits, dots, hyphens and underscores
-        arms : the variants, names of them, or a table such as {"factorial": {…}}
-        policy : how they are chosen: a policy, its name, or its settings
-        budget : how many assignments will be made in all
-        default_arm : variant that `ask` gives if the service gives none
-        **settings : of `create_experiment`
+        event : its name
+        unit : whose it is
+        value : what it counts, such as the worth of an order
+        id : identifies the event, such as the number of an order; metrics that a unit may have
+            several events of need it
+        at : when it happened, if not just now, as in `Experiment.tell`
 
         Returns
         -------
-        RemoteExperiment
+        "stored", "repeated" if it was there already, "kept" until the service is back, or "ignored"
+        if no experiment of the unit measures it, which on_unknown="raise" makes an error. Raises
+        the error of an experiment that refuses it if no other one counts it.
         """
-        run(self.core.create(name, arms, policy, budget=budget, **settings))
-        return self.experiment(name, default_arm)
+        report = self.service.event(event, unit, value, id, at)
+        (result,) = self.deliver(None, [report])
+        outcome = self.service.settle_event(report, result)
+        if isinstance(outcome, SteadyArmError):
+            raise outcome
+        return outcome
+
+    def deliver(self, experiment: str | None, reports: Sequence[Report]) -> list[Result]:
+        """Send rewards of an experiment, or events; keep them if the service is down."""
+        try:
+            self.service.check_up()
+            if len(reports) == 1:
+                return self.send(self.service.deliver_one(experiment, reports[0]))
+            return self.send(self.service.deliver(experiment, reports))
+        except TooLargeError as error:
+            if len(reports) == 1:
+                return [error]
+            first, second = halves(reports)
+            return self.deliver(experiment, first) + self.deliver(experiment, second)
+        except DOWN as error:
+            if self.delivery is None:
+                return self.service.lose(experiment, len(reports), error)
+            return self.delivery.keep(experiment, reports)
+        except ServiceError:
+            raise
+        except SteadyArmError as error:
+            return [error] * len(reports)
+
+    def send(self, call: Call[R]) -> R:
+        """The result of a call; raises the error that its answer means."""
+        return self.connection.send(call)
+
+    def flush(self, seconds: float = PATIENCE) -> None:
+        """Send the rewards in the buffer now; ServiceError if that takes longer."""
+        if self.delivery is not None:
+            self.delivery.flush(seconds)
 
     def close(self) -> None:
         """Close connections; rewards that wait stay in their file."""
-        run(self.core.close())
+        if self.delivery is not None:
+            self.delivery.close()
+        self.connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -194,130 +235,127 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def forget(self) -> None:
-        """Renew the lock, which another thread may have held during a fork."""
-        self._lock = Lock()
-
 
 class RemoteExperiment:
-    """An experiment of a service; `Client.experiment` and `Client.create` make one.
+    """An experiment of a service; `Client.experiment` makes one.
 
-    It has the methods of `Experiment` and raises the same errors; what it does where the service
-    gives no variant is said in `AsyncRemoteExperiment`, whose methods it calls and waits for.
+    With a default arm `ask` gives that arm whenever the service gives no variant, because it is
+    down, the test is paused and has no control, or a token is wrong: an assignment with an empty
+    id that is not `in_test`. The reason is logged as a warning of "steadyarm.client", each kind at
+    most once a minute.
 
-    Parameters
-    ----------
-    client : that sends the requests
-    core : what decides, as coroutines
+    Rewards of default arms are ignored, also those reported by unit, until the unit gets a variant
+    of the test here; other processes cannot know what it was shown.
 
     Examples
     --------
     >>> import steadyarm as sa
     >>> with sa.Client("http://127.0.0.1:9", retries=0, default_arm="A") as client:
-    ...     client.experiment("shop").ask("visitor 1").name  # nothing answers there
+    ...     client.experiment("shop").ask("visitor 1").arm  # nothing answers there
     'A'
     """
 
-    def __init__(self, client: Client, core: AsyncRemoteExperiment) -> None:
-        self.client, self.core = client, core
+    def __init__(self, client: Client, core: ExperimentCore) -> None:
+        self.client, self._core = client, core
 
     def __repr__(self) -> str:
-        return f"RemoteExperiment({self.name!r}, {self.client.url})"
+        return f"RemoteExperiment({self._core.name!r}, {self._core.service.url})"
 
-    @property
-    def name(self) -> str:
-        """Of the experiment."""
-        return self.core.name
+    def ask(
+        self,
+        unit: str | None = None,
+        attributes: Given | None = None,
+        covariates: Covariates | None = None,
+        expected: float | None = None,
+    ) -> AssignmentAnswer:
+        """The variant to show to a unit.
 
-    @property
-    def default_arm(self) -> str | None:
-        """The variant that `ask` gives where the service gives none."""
-        return self.core.default_arm
+        If the response gets lost, the request for a unit that keeps its variant is sent again,
+        which gives the same variant. With sticky="none" every request is another assignment: one
+        whose response gets lost stays without reward, and is not requested again. With a default
+        arm only a bad unit, bad attributes or bad covariates raise.
 
-    @property
-    def outside(self) -> RecentUnits[None]:
-        """Units that saw a default arm last."""
-        return self.core.outside
+        attributes, covariates, expected : what is known of the unit, as in `Experiment.ask`
+        """
+        (answer,) = self._ask([Visit(unit, attributes, with_expected(covariates, expected))])
+        if isinstance(answer, SteadyArmError):
+            raise answer
+        return answer
 
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """What it was created with, as `Settings.to_dict` writes it; requested once."""
-        return run(self.core.settings())
+    def ask_many(
+        self,
+        units: Sequence[str | None],
+        attributes: Sequence[Given | None] | None = None,
+        covariates: Sequence[Covariates | None] | None = None,
+        expected: Sequence[float | None] | None = None,
+    ) -> list[AssignmentAnswer | SteadyArmError]:
+        """Variants for many units, in their order; an error takes the place of one refused.
 
-    @property
-    def sticky(self) -> bool:
-        """Whether a unit keeps its first variant."""
-        return run(self.core.known()).sticky == "unit"
+        With a default arm that takes its place, unless the unit is bad.
 
-    @property
-    def values(self) -> Sequence[Any]:
-        """What each variant stands for, in their order; empty if only the service has names."""
-        return run(self.core.values())
+        attributes, covariates, expected : of each unit, as in `Experiment.ask_many`
+        """
+        visits = self._core.visits(units, attributes, covariates, expected)
+        return [answer for part in parts(visits) for answer in self._ask(part)]
 
-    @property
-    def attributes(self) -> Declared:
-        """Attributes of units with their levels, as they were declared."""
-        return declared_in(run(self.core.known()))
+    def _ask(self, visits: Sequence[Visit]) -> list[AssignmentAnswer | SteadyArmError]:
+        core = self._core
+        try:
+            core.check_up()
+            if core.settings is None:
+                self.status()
+            answers = self.client.send(core.assign(visits))
+        except SteadyArmError as error:
+            if isinstance(error, TooLargeError) and len(visits) > 1:
+                first, second = halves(visits)
+                return self._ask(first) + self._ask(second)
+            answers = core.refuse_all(visits, error)
+        return [core.settle(visit, one) for visit, one in zip(visits, answers, strict=True)]
 
-    @property
-    def covariates(self) -> tuple[str, ...]:
-        """Names of the numbers that are known of units, as they were declared."""
-        return tuple(run(self.core.known()).covariates)
+    def tell(
+        self,
+        assignment: AssignmentAnswer | str,
+        reward: Values,
+        at: At = None,
+        event: str | None = None,
+    ) -> None:
+        """Report what an assignment, its id, or a unit brought; repeating it is harmless.
 
-    @overload
-    def recommend(
-        self, level: float = 0.95, anytime: bool | None = None, by: None = None
-    ) -> Verdict: ...
+        The reward of a default arm is ignored, also that of a unit which was shown one last, and
+        of a unit without an assignment unless the client has on_unknown="raise".
 
-    @overload
-    def recommend(
-        self, level: float = 0.95, anytime: bool | None = None, *, by: str
-    ) -> Breakdown: ...
+        at : when it happened, if not just now, as in `Experiment.tell`; the time is sent in any
+            case, so that a reward which waits in the buffer counts by when it happened
+        reward, event : values by the names of metrics and the key of their event are as in
+            `Experiment.tell`, too
+        """
+        (outcome,) = self._tell([(assignment, reward, at, event)])
+        if isinstance(outcome, SteadyArmError):
+            raise outcome
 
-    def recommend(
-        self, level: float = 0.95, anytime: bool | None = None, by: str | None = None
-    ) -> Verdict | Breakdown:
-        """The best variant on mature visits, or a breakdown; see `Experiment.recommend`.
+    def tell_many(self, rewards: Iterable[tuple[Any, ...]]) -> list[Result]:
+        """Report many rewards, each as the arguments of `tell`.
+
+        Each is "stored", there already ("repeated"), "kept" until the service is back, of something
+        that was shown "outside" of the test, or "ignored" or "lost" as in `tell`; an error takes
+        the place of one refused.
+        """
+        return [outcome for part in parts(list(rewards)) for outcome in self._tell(part)]
+
+    def _tell(self, rewards: Sequence[tuple[Any, ...]]) -> list[Result]:
+        reports, sending = self._core.rewards(rewards)
+        results = self.client.deliver(self._core.name, sending) if sending else []
+        return self._core.settle_rewards(reports, results)
+
+    def status(self) -> ExperimentAnswer:
+        """The settings of the test, and its progress in numbers."""
+        return self.client.send(self._core.status())
+
+    def recommend(self, level: float = 0.95, anytime: bool | None = None) -> Recommendation:
+        """The best variant on mature visits; see `Experiment.recommend`.
 
         Parameters
         ----------
-        level, anytime, by : see `Experiment.recommend`
+        level, anytime : see `Experiment.recommend`
         """
-        if by is not None:
-            return run(self.core.recommend(level, anytime, by=by))
-        return run(self.core.recommend(level, anytime))
-
-    ask = blocking(AsyncRemoteExperiment.ask)
-    ask_many = blocking(AsyncRemoteExperiment.ask_many)
-    tell = blocking(AsyncRemoteExperiment.tell)
-    tell_many = blocking(AsyncRemoteExperiment.tell_many)
-    tell_checked = blocking(AsyncRemoteExperiment.tell_checked)
-    health = blocking(AsyncRemoteExperiment.health)
-    drift = blocking(AsyncRemoteExperiment.drift)
-    status = blocking(AsyncRemoteExperiment.status)
-    replay = blocking(AsyncRemoteExperiment.replay)
-    export = blocking(AsyncRemoteExperiment.export)
-    void = blocking(AsyncRemoteExperiment.void)
-    correct = blocking(AsyncRemoteExperiment.correct)
-    exclude = blocking(AsyncRemoteExperiment.exclude)
-    include = blocking(AsyncRemoteExperiment.include)
-    erase = blocking(AsyncRemoteExperiment.erase)
-    corrections = blocking(AsyncRemoteExperiment.corrections)
-    start = blocking(AsyncRemoteExperiment.start)
-    pause = blocking(AsyncRemoteExperiment.pause)
-    resume = blocking(AsyncRemoteExperiment.resume)
-    stop = blocking(AsyncRemoteExperiment.stop)
-    archive = blocking(AsyncRemoteExperiment.archive)
-    roll_out = blocking(AsyncRemoteExperiment.roll_out)
-
-    def call(self, gives: type[R], method: str, *path: str, **more: Any) -> R:
-        """Send a request about this experiment; see `Transport.call`.
-
-        Parameters
-        ----------
-        gives : type of the response
-        method : of HTTP
-        *path : after the path of the experiment
-        **more : for `Transport.call`
-        """
-        return run(self.core.call(gives, method, *path, **more))
+        return self.client.send(self._core.recommendation(level, anytime))

@@ -1,13 +1,12 @@
 """What the service answers, and what the command line prints as JSON; `results` has the rest.
 
-Each response is made of the object that `Experiment` gives (`of`); those that the client reads are
-turned into that object again (`to_…`). A client ignores fields that it does not know, so it may be
-older than its service. JSON has no infinite numbers: null takes their place.
+Each response is made of the object that `Experiment` gives (`of`). The client gives responses to
+programs as they are. It ignores fields that it does not know, so it may be older than its service.
+JSON has no infinite numbers: null takes their place.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
@@ -34,17 +33,13 @@ from steadyarm.inference.evidence import json_ready
 from steadyarm.live.after_test import Outside, RollOut
 from steadyarm.live.assignments import LiveAssignment, Told
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.metrics import Metric
-from steadyarm.live.results import Status
 from steadyarm.live.settings import STOPPING, After, Missing, Settings, Sticky, variants_in
 from steadyarm.live.values import values_of
 from steadyarm.segments import Direction
 from steadyarm.storages.records import (
-    LATEST,
     ExperimentHead,
     ExperimentState,
     to_datetime,
-    to_micros,
 )
 
 MOST_SHOWN = 500  # variants of a large set
@@ -235,17 +230,6 @@ class SettingsAnswer(Response):
         }
         return msgspec.convert(json_ready(found), cls)
 
-    def to_settings(self) -> Settings:
-        """The settings, as `Experiment.settings` has them."""
-        if "count" in self.arms:
-            raise InvalidInputError(
-                f"the {self.arms['count']:,} variants were given as a table, which the service "
-                "does not repeat; work on the storage itself, or read answers as JSON."
-            )
-        # Windows of metrics are in seconds here, and in microseconds where they are stored.
-        metrics = [Metric.described(one).to_dict() for one in self.metrics]
-        return Settings.from_dict(msgspec.to_builtins(self) | {"metrics": metrics})
-
     @property
     def names(self) -> Sequence[str]:
         """The names of all variants; empty if only the service has them."""
@@ -293,11 +277,6 @@ class RollOutAnswer(Response):
         since = to_datetime(roll_out.since)
         return cls(roll_out.variant, roll_out.share, since)
 
-    def to_roll_out(self) -> RollOut:
-        """The same, as `Status.outside` has it."""
-        since = to_micros(self.since, LATEST)
-        return RollOut(self.variant, self.share, since)
-
 
 class OutsideAnswer(Response):
     """What an experiment shows to units that are not part of its test.
@@ -320,12 +299,6 @@ class OutsideAnswer(Response):
         since = None if outside.since is None else to_datetime(outside.since)
         rolled = [RollOutAnswer.of(one) for one in outside.roll_outs]
         return cls(outside.default, outside.reason, since, rolled)
-
-    def to_outside(self) -> Outside:
-        """The same, as `Status.outside` has it."""
-        since = None if self.since is None else to_micros(self.since, LATEST)
-        rolled = tuple(one.to_roll_out() for one in self.roll_outs)
-        return Outside(self.default, self.reason, since, rolled)
 
 
 class ExperimentAnswer(Response):
@@ -391,26 +364,6 @@ class ExperimentAnswer(Response):
             outside=None if status.outside is None else OutsideAnswer.of(status.outside),
             roll_out=None if status.roll_out is None else RollOutAnswer.of(status.roll_out),
             **more,
-        )
-
-    def to_status(self) -> Status:
-        """The numbers, as `Experiment.status` gives them."""
-        names = self.settings.arms["names"] if self.indices is None else self.indices
-        assigned = tuple(self.assigned[name] for name in names)
-        rewarded = tuple(self.rewarded[name] for name in names)
-        return Status(
-            name=self.name,
-            state=self.state,
-            created=self.created,
-            budget=self.settings.budget,
-            assigned=assigned,
-            rewarded=rewarded,
-            segments=self.segments,
-            observed=self.observed,
-            arms=None if self.indices is None else tuple(self.indices.values()),
-            others=(self.totals.assigned - sum(assigned), self.totals.rewarded - sum(rewarded)),
-            excluded=self.totals.excluded,
-            outside=None if self.outside is None else self.outside.to_outside(),
         )
 
 
@@ -500,13 +453,6 @@ class AssignmentAnswer(Response):
         """An assignment of an experiment."""
         drawn = found.probability if found.in_test else None, found.created, found.new
         return cls(found.id, found.unit, found.name, *drawn, found.value, found.in_test)
-
-    def to_assignment(self, names: Sequence[str]) -> LiveAssignment:
-        """The assignment; its variant has the number -1 if it is not among the names."""
-        arm = names.index(self.arm) if self.arm in names else -1
-        probability = math.nan if self.probability is None else self.probability
-        drawn = probability, self.created, self.new, self.value, self.in_test
-        return LiveAssignment(self.id, self.unit, arm, self.arm, *drawn)
 
 
 class RefusedAssignment(Response):

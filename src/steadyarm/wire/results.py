@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, Literal, Self
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.inference.evidence import json_ready
-from steadyarm.inference.health import Finding as HealthFinding
-from steadyarm.live.conclusion import Decision, Word
-from steadyarm.live.looks import LookResult, StopReport
-from steadyarm.live.metrics import Metric, MetricResult, Safety
+from steadyarm.live.conclusion import Word
+from steadyarm.live.looks import StopReport
+from steadyarm.live.metrics import MetricResult, Safety
 from steadyarm.live.people import Breakdown, LevelResult
 from steadyarm.live.replay import Replay
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry
-from steadyarm.storages.records import LATEST, SegmentRecord, to_datetime, to_micros
+from steadyarm.storages.records import SegmentRecord, to_datetime
 from steadyarm.wire.responses import MOST_SHOWN, Response, Time, iso
 
 Number = float | None
@@ -197,36 +194,6 @@ class MetricAnswer(Response):
         same = (result.visits, result.level, result.anytime, result.obstacle)
         return cls(result.metric.plain(), *same, arms)
 
-    def to_result(self, names: Sequence[str], control: str | None) -> MetricResult:
-        """The result as `Experiment.metrics` gives it; names are of all variants."""
-        metric = Metric.described(self.metric)
-        result = MetricResult(
-            metric,
-            names,
-            self.visits,
-            level=self.level,
-            anytime=self.anytime,
-            obstacle=self.obstacle,
-        )
-        if not self.arms:
-            return result
-        numbers = _Columns(self.arms)
-        result = replace(
-            result,
-            names=tuple(one.name for one in self.arms),
-            estimates=numbers("estimate"),
-            intervals=numbers.between("low", "high"),
-        )
-        if control is None:
-            return result
-        return replace(
-            result,
-            control=control,
-            **numbers.lifts(),
-            safety=tuple(one.safety for one in self.arms if one.safety is not None),
-            selected=tuple(one.selected for one in self.arms if one.selected is not None),
-        )
-
 
 def _compared(result: MetricResult | LevelResult) -> list[tuple[Any, ...]]:
     """The name and the nine numbers of every variant, as `ComparedEstimate` has them."""
@@ -257,15 +224,6 @@ class LevelAnswer(Response):
         there = result.estimates is not None
         arms = [ComparedEstimate(*row) for row in _compared(result)] if there else []
         return cls(result.name, result.visits, result.obstacle, arms)
-
-    def to_result(self, names: Sequence[str], against: str) -> LevelResult:
-        """The result as a `Breakdown` has it; names are of all variants."""
-        result = LevelResult(self.name, names, self.visits, against, obstacle=self.obstacle)
-        if not self.arms:
-            return result
-        numbers = _Columns(self.arms)
-        between = numbers.between("low", "high")
-        return replace(result, estimates=numbers("estimate"), intervals=between, **numbers.lifts())
 
 
 class BreakdownAnswer(Response):
@@ -313,46 +271,6 @@ class BreakdownAnswer(Response):
             found.exploratory,
             found.summary,
         )
-
-    def to_breakdown(self) -> Breakdown:
-        """The breakdown as `Experiment.recommend` gives it."""
-        names = tuple(self.variants)
-        return Breakdown(
-            self.attribute,
-            self.against,
-            tuple(one.to_result(names, self.against) for one in self.levels),
-            self.unknown,
-            self.interaction,
-            tuple(self.left_out),
-            self.level,
-            self.anytime,
-        )
-
-
-class _Columns:
-    """Numbers of several answers by their field, with what stands for null."""
-
-    def __init__(self, arms: Sequence[ArmEstimate | ComparedEstimate]) -> None:
-        self._arms = arms
-
-    def __call__(self, key: str, unknown: float = np.nan) -> NDArray[np.float64]:
-        found = [getattr(one, key) for one in self._arms]
-        return np.array([unknown if value is None else value for value in found])
-
-    def between(self, low: str, high: str) -> NDArray[np.float64]:
-        """Intervals; infinite ends stand for null."""
-        return np.column_stack([self(low, -np.inf), self(high, np.inf)])
-
-    def lifts(self) -> dict[str, Any]:
-        """The fields of differences from a control; nan where a relative one is not defined."""
-        relative = self("relative")
-        shares = self.between("relative_low", "relative_high")
-        return {
-            "lifts": self("lift"),
-            "lift_intervals": self.between("lift_low", "lift_high"),
-            "relative": relative,
-            "relative_intervals": np.where(np.isnan(relative)[:, None], np.nan, shares),
-        }
 
 
 class LookAnswer(Response):
@@ -413,23 +331,6 @@ class StoppingAnswer(Response):
         ]
         when = None if report.when is None else iso(report.when)
         return cls(**vars(report) | {"looks": looks, "when": when, "text": report.text})
-
-    def to_report(self) -> StopReport:
-        """The report as `Verdict.stopping` has it."""
-        looks = [
-            LookResult(
-                look.number,
-                look.visits,
-                look.share,
-                _time(look.when),
-                np.inf if look.boundary is None else look.boundary,
-                look.reached,
-            )
-            for look in self.looks
-        ]
-        given = msgspec.structs.asdict(self) | {"looks": tuple(looks), "when": _time(self.when)}
-        del given["text"]
-        return StopReport(**given)
 
 
 def _time(text: str | None) -> datetime | None:
@@ -522,37 +423,6 @@ class Recommendation(Response):
             **same,
         )
 
-    def to_verdict(self) -> Verdict:
-        """The verdict as `Experiment.recommend` gives it."""
-        places = {one.name: one.index for one in self.arms}
-        few = len(self.arms) < self.variants
-
-        column = _Columns(self.arms)
-        between = column.between
-        same = {name: getattr(self, name) for name in SAME - {"sure", "variants"}}
-        if self.control is not None:
-            same |= column.lifts()
-        if self.variance_kept is not None:
-            same["raw"] = column("raw")
-        return Verdict(
-            arm=places[self.arm],
-            name=self.arm,
-            decision=Decision(**msgspec.structs.asdict(self.decision)),
-            estimates=column("estimate"),
-            standard_errors=column("standard_error", np.inf),
-            intervals=between("low", "high"),
-            gaps=column("gap"),
-            gap_intervals=between("gap_low", "gap_high"),
-            plausible=tuple(self.plausible),
-            until=_time(self.until),
-            shown=np.array(list(places.values()), dtype=np.int64) if few else None,
-            size=self.variants if few else 0,
-            names=tuple(places),
-            metrics=tuple(one.to_result(tuple(places), self.control) for one in self.metrics),
-            stopping=None if self.stopping is None else self.stopping.to_report(),
-            **same,
-        )
-
 
 # What a recommendation and a verdict call by the same name.
 SAME = frozenset(Recommendation.__struct_fields__) - {
@@ -591,11 +461,6 @@ class Health(Response):
     def of(cls, report: HealthReport) -> Self:
         """A report."""
         return msgspec.convert(report.to_dict(), cls)
-
-    def to_report(self) -> HealthReport:
-        """The report as `Experiment.health` gives it."""
-        found = (msgspec.structs.asdict(one) for one in self.findings)
-        return HealthReport(tuple(HealthFinding(**one) for one in found))
 
 
 class Drift(Response):
@@ -654,21 +519,6 @@ class Drift(Response):
         """A report."""
         return msgspec.convert(report.to_dict(), cls)
 
-    def to_report(self) -> DriftReport:
-        """The report as `Experiment.drift` gives it; nan where a number is not finite."""
-        tables = {"estimates", "errors", "intervals", "gaps", "gap_errors", "arm_p_values"}
-        values: dict[str, Any] = {}
-        for field in fields(DriftReport):
-            value = getattr(self, field.name)
-            if field.name in tables | {"averages"}:
-                value = np.array(value, dtype=np.float64)
-            elif field.name == "rounds":
-                value = np.array(value, dtype=np.int64)
-            elif field.name.endswith("_p_value") and value is None:
-                value = np.nan
-            values[field.name] = tuple(value) if isinstance(value, list) else value
-        return DriftReport(**values)
-
 
 class ReplayAnswer(Response):
     """Whether the log leads to what is stored.
@@ -699,11 +549,6 @@ class ReplayAnswer(Response):
             list(found.differences),
             found.corrections,
         )
-
-    def to_replay(self) -> Replay:
-        """The replay, as `Experiment.replay` gives it."""
-        counts = (self.assignments, self.rewards, self.segments)
-        return Replay(*counts, tuple(self.differences), self.corrections)
 
 
 # Corrections and the audit log
@@ -748,15 +593,6 @@ class AuditEntryAnswer(Response):
         ends = {name: iso(to_datetime(entry.detail[name])) for name in ENDS & entry.detail.keys()}
         shown = {"created": to_datetime(entry.created), "detail": {**entry.detail, **ends}}
         return cls(**vars(entry) | shown)
-
-    def to_entry(self) -> AuditEntry:
-        """The entry as a storage has it."""
-        ends = {
-            name: to_micros(datetime.fromisoformat(self.detail[name]), LATEST)
-            for name in ENDS & self.detail.keys()
-        }
-        stored = {"created": to_micros(self.created, LATEST), "detail": self.detail | ends}
-        return AuditEntry(**msgspec.structs.asdict(self) | stored)
 
 
 class AuditLog(Response):

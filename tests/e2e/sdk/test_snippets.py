@@ -64,7 +64,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def rewarded(address: str) -> int:
     with sa.Client(address, timeout=30) as client:
-        return sum(client.experiment("shop").status().rewarded)
+        return client.experiment("shop").status().totals.rewarded
 
 
 def until_rewarded(address: str, count: int) -> None:

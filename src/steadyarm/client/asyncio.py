@@ -1,0 +1,227 @@
+"""AsyncClient and AsyncRemoteExperiment: live tests of a service, for programs under asyncio.
+
+These are `blocking.Client` and `blocking.RemoteExperiment` with await; see there what each verb
+does. What they decide is in `core`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, Self, TypeVar
+
+import httpx2
+
+from steadyarm.client.blocking import BaseClient
+from steadyarm.client.core import (
+    DOWN,
+    PATIENCE,
+    BusyError,
+    Call,
+    ExperimentCore,
+    Outcome,
+    Report,
+    Result,
+    TooLargeError,
+    Visit,
+    halves,
+    parts,
+)
+from steadyarm.covariates import with_expected
+from steadyarm.errors import ServiceError, SteadyArmError
+from steadyarm.live.assignments import At, Values
+from steadyarm.live.attributes import Given
+from steadyarm.live.covariates import Covariates
+from steadyarm.wire.responses import AssignmentAnswer, ExperimentAnswer
+from steadyarm.wire.results import Recommendation
+
+R = TypeVar("R")
+
+
+class AsyncClient(BaseClient):
+    """A connection to a SteadyArm service for programs under asyncio; all tasks share one.
+
+    It has the verbs of `Client`, to be awaited, and makes the same decisions. A client belongs to
+    one event loop. A buffer is written in other threads, and emptied in one.
+
+    A call may be cancelled at any time. If its request was on the way, nobody knows whether it
+    was processed; to repeat it is as harmless as after a lost answer.
+
+    Parameters and attributes are those of `Client`.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> async def page():
+    ...     async with AsyncClient("http://127.0.0.1:9", retries=0, default_arm="A") as client:
+    ...         return await client.experiment("shop").ask("visitor 1")
+    >>> asyncio.run(page()).arm
+    'A'
+    """
+
+    @cached_property
+    def _http(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(**self.service.connection)
+
+    def experiment(self, name: str, default_arm: str | None = None) -> AsyncRemoteExperiment:
+        """The experiment of that name; requests are sent when it is used, not before.
+
+        default_arm : in place of the client's
+        """
+        return AsyncRemoteExperiment(self, self.service.experiment(name, default_arm))
+
+    async def track(
+        self, event: str, unit: str, value: float = 1.0, *, id: str | None = None, at: At = None
+    ) -> Outcome:
+        """Report an event of a unit to every experiment that measures it."""
+        report = self.service.event(event, unit, value, id, at)
+        (result,) = await self.deliver(None, [report])
+        outcome = self.service.settle_event(report, result)
+        if isinstance(outcome, SteadyArmError):
+            raise outcome
+        return outcome
+
+    async def deliver(self, experiment: str | None, reports: Sequence[Report]) -> list[Result]:
+        """Send rewards of an experiment, or events; keep them if the service is down."""
+        try:
+            self.service.check_up()
+            if len(reports) == 1:
+                return await self.send(self.service.deliver_one(experiment, reports[0]))
+            return await self.send(self.service.deliver(experiment, reports))
+        except TooLargeError as error:
+            if len(reports) == 1:
+                return [error]
+            first, second = halves(reports)
+            done = await self.deliver(experiment, first)
+            return done + await self.deliver(experiment, second)
+        except DOWN as error:
+            if self.delivery is None:
+                return self.service.lose(experiment, len(reports), error)
+            return await asyncio.to_thread(self.delivery.keep, experiment, reports)
+        except ServiceError:
+            raise
+        except SteadyArmError as error:
+            return [error] * len(reports)
+
+    async def send(self, call: Call[R]) -> R:
+        """The result of a call; raises the error that its answer means."""
+        while True:
+            if self._http.is_closed:
+                raise ServiceError("this client was closed; make another one.")
+            request = call.request()
+            try:
+                async with asyncio.timeout(request["timeout"]):  # also if bytes come one by one
+                    response = await self._http.request(**request)
+                return call.receive(response)
+            except (httpx2.RequestError, TimeoutError, BusyError) as error:
+                await asyncio.sleep(call.pause_after(error))
+
+    async def flush(self, seconds: float = PATIENCE) -> None:
+        """Send the rewards in the buffer now; ServiceError if that takes longer."""
+        if self.delivery is not None:
+            await asyncio.to_thread(self.delivery.flush, seconds)
+
+    async def close(self) -> None:
+        """Close connections; rewards that wait stay in their file."""
+        if self.delivery is not None:
+            await asyncio.to_thread(self.delivery.close)
+        self.connection.close()
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class AsyncRemoteExperiment:
+    """An experiment of a service; `AsyncClient.experiment` makes one.
+
+    It has the verbs of `RemoteExperiment`, to be awaited.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> import steadyarm as sa
+    >>> async def page():
+    ...     async with sa.AsyncClient("http://127.0.0.1:9", retries=0, default_arm="A") as client:
+    ...         return await client.experiment("shop").ask("visitor 1")
+    >>> asyncio.run(page()).in_test  # nothing answers there
+    False
+    """
+
+    def __init__(self, client: AsyncClient, core: ExperimentCore) -> None:
+        self.client, self._core = client, core
+
+    def __repr__(self) -> str:
+        return f"AsyncRemoteExperiment({self._core.name!r}, {self._core.service.url})"
+
+    async def ask(
+        self,
+        unit: str | None = None,
+        attributes: Given | None = None,
+        covariates: Covariates | None = None,
+        expected: float | None = None,
+    ) -> AssignmentAnswer:
+        """The variant to show to a unit; see `RemoteExperiment.ask`."""
+        visit = Visit(unit, attributes, with_expected(covariates, expected))
+        (answer,) = await self._ask([visit])
+        if isinstance(answer, SteadyArmError):
+            raise answer
+        return answer
+
+    async def ask_many(
+        self,
+        units: Sequence[str | None],
+        attributes: Sequence[Given | None] | None = None,
+        covariates: Sequence[Covariates | None] | None = None,
+        expected: Sequence[float | None] | None = None,
+    ) -> list[AssignmentAnswer | SteadyArmError]:
+        """Variants for many units; see `RemoteExperiment.ask_many`."""
+        visits = self._core.visits(units, attributes, covariates, expected)
+        return [answer for part in parts(visits) for answer in await self._ask(part)]
+
+    async def _ask(self, visits: Sequence[Visit]) -> list[AssignmentAnswer | SteadyArmError]:
+        core = self._core
+        try:
+            core.check_up()
+            if core.settings is None:
+                await self.status()
+            answers = await self.client.send(core.assign(visits))
+        except SteadyArmError as error:
+            if isinstance(error, TooLargeError) and len(visits) > 1:
+                first, second = halves(visits)
+                return await self._ask(first) + await self._ask(second)
+            answers = core.refuse_all(visits, error)
+        return [core.settle(visit, one) for visit, one in zip(visits, answers, strict=True)]
+
+    async def tell(
+        self,
+        assignment: AssignmentAnswer | str,
+        reward: Values,
+        at: At = None,
+        event: str | None = None,
+    ) -> None:
+        """Report what an assignment, its id, or a unit brought; see `RemoteExperiment.tell`."""
+        (outcome,) = await self._tell([(assignment, reward, at, event)])
+        if isinstance(outcome, SteadyArmError):
+            raise outcome
+
+    async def tell_many(self, rewards: Iterable[tuple[Any, ...]]) -> list[Result]:
+        """Report many rewards, each as the arguments of `tell`."""
+        return [outcome for part in parts(list(rewards)) for outcome in await self._tell(part)]
+
+    async def _tell(self, rewards: Sequence[tuple[Any, ...]]) -> list[Result]:
+        reports, sending = self._core.rewards(rewards)
+        results = await self.client.deliver(self._core.name, sending) if sending else []
+        return self._core.settle_rewards(reports, results)
+
+    async def status(self) -> ExperimentAnswer:
+        """The settings of the test, and its progress in numbers."""
+        return await self.client.send(self._core.status())
+
+    async def recommend(self, level: float = 0.95, anytime: bool | None = None) -> Recommendation:
+        """The best variant on mature visits; see `RemoteExperiment.recommend`."""
+        return await self.client.send(self._core.recommendation(level, anytime))

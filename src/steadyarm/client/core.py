@@ -1,0 +1,811 @@
+"""What clients send and what answers mean; nothing here waits for a network, a disk or a lock.
+
+`blocking` and `asyncio` send the calls that are built here. Both decide alike, since every decision
+is made here: which call may be repeated and when, which error an answer means, when the default
+arm is shown, and which rewards are ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import random
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from threading import Lock
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
+from urllib.parse import quote, urlsplit
+
+import httpx2
+import msgspec
+
+from steadyarm.covariates import each_with_expected
+from steadyarm.errors import (
+    InvalidInputError,
+    ServiceError,
+    SteadyArmError,
+    StorageError,
+    UnknownAssignmentError,
+)
+from steadyarm.live.assignments import At, Values, checked_unit, finite_values
+from steadyarm.live.attributes import Given, check_as_many
+from steadyarm.live.covariates import Covariates
+from steadyarm.storages.records import LATEST, to_datetime, to_micros
+from steadyarm.validation import check_choice, finite_number, whole_number
+from steadyarm.wire.responses import (
+    PROBLEM,
+    PROBLEMS,
+    AssignmentAnswer,
+    Assignments,
+    EventAnswer,
+    EventAnswers,
+    EventStatus,
+    ExperimentAnswer,
+    RewardStatus,
+    RewardStatuses,
+    SettingsAnswer,
+)
+from steadyarm.wire.results import Recommendation
+from steadyarm.wording import shortened
+
+log = logging.getLogger("steadyarm.client")
+
+BATCH = 250  # entries of one request: well below what services accept, unless set up otherwise
+PATIENCE = 30.0  # seconds for calls that no page waits for: batches and verdicts
+KEPT_ALIVE = 20.0  # seconds, less than servers keep idle connections: they must not close first
+FIRST_PAUSE = 0.05  # seconds; doubled with every further try
+BUSY = (429, 502, 503, 504)  # answers after which the same request may succeed
+REMEMBERED = 100_000  # units that were shown a default arm
+MOST_KINDS = 1000  # of warnings: names of events may be anything
+EVERY = 60.0  # seconds between two warnings of the same kind
+LISTED = 20  # variants in a message
+
+OnUnknown = Literal["ignore", "raise"]
+# What becomes of a reward: "kept" until the service is back, "ignored" if it is of a default arm or
+# of a unit without an assignment, "lost" if the service is down and there is no buffer.
+Outcome = Literal["stored", "repeated", "outside", "kept", "ignored", "lost"]
+Result = Outcome | SteadyArmError
+Report = dict[str, Any]  # a reward or an event, as it is sent
+
+R = TypeVar("R")
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+# Errors
+
+
+class ServiceDownError(ServiceError):
+    """The service cannot be reached or fails on its side; the same request may work later.
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> try:
+    ...     sa.Client("http://127.0.0.1:9", retries=0).experiment("shop").status()
+    ... except ServiceDownError as error:
+    ...     print(isinstance(error, sa.ServiceError))
+    True
+    """
+
+
+class TooLargeError(ServiceError):
+    """The service, or a proxy before it, refuses a request of this size; a smaller one may work."""
+
+
+class BusyError(Exception):
+    """The service cannot serve a request now.
+
+    retry_after : seconds for which it wants to be left alone
+    """
+
+    def __init__(self, problem: SteadyArmError, retry_after: float) -> None:
+        super().__init__(problem, retry_after)
+        self.problem, self.retry_after = problem, retry_after
+
+
+DOWN = (ServiceDownError, StorageError)  # errors that default arms and buffered rewards are for
+KINDS: dict[str, type[SteadyArmError]] = PROBLEMS | {
+    "malformed": InvalidInputError,
+    "event-not-counted": UnknownAssignmentError,  # unless an experiment has another reason
+}
+ADVICE = {401: "Give a token: Client(url, token=…).", 403: "Use a token of a wider scope."}
+
+
+def error_in(problem: Mapping[str, Any], status: int | None = None) -> SteadyArmError:
+    """Read the error that a problem describes.
+
+    Examples
+    --------
+    >>> error_in({"type": "urn:steadyarm:problem:budget-spent", "detail": "All 10 are out."})
+    BudgetSpentError('All 10 are out.')
+    """
+    status = problem.get("status", status)
+    detail = str(problem.get("detail") or problem.get("title") or "the service gave no reason.")
+    hint = str(problem.get("hint") or ADVICE.get(status or 0, ""))
+    message = f"{detail} {hint}".strip()
+    kind = str(problem.get("type", "")).removeprefix(PROBLEM)
+    for refused in problem.get("experiments") or ():
+        reason = error_in(refused["error"])
+        if not isinstance(reason, UnknownAssignmentError):
+            return reason
+    if kind in KINDS:
+        error = KINDS[kind](message)
+        if isinstance(error, InvalidInputError):
+            error.field, error.given = problem.get("field"), problem.get("given")
+            error.expected = problem.get("expected")
+        return error
+    if request_id := problem.get("request_id"):
+        message = f"{message} (request {request_id})"
+    return _kind_of(413 if kind == "too-large" else status)(message)
+
+
+def _kind_of(status: Any) -> type[ServiceError]:
+    if status == 413:
+        return TooLargeError
+    later = isinstance(status, int) and (status == 429 or status >= 500)
+    return ServiceDownError if later else ServiceError
+
+
+def _error_of(response: httpx2.Response) -> SteadyArmError:
+    """Read the error of a response of 3xx, 4xx or 5xx."""
+    try:
+        problem = json.loads(response.content)
+    except ValueError:
+        problem = None
+    if isinstance(problem, Mapping) and "type" in problem:
+        return error_in(problem, response.status_code)
+    # Somebody else answered: a proxy, a load balancer, another program on that port.
+    return _kind_of(response.status_code)(
+        f"{response.url} answered {response.status_code} {response.reason_phrase}, and not as a "
+        "SteadyArm service does; is the address right, and the service behind it running?"
+    )
+
+
+def _unreadable(error: Exception | str) -> ServiceError:
+    return ServiceError(
+        f"the service's answer cannot be read ({error}); is it of another version than this client?"
+    )
+
+
+class Breaker:
+    """Remembers that the service is down, so that a page need not find out each time.
+
+    Examples
+    --------
+    >>> now = 0.0
+    >>> breaker = Breaker(cooldown=5.0, clock=lambda: now)
+    >>> breaker.allows(), breaker.fail(), breaker.allows()
+    (True, None, False)
+    >>> now = 6.0
+    >>> breaker.allows(), breaker.allows()  # one tries again, others go on
+    (True, False)
+    >>> breaker.succeed(), breaker.allows()
+    (True, True)
+    """
+
+    def __init__(self, cooldown: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self.cooldown = cooldown
+        self._clock = clock
+        self._until: float | None = None  # None: all is well
+        self._lock = Lock()
+
+    @property
+    def open(self) -> bool:
+        """Whether the last call failed."""
+        return self._until is not None
+
+    def allows(self) -> bool:
+        """Whether to try; after the cooldown one caller tries on behalf of all."""
+        if self._until is None:
+            return True
+        with self._lock:
+            now = self._clock()
+            if self._until is not None and now < self._until:
+                return False
+            self._until = now + self.cooldown
+            return True
+
+    def fail(self) -> None:
+        """Note that the service could not be reached, after all retries."""
+        with self._lock:
+            self._until = self._clock() + self.cooldown
+
+    def succeed(self) -> bool:
+        """Note that the service answered; True if it had failed before."""
+        if self._until is None:
+            return False
+        with self._lock:
+            recovered, self._until = self._until is not None, None
+            return recovered
+
+
+class Call(Generic[R]):
+    """One request to a service: its next try, and what the answer means.
+
+    A call has `seconds` in all. Every try may take half of what is left; the last one, and one that
+    must not be repeated, may take all of it. Pauses between tries double, and are jittered so that
+    many clients do not come at once.
+
+    read : turns the content of a good answer into the result
+    repeatable : whether doing it twice is the same as doing it once. Otherwise it is only tried
+        again if there was no connection, because a request that was sent may have been processed
+    stamped : whether the body, a mapping, says when it is sent
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        read: Callable[[bytes], R],
+        method: str,
+        path: Sequence[str],
+        *,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        seconds: float | None = None,
+        repeatable: bool = True,
+        stamped: bool = False,
+    ) -> None:
+        self._service, self._read, self._query = service, read, query
+        self._method, self._body, self._stamped = method, body, stamped
+        self._url = "/".join([service.url, "v1", *(quote(part, safe=":") for part in path)])
+        self._repeatable, self._usual = repeatable, seconds is None
+        self._deadline = time.monotonic() + (seconds or service.timeout)
+        self._attempt = 0
+
+    def request(self) -> dict[str, Any]:
+        """Arguments of `httpx2.Client.request` for the next try."""
+        left = max(self._deadline - time.monotonic(), 0.001)
+        halved = self._repeatable and self._attempt < self._service.retries
+        body = self._body
+        if self._stamped:
+            body = body | {"sent": datetime.now(UTC).isoformat()}
+        return {
+            "method": self._method,
+            "url": self._url,
+            "content": None if body is None else _encode(body),
+            "params": self._query,
+            "timeout": left / 2 if halved else left,
+        }
+
+    def receive(self, response: httpx2.Response) -> R:
+        """The result in a response; raises the error that a bad one means."""
+        if response.status_code in BUSY:
+            wanted = _seconds_in(response.headers.get("Retry-After"))
+            raise BusyError(_error_of(response), wanted)
+        if response.status_code < 500:
+            self._service.note_answer()
+        if not 200 <= response.status_code < 300:
+            raise _error_of(response)
+        try:
+            return self._read(response.content)
+        except msgspec.ValidationError as error:
+            raise _unreadable(error) from None
+        except ValueError:
+            text = response.content.decode(errors="replace")
+            raise ServiceError(
+                f"{response.url} answered with {shortened(text)}, which is no JSON; is this the "
+                "address of a SteadyArm service?"
+            ) from None
+
+    def pause_after(self, error: Exception) -> float:
+        """Seconds until the next try after a failed one; raises the error if there is none."""
+        unsent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+        problem: SteadyArmError = self._unreachable(error)
+        wanted = 0.0
+        if isinstance(error, BusyError):
+            problem, wanted = error.problem, error.retry_after
+        jitter = self._service.random.uniform(0.5, 1.5)
+        pause = max(wanted, FIRST_PAUSE * 2.0**self._attempt * jitter)
+        last = self._attempt == self._service.retries
+        late = time.monotonic() + pause >= self._deadline
+        if not last and not late and (self._repeatable or unsent):
+            self._attempt += 1
+            return pause
+        if unsent or self._usual:  # a slow verdict does not mean that the service is down
+            self._service.note_failure(type(problem)(str(problem)))  # without its traceback
+        raise problem from None
+
+    def _unreachable(self, error: Exception) -> ServiceDownError:
+        slow = isinstance(error, httpx2.TimeoutException | TimeoutError)
+        reason = "did not answer in time" if slow else f"cannot be reached: {error}"
+        return ServiceDownError(
+            f"the service at {self._service.url} {reason}; is it running, and is the address right?"
+        )
+
+
+class Service:
+    """The service that a client talks to, and what is known of it.
+
+    Attributes
+    ----------
+    failure : why the breaker opened last
+    recovered : called when the service answers again after it was down
+    defaulted, ignored, lost : see `Client`
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        timeout: float = 2.0,
+        retries: int = 3,
+        default_arm: str | None = None,
+        cooldown: float = 5.0,
+        jitter: random.Random | None = None,
+        on_unknown: OnUnknown = "ignore",
+        buffered: bool = False,
+    ) -> None:
+        check_choice(on_unknown, "on_unknown", get_args(OnUnknown))
+        self.url = _checked_url(url)
+        self.timeout = finite_number(timeout, "timeout")
+        if self.timeout <= 0:
+            raise InvalidInputError(f"timeout is {timeout!r}; expected seconds above 0.")
+        self.retries = whole_number(retries, "retries")
+        self.default_arm, self.on_unknown, self.buffered = default_arm, on_unknown, buffered
+        self.breaker, self.random = Breaker(cooldown), jitter or random.Random()
+        self.failure: SteadyArmError = ServiceDownError(f"the service at {self.url} is down.")
+        self.recovered: Callable[[], None] = lambda: None
+        self.defaulted = self.ignored = self.lost = 0
+        self._token = token
+        self._lock = Lock()
+        self._warned: dict[Hashable, float] = {}
+        self._experiments: dict[tuple[str, str | None], ExperimentCore] = {}
+        self._outside: dict[str, RecentUnits] = {}  # by experiment
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """Arguments of `httpx2.Client`."""
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        return {
+            "headers": headers,
+            "limits": httpx2.Limits(keepalive_expiry=KEPT_ALIVE),
+            "verify": self.url.startswith("https:"),  # loading certificates takes 0.1 seconds
+        }
+
+    def experiment(self, name: str, default_arm: str | None) -> ExperimentCore:
+        """The experiment of a name and default arm, always the same one."""
+        if not isinstance(name, str) or not name.strip("."):
+            raise InvalidInputError(
+                f"the name is {name!r}; expected an experiment's, such as 'checkout'."
+            )
+        key = name, self.default_arm if default_arm is None else default_arm
+        with self._lock:
+            outside = self._outside.setdefault(name, RecentUnits())
+            if key not in self._experiments:
+                self._experiments[key] = ExperimentCore(self, *key, outside)
+            return self._experiments[key]
+
+    def count(self, what: Literal["defaulted", "ignored", "lost"], more: int = 1) -> None:
+        """Count what the attribute of that name says."""
+        with self._lock:
+            setattr(self, what, getattr(self, what) + more)
+
+    def warn(self, kind: Hashable, message: str, *words: object, every: float = EVERY) -> None:
+        """Log a warning, at most one of its kind in so many seconds."""
+        with self._lock:
+            now, before = time.monotonic(), self._warned.get(kind, -math.inf)
+            if now - before < every or (before == -math.inf and len(self._warned) >= MOST_KINDS):
+                return
+            self._warned[kind] = now
+        log.warning(message, *words)
+
+    def note_answer(self) -> None:
+        """Close the breaker: the service answered."""
+        if self.breaker.succeed():
+            self.recovered()
+
+    def note_failure(self, error: SteadyArmError) -> None:
+        """Open the breaker: the service did not answer, after all retries."""
+        self.failure = error
+        self.breaker.fail()
+
+    def check_up(self) -> None:
+        """Raise the last failure while nobody should wait for the service."""
+        if (self.default_arm is not None or self.buffered) and not self.breaker.allows():
+            raise self.failure
+
+    # Rewards and events
+
+    def event(self, event: str, unit: str, value: float, id: str | None, at: At) -> Report:
+        """An event as it is sent, checked as the service does: a bad one must not stop others."""
+        checked_unit(event, "the event", "names a metric, such as purchase")
+        checked_unit(unit, purpose="names who did it, such as a visitor's id")
+        number = finite_number(value, f"the value of {event!r}")
+        found = {"unit": unit, "event": event, "value": number, "at": _time_of(at)}
+        if id is None:
+            return found
+        return found | {"id": checked_unit(id, "the id of the event", "tells it from others")}
+
+    def deliver(self, experiment: str | None, reports: Sequence[Report]) -> Call[list[Result]]:
+        """Send rewards of an experiment or, without one, events; the result has one for each."""
+        kind = "events" if experiment is None else "rewards"
+        read = self._read_events if experiment is None else self._read_rewards
+        return Call(
+            self,
+            lambda content: read(content, reports),
+            *("POST", (*_place(experiment), f"{kind}:batch")),
+            body={kind: reports},
+            seconds=PATIENCE,
+            stamped=True,
+        )
+
+    def deliver_one(self, experiment: str | None, report: Report) -> Call[list[Result]]:
+        """The same for one that a page waits for."""
+        kind = "events" if experiment is None else "rewards"
+
+        def read(content: bytes) -> list[Result]:
+            if experiment is None:
+                return [self._together(report, _decode(EventAnswer)(content))]
+            return [_decode(RewardStatus)(content).status]
+
+        return Call(self, read, "POST", (*_place(experiment), kind), body=report, stamped=True)
+
+    def _read_rewards(self, content: bytes, reports: Sequence[Report]) -> list[Result]:
+        entries = _decode(RewardStatuses)(content).rewards
+        results = _each_in(entries, RewardStatus, len(reports))
+        return [one if isinstance(one, SteadyArmError) else one.status for one in results]
+
+    def _read_events(self, content: bytes, reports: Sequence[Report]) -> list[Result]:
+        entries = _decode(EventAnswers)(content).events
+        results = _each_in(entries, EventAnswer, len(reports))
+        return [
+            one if isinstance(one, SteadyArmError) else self._together(report, one)
+            for report, one in zip(reports, results, strict=True)
+        ]
+
+    def _together(self, event: Report, answer: EventAnswer) -> Outcome:
+        """What became of an event that counts: "stored" if an experiment has stored it now."""
+        results = _each_in(answer.experiments, EventStatus, len(answer.experiments))
+        for one in results:
+            if isinstance(one, SteadyArmError):
+                self.warn_of_event(event, one, "an event does not count in one of its experiments")
+        stored = any(isinstance(one, EventStatus) and one.status == "stored" for one in results)
+        return "stored" if stored else "repeated"
+
+    def warn_of_event(self, event: Report, error: SteadyArmError, what: str) -> None:
+        """Log why an event is not counted, once for each name of an event and kind of error."""
+        kind = event["event"], type(error)
+        self.warn(kind, "%s: %s", what, error, every=math.inf)
+
+    def settle_event(self, event: Report, result: Result) -> Result:
+        """The result of an event; one that nobody counts is ignored unless on_unknown="raise"."""
+        if self.on_unknown == "raise" or not isinstance(result, UnknownAssignmentError):
+            return result
+        self.count("ignored")
+        self.warn_of_event(event, result, "an event was ignored")
+        return "ignored"
+
+    def lose(self, experiment: str | None, count: int, error: SteadyArmError) -> list[Result]:
+        """What becomes of rewards during an outage without a buffer; raises without default arm."""
+        if self.default_arm is None:
+            raise error
+        self.count("lost", count)
+        name = experiment or "the client"
+        message = "%r loses rewards, as the client has no buffer: %s: %s"
+        self.warn((name, "lost"), message, name, type(error).__name__, error)
+        return ["lost"] * count
+
+
+class RecentUnits:
+    """The units that were added last.
+
+    Examples
+    --------
+    >>> units = RecentUnits(most=2)
+    >>> for unit in ["u1", "u2", "u1", "u3"]:
+    ...     units.add(unit)
+    >>> [unit in units for unit in ["u1", "u2", "u3"]]
+    [True, False, True]
+    """
+
+    def __init__(self, most: int = REMEMBERED) -> None:
+        self._most = most
+        self._units: dict[str, None] = {}
+        self._lock = Lock()
+
+    def __contains__(self, unit: object) -> bool:
+        return unit in self._units
+
+    def add(self, unit: str) -> None:
+        """Remember a unit, in place of the one that was added first if there are too many."""
+        with self._lock:
+            self._units.pop(unit, None)
+            self._units[unit] = None
+            if len(self._units) > self._most:
+                del self._units[next(iter(self._units))]
+
+    def remove(self, unit: str) -> None:
+        """Forget a unit."""
+        with self._lock:
+            self._units.pop(unit, None)
+
+
+class Visit(NamedTuple):
+    """Who is to be assigned, and what is known of them."""
+
+    unit: str | None
+    attributes: Given | None = None
+    covariates: Covariates | None = None
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """As it is sent."""
+        known = {"attributes": self.attributes, "covariates": self.covariates}
+        given = {name: dict(value) for name, value in known.items() if value is not None}
+        return {"unit": self.unit, **given}
+
+
+class ExperimentCore:
+    """One experiment of a service: its calls, and what a program is given of their answers.
+
+    outside : units that saw the default arm last. A reward that is reported by such a unit must not
+        count for a variant that the unit was given elsewhere
+    """
+
+    def __init__(
+        self, service: Service, name: str, default_arm: str | None, outside: RecentUnits
+    ) -> None:
+        self.service, self.name, self.default_arm, self.outside = (
+            service,
+            name,
+            default_arm,
+            outside,
+        )
+        self.settings: SettingsAnswer | None = None
+
+    def check_up(self) -> None:
+        """Raise the last failure while no page should wait for the service."""
+        if self.default_arm is not None and not self.service.breaker.allows():
+            raise self.service.failure
+
+    # Reading
+
+    def status(self) -> Call[ExperimentAnswer]:
+        """Read the settings and the progress."""
+        return Call(self.service, self._learn, "GET", ("experiments", self.name))
+
+    def recommendation(self, level: float, anytime: bool | None) -> Call[Recommendation]:
+        """Read the recommendation."""
+        query: dict[str, Any] = {"level": level}
+        if anytime is not None:
+            query["anytime"] = str(bool(anytime)).lower()
+        path = ("experiments", self.name, "recommendation")
+        read = _decode(Recommendation)
+        return Call(self.service, read, "GET", path, query=query, seconds=PATIENCE)
+
+    def _learn(self, content: bytes) -> ExperimentAnswer:
+        answer = _decode(ExperimentAnswer)(content)
+        names = answer.settings.names
+        if self.settings is None and self.default_arm and names and self.default_arm not in names:
+            message = "the default arm %r is no variant of the experiment %r; it has %s"
+            log.warning(message, self.default_arm, self.name, shortened(list(names[:LISTED])))
+        self.settings = answer.settings
+        return answer
+
+    # Assignments
+
+    def visits(
+        self,
+        units: Sequence[str | None],
+        attributes: Sequence[Given | None] | None,
+        covariates: Sequence[Covariates | None] | None,
+        expected: Sequence[float | None] | None,
+    ) -> list[Visit]:
+        """Units with what is known of each."""
+        check_as_many(units, attributes, "attributes")
+        check_as_many(units, covariates, "covariates")
+        check_as_many(units, expected, "expected")
+        none = [None] * len(units)
+        numbers = each_with_expected(covariates, expected) or none
+        return [Visit(*visit) for visit in zip(units, attributes or none, numbers, strict=True)]
+
+    def assign(self, visits: Sequence[Visit]) -> Call[list[AssignmentAnswer | SteadyArmError]]:
+        """Assign variants; an error takes the place of a unit that is refused.
+
+        Where units keep their variant the request may be sent again, which gives the same ones.
+        With sticky="none" every request is another assignment: one whose answer is lost stays
+        without reward.
+        """
+        repeatable = self.settings is not None and self.settings.sticky == "unit"
+        path = ("experiments", self.name, "assignments")
+
+        def read_one(content: bytes) -> list[AssignmentAnswer | SteadyArmError]:
+            return [_decode(AssignmentAnswer)(content)]
+
+        if len(visits) == 1:
+            body = visits[0].body
+            return Call(self.service, read_one, "POST", path, body=body, repeatable=repeatable)
+
+        def read_all(content: bytes) -> list[AssignmentAnswer | SteadyArmError]:
+            entries = _decode(Assignments)(content).assignments
+            return _each_in(entries, AssignmentAnswer, len(visits))
+
+        bodies = [visit.body for visit in visits]
+        lists: dict[str, Any] = {"units": [visit.unit for visit in visits]}
+        for name in ("attributes", "covariates"):
+            if any(name in body for body in bodies):
+                lists[name] = [body.get(name) for body in bodies]
+        return Call(
+            self.service,
+            read_all,
+            *("POST", (*path[:2], "assignments:batch")),
+            body=lists,
+            seconds=PATIENCE,
+            repeatable=repeatable,
+        )
+
+    def refuse_all(
+        self, visits: Sequence[Visit], error: SteadyArmError
+    ) -> list[AssignmentAnswer | SteadyArmError]:
+        """What visits get after a request that failed; raises where that is not their fault."""
+        if self.default_arm is None and len(visits) > 1 and not isinstance(error, TooLargeError):
+            raise error
+        return [error] * len(visits)
+
+    def settle(
+        self, visit: Visit, answer: AssignmentAnswer | SteadyArmError
+    ) -> AssignmentAnswer | SteadyArmError:
+        """The same answer, or the default arm in place of an error that is not the unit's fault."""
+        unit = visit.unit or ""
+        if isinstance(answer, AssignmentAnswer):
+            self.outside.remove(unit)
+            return answer
+        if self.default_arm is None or isinstance(answer, InvalidInputError):
+            return answer
+        reason = f"answers with its default arm {self.default_arm!r}, outside the test"
+        self._warn(answer, reason)
+        if unit and isinstance(unit, str):
+            self.outside.add(unit)
+        self.service.count("defaulted")
+        value: Any = self.default_arm
+        if self.settings is not None and self.default_arm in self.settings.names:
+            place = self.settings.names.index(self.default_arm)
+            value = self.settings.variant_values[place]
+        return AssignmentAnswer(
+            id="",
+            unit=unit,
+            arm=self.default_arm,
+            probability=None,
+            created=datetime.now(UTC),
+            new=False,
+            value=value,
+            in_test=False,
+        )
+
+    # Rewards
+
+    def rewards(
+        self, rewards: Iterable[tuple[Any, ...]]
+    ) -> tuple[list[Report | Result], list[Report]]:
+        """Rewards as they are sent, or what became of one already; and those to be sent."""
+        reports = [self._reward(*reward) for reward in rewards]
+        return reports, [report for report in reports if isinstance(report, dict)]
+
+    def _reward(
+        self,
+        target: AssignmentAnswer | str,
+        reward: Values,
+        at: At = None,
+        event: str | None = None,
+    ) -> Report | Result:
+        try:
+            values, when = finite_values(reward), _time_of(at)
+            whose = target.id if isinstance(target, AssignmentAnswer) else target
+            if whose == "" or whose in self.outside:
+                self.service.count("ignored")
+                return "ignored"
+            checked_unit(whose, "whose reward it is", "is an assignment, its id, or a unit")
+        except SteadyArmError as error:
+            return error
+        report: Report = {
+            "assignment" if isinstance(target, AssignmentAnswer) else "unit": whose,
+            "reward" if isinstance(values, float) else "metrics": values,
+            "at": when,
+        }
+        return report if event is None else report | {"event": event}
+
+    def settle_rewards(
+        self, reports: Sequence[Report | Result], results: Sequence[Result]
+    ) -> list[Result]:
+        """What became of each reward, of those that were sent and of the others."""
+        sent = iter(results)
+        return [
+            self._settle_reward(next(sent)) if isinstance(report, dict) else report
+            for report in reports
+        ]
+
+    def _settle_reward(self, result: Result) -> Result:
+        if self.service.on_unknown == "raise" or not isinstance(result, UnknownAssignmentError):
+            return result
+        self.service.count("ignored")
+        self._warn(result, "ignores rewards of units without an assignment")
+        return "ignored"
+
+    def _warn(self, error: SteadyArmError, effect: str) -> None:
+        kind = type(error).__name__
+        message = "the experiment %r %s: %s: %s"
+        self.service.warn((self.name, effect, kind), message, self.name, effect, kind, error)
+
+
+def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Items in batches for one request each."""
+    return (items[i : i + BATCH] for i in range(0, len(items), BATCH))
+
+
+def halves(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
+    """Both halves of items that are too many for one request."""
+    middle = len(items) // 2
+    return items[:middle], items[middle:]
+
+
+def _place(experiment: str | None) -> tuple[str, ...]:
+    return () if experiment is None else ("experiments", experiment)
+
+
+def _decode(kind: type[S]) -> Callable[[bytes], S]:
+    return lambda content: msgspec.json.decode(content, type=kind)
+
+
+def _each_in(entries: list[Any], kind: type[S], count: int) -> list[S | SteadyArmError]:
+    """The entries of a batch, each a struct or the error that took its place."""
+    if len(entries) != count:
+        raise _unreadable(f"it has {len(entries)} entries for {count}")
+    found: list[S | SteadyArmError] = []
+    for entry in entries:
+        if isinstance(entry, Mapping) and isinstance(entry.get("error"), Mapping):
+            error = error_in(entry["error"])
+            if isinstance(error, DOWN):  # it says nothing about the others: try again later
+                raise error
+            found.append(error)
+        else:
+            found.append(msgspec.convert(entry, kind))
+    return found
+
+
+def _encode(body: Any) -> bytes:
+    try:
+        return json.dumps(body, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{shortened(body)} cannot be sent: {error}; expected numbers, texts and lists."
+        ) from None
+
+
+def _time_of(at: At) -> str:
+    """A time as it is sent; by default now."""
+    if at is None or isinstance(at, timedelta):
+        return (datetime.now(UTC) - (at or timedelta())).isoformat()
+    return to_datetime(to_micros(at, LATEST)).isoformat()
+
+
+def _checked_url(url: Any) -> str:
+    try:
+        parts = urlsplit(url.rstrip("/"))
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except (AttributeError, TypeError, ValueError):
+        good = False
+    if not good:
+        raise InvalidInputError(
+            f'url is {url!r}; expected the address of a service, such as "http://localhost:8000".'
+        )
+    address: str = url.rstrip("/")
+    return address.removesuffix("/v1").rstrip("/") if parts.path.endswith("/v1") else address
+
+
+def _seconds_in(retry_after: str | None) -> float:
+    """Seconds for which the service wants to be left alone; given as such or as a date."""
+    if retry_after is None:
+        return 0.0
+    try:
+        return max(0.0, float(retry_after))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return 0.0
