@@ -37,7 +37,7 @@ def counted(
         yield live, called
 
 
-def test_a_decision_costs_two_transactions_beside_its_cause(
+def test_the_reward_that_ends_a_segment_opens_the_next_one(
     counted: tuple[sa.Experiment, list[str]],
 ) -> None:
     live, called = counted
@@ -46,14 +46,13 @@ def test_a_decision_costs_two_transactions_beside_its_cause(
         called.clear()
         answer = live.ask(f"u{i}")
         opens = ["assign", "snapshot", "decide", "assign"]
-        assert called in (["assign"], opens)
-        decisions += called == opens
+        assert called == (["assign"] if i else opens)  # later ones are opened by rewards
         called.clear()
         live.tell(answer, float(i % 2))
         closes = ["reward", STATEMENT, "snapshot", "decide"]
         assert called in (["reward", STATEMENT], closes)
         decisions += called == closes
-    assert decisions >= 10
+    assert decisions >= 6
     assert live.replay().agrees
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from steadyarm.errors import (
     BudgetSpentError,
@@ -75,15 +75,25 @@ class AssignmentId(str):
 # When something happened: a time, microseconds since 1970, or how long ago; None for just now.
 At = datetime | int | timedelta | None
 
-# What is reported of an assignment, of its id or of a unit: the reward, or values of metrics by
-# their names; then when it happened, and the key of the event that it comes from.
-Values = float | Mapping[str, float]
+Values = float | Mapping[str, float]  # a reward, or values of metrics by their names
 Told = Literal["stored", "repeated", "outside"]  # what became of a reward
-Reported = (
-    tuple[LiveAssignment | str, Values]
-    | tuple[LiveAssignment | str, Values, At]
-    | tuple[LiveAssignment | str, Values, At, str | None]
-)
+
+
+class Report(NamedTuple):
+    """What is reported of an assignment.
+
+    Attributes
+    ----------
+    target : the assignment, its id, or the unit
+    values : the reward, or values of metrics by their names
+    at : when it happened; None for just now
+    event : the key of the event that it comes from
+    """
+
+    target: LiveAssignment | str
+    values: Values
+    at: At = None
+    event: str | None = None
 
 
 @dataclass

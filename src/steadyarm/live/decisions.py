@@ -318,6 +318,7 @@ def transition(
     spare: int,
     need: bool,
     slopes: Slopes | None = None,
+    follow: bool = False,
 ) -> Transition | None:
     """What to do now; None if there is nothing to do.
 
@@ -326,6 +327,7 @@ def transition(
     spare : rounds of the budget that belong to no segment yet
     need : a position is needed, and `current` has none left
     slopes : of the covariates, from the segments that the policy has observed; None for none
+    follow : whether the next segment opens as soon as all others are closed
     """
     ledgers = tuple(ledgers)
     closed = tuple(ledger for ledger in ledgers if ledger.complete)
@@ -335,8 +337,14 @@ def transition(
         current = None
     if closed and current is not None and current.carried_on and not current.superseded:
         return Transition(state, closed, superseded=current, slopes=slopes)
+    only_closed = Transition(state, closed, slopes=slopes) if closed else None
     if not need:
-        return Transition(state, closed, slopes=slopes) if closed else None
+        if only_closed is None or not follow or len(closed) < len(ledgers):
+            return only_closed
+        try:
+            return replace(only_closed, opened=next_segment(settings, state, None, spare))
+        except BudgetSpentError:
+            return only_closed
     waiting = [ledger for ledger in ledgers if ledger not in closed]
     early = early_sums(settings, waiting) if spare > 0 else None
     if early is not None:
@@ -601,6 +609,8 @@ def is_over(settings: Settings, part: Progress, now: int) -> bool:
 def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Decision | None:
     """What to store now, if anything; see `transition`.
 
+    The decision that closes the last segment of a running experiment also opens the next one.
+
     A segment that is superseded is a decision of its own: where its block ends is known only once
     the decision is stored.
     """
@@ -621,7 +631,9 @@ def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Deci
     rounds = int(stored["rounds"])
     spare = settings.budget - rounds - sum(ledger.rounds for ledger in ledgers)
     state, slopes = stored_state(settings, stored), stored_slopes(settings, stored)
-    found = transition(settings, state, ledgers, current, spare, need, slopes)
+    head = snapshot.experiment
+    follow = head.state == "running" and head.outside is None
+    found = transition(settings, state, ledgers, current, spare, need, slopes, follow)
     if found is None:
         return None
     tallies = {record.index: tally for record, tally in pairs}

@@ -29,7 +29,7 @@ from steadyarm.live.assignments import (
     AssignmentId,
     At,
     LiveAssignment,
-    Reported,
+    Report,
     Told,
     Values,
     Visit,
@@ -55,7 +55,7 @@ from steadyarm.live.results import (
     status_of,
     with_outlier,
 )
-from steadyarm.live.rewards import checked_values, refusal, when_of
+from steadyarm.live.rewards import ReportedEvent, checked_values, refusal, when_of
 from steadyarm.live.settings import Settings
 from steadyarm.live.stopping import LEVEL, stop_now
 from steadyarm.live.transfer import export_experiment
@@ -67,10 +67,8 @@ from steadyarm.storages.records import (
     LATEST,
     Assigned,
     AssignmentResult,
-    Event,
     ExperimentHead,
     ExperimentState,
-    Measured,
     Outcome,
     Target,
     id_of,
@@ -382,90 +380,84 @@ class Experiment(LiveTest):
         event : what identifies the event, such as the number of an order; metrics that a unit may
             have several events of need it, so that an event that is reported twice counts once
         """
-        (outcome,) = self.tell_many([(assignment, reward, at, event)])
+        (outcome,) = self.tell_many([Report(assignment, reward, at, event)])
         if isinstance(outcome, SteadyArmError):
             raise outcome
 
     def tell_many(
-        self,
-        rewards: Iterable[Reported],
-        refresh: bool = True,
+        self, rewards: Iterable[Report | tuple[Any, ...]], refresh: bool = True
     ) -> list[Told | SteadyArmError]:
         """Record rewards of many assignments, or of their ids or units, in one transaction.
 
-        A third value is when the reward happened and a fourth the key of its event, as in `tell`.
-        The answers say of each whether it was stored, was there already, or is of something shown
-        outside of the test ("outside"), which counts nowhere; a refused one has the
-        error in its place, and the others are stored. Values of further metrics are stored in a
-        second transaction, together with a primary metric that was reported beside them.
+        Each is a `Report`, or a tuple of its fields. The answers say of each whether it was stored,
+        was there already, or is of something shown outside of the test ("outside"), which counts
+        nowhere; a refused one has the error in its place, and the others are stored. Values of
+        further metrics are stored in a second transaction, together with a primary metric that was
+        reported beside them.
 
         refresh : False leaves it to the caller to `refresh` afterwards
         """
-        given = list(rewards)
-        answers = self._tell(given, refresh)
-        refused = [one for one in answers if isinstance(one, WrongStateError)]
-        if refused and len(refused) == len(answers):  # it is archived, and all are of its units
-            raise refused[0]
-        return answers
-
-    def _tell(self, rewards: Iterable[Reported], refresh: bool) -> list[Told | SteadyArmError]:
-        """The same, of the test alone."""
-        answers: list[Told | SteadyArmError] = []
-        plain: list[tuple[int, str, Event]] = []  # place among the answers, target and event
-        measured: list[tuple[int, str, Measured]] = []
         now = self.now()
-        for given, reward, *more in rewards:
-            at, key = (*more, None, None)[:2]
-            place = len(answers)
+        answers: list[Told | SteadyArmError] = []
+        events: list[ReportedEvent] = []
+        for place, report in enumerate(Report(*reward) for reward in rewards):
             answers.append("repeated")
-            shown = given.id if isinstance(given, LiveAssignment) else given
+            target = report.target
+            shown = target.id if isinstance(target, LiveAssignment) else target
             if shown == "":  # the id of what is shown outside of the test
-                answers[-1] = "outside"
+                answers[place] = "outside"
                 continue
             try:
-                target = self._target(shown)
-                when = None if at is None else when_of(at, now)
-                if isinstance(reward, Mapping) or self.settings.by_event:
-                    values = checked_values(self.settings, reward, key)
-                else:
-                    values = {"": self.settings.check_reward(reward)}
+                events += self._events_of(report, place, shown, now)
             except (InvalidInputError, UnknownAssignmentError) as error:
-                answers[-1] = error
-                continue
-            for metric, value in values.items():
-                if metric:
-                    entry = Measured(target, metric, value, when, key)
-                    measured.append((place, shown, entry))
-                else:
-                    event: Event = (target, value) if when is None else (target, value, when)
-                    plain.append((place, shown, event))
-        # Where nothing may be missing a late reward is better than none.
-        window = None if self.settings.missing == "fail" else self.settings.window
-        grace = self.settings.grace
-        outcomes: list[Outcome] = []
+                answers[place] = error
         try:
-            if plain:
-                events = [event for *_, event in plain]
-                outcomes += self.storage.reward(self.key, events, window, now, grace)
-            if measured:
-                entries = [entry for *_, entry in measured]
-                outcomes += self.storage.measure(self.key, entries, now)
+            outcomes = self._store(events, now)
         except WrongStateError as error:
-            return self._of_archived(answers, [*plain, *measured], error)
-        outside = any(outcome.status == "unknown" for outcome in outcomes) and self._shows_outside()
-        for (place, shown, told), outcome in zip([*plain, *measured], outcomes, strict=True):
+            self._refuse_archived(events, answers, error)
+            return answers
+        unknown = any(outcome.status == "unknown" for outcome in outcomes)
+        outside = unknown and self._shows_outside()
+        for event, outcome in zip(events, outcomes, strict=True):
             answer: Told | SteadyArmError
             if outcome.status == "stored" or outcome.status == "repeated":
                 answer = outcome.status
-            elif outside and outcome.status == "unknown" and isinstance(_target_of(told), str):
+            elif outside and outcome.status == "unknown" and isinstance(event.target, str):
                 answer = "outside"
             else:
-                answer = refusal(self.settings, self.name, shown, told, outcome, now)
-            if answer != "repeated" and not isinstance(answers[place], SteadyArmError):
-                answers[place] = answer
+                answer = refusal(self.settings, self.name, event, outcome, now)
+            if answer != "repeated" and not isinstance(answers[event.place], SteadyArmError):
+                answers[event.place] = answer
         if refresh and "stored" in answers:
             self._try_to_refresh()
         return answers
+
+    def _events_of(self, report: Report, place: int, shown: str, now: int) -> list[ReportedEvent]:
+        """Validate a report: one event for each of its metrics, the plain reward without a name."""
+        target = self._target(report.target)
+        at = None if report.at is None else when_of(report.at, now)
+        if isinstance(report.values, Mapping) or self.settings.by_event:
+            values = checked_values(self.settings, report.values, report.event)
+        else:
+            values = {"": self.settings.check_reward(report.values)}
+        return [
+            ReportedEvent(place, shown, target, metric, value, at, report.event)
+            for metric, value in values.items()
+        ]
+
+    def _store(self, events: list[ReportedEvent], now: int) -> list[Outcome]:
+        """Store plain rewards, then events of metrics; sorts `events` in that order."""
+        events.sort(key=lambda event: bool(event.metric))
+        plain = [event.as_reward() for event in events if not event.metric]
+        measured = [event.as_measured() for event in events if event.metric]
+        # Where nothing may be missing a late reward is better than none.
+        window = None if self.settings.missing == "fail" else self.settings.window
+        outcomes: list[Outcome] = []
+        if plain:
+            outcomes += self.storage.reward(self.key, plain, window, now, self.settings.grace)
+        if measured:
+            outcomes += self.storage.measure(self.key, measured, now)
+        return outcomes
 
     def _shows_outside(self) -> bool:
         """Whether units without an assignment may have been shown something."""
@@ -474,20 +466,20 @@ class Experiment(LiveTest):
             known.state != "running" and self.settings.after == "show"
         )
 
-    def _of_archived(
+    def _refuse_archived(
         self,
+        events: Sequence[ReportedEvent],
         answers: list[Told | SteadyArmError],
-        told: Sequence[tuple[int, str, Event | Measured]],
         error: WrongStateError,
-    ) -> list[Told | SteadyArmError]:
+    ) -> None:
         """Refuse rewards of an archived test, except those of units that are no part of it."""
-        targets = [_target_of(event) for *_, event in told]
-        found = self.storage.find_assignments(self.key, targets)
+        rows = self.storage.find_assignments(self.key, [event.target for event in events])
         outside = self._shows_outside()
-        for (place, *_), target, row in zip(told, targets, found, strict=True):
-            unknown = outside and row is None and isinstance(target, str)
-            answers[place] = "outside" if unknown else error
-        return answers
+        for event, row in zip(events, rows, strict=True):
+            unknown = outside and row is None and isinstance(event.target, str)
+            answers[event.place] = "outside" if unknown else error
+        if all(isinstance(answer, WrongStateError) for answer in answers):
+            raise error
 
     def _try_to_refresh(self) -> None:
         """Refresh; what was stored before stays stored if that fails."""
@@ -884,8 +876,3 @@ class Experiment(LiveTest):
             found.new,
             self.settings.variant_values[found.arm],
         )
-
-
-def _target_of(told: Event | Measured) -> Target:
-    """Whose reward or event it is."""
-    return told.target if isinstance(told, Measured) else told[0]

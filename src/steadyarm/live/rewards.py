@@ -6,6 +6,7 @@ Rewards that are simply stored pass `Experiment.tell_many` alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -25,6 +26,7 @@ from steadyarm.storages.records import (
     Event,
     Measured,
     Outcome,
+    Target,
     to_datetime,
     to_micros,
 )
@@ -78,19 +80,44 @@ def checked_values(settings: Settings, reward: Any, event: str | None) -> dict[s
     return found
 
 
+@dataclass(frozen=True)
+class ReportedEvent:
+    """One event of a report, validated.
+
+    Attributes
+    ----------
+    place : of the report among those of the same call
+    shown : its target as it was given
+    target : the same, as storages find it
+    metric : its name; empty for a plain reward
+    value, at, event : of the event; `at` is None for just now
+    """
+
+    place: int
+    shown: str
+    target: Target
+    metric: str
+    value: float
+    at: int | None
+    event: str | None
+
+    def as_reward(self) -> Event:
+        """The event as `Storage.reward` takes it."""
+        if self.at is None:
+            return self.target, self.value
+        return self.target, self.value, self.at
+
+    def as_measured(self) -> Measured:
+        """The event as `Storage.measure` takes it."""
+        return Measured(self.target, self.metric, self.value, self.at, self.event)
+
+
 def refusal(
-    settings: Settings,
-    experiment: str,
-    target: str,
-    told: Event | Measured,
-    outcome: Outcome,
-    now: int,
+    settings: Settings, experiment: str, reported: ReportedEvent, outcome: Outcome, now: int
 ) -> SteadyArmError:
-    """The error that says why a storage refused what was reported of a target."""
-    if isinstance(told, Measured):
-        metric, value, at = settings.measured[told.metric], told.value, told.at
-    else:
-        metric, value, at = settings.primary, told[1], told[2] if len(told) == 3 else None
+    """The error that says why a storage refused an event."""
+    metric = settings.measured[reported.metric] if reported.metric else settings.primary
+    target, value, at = reported.shown, reported.value, reported.at
     what = "reward" if metric.name == REWARD else metric.name
     match outcome.status:
         case "unknown":
@@ -99,8 +126,8 @@ def refusal(
                 "has one; report rewards by the id or the unit of an assignment."
             )
         case "conflict":
-            event = told.event if isinstance(told, Measured) else None
-            of = "" if event is None else f" of the event {event!r}"
+            named = reported.metric and reported.event is not None
+            of = f" of the event {reported.event!r}" if named else ""
             return RepeatedRewardError(
                 f"{target!r} has the {what} {outcome.previous!r}{of} already, {value!r} is "
                 "another; the first one counts."

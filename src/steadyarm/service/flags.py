@@ -23,7 +23,7 @@ from steadyarm.errors import (
     UnknownExperimentError,
     WrongStateError,
 )
-from steadyarm.live.assignments import LiveAssignment, Reported, Visit
+from steadyarm.live.assignments import LiveAssignment, Report, Visit
 from steadyarm.live.experiment import Experiment
 from steadyarm.service.auth import Claims, allowed, discreet
 from steadyarm.service.catalog import Catalog, Measures
@@ -245,11 +245,12 @@ async def _report(
 
     async def told(measured: Sequence[Sequence[Measures]]) -> None:
         wanted = await _with_units(catalog, events, measured)
-        rows: dict[str, list[tuple[int, Reported]]] = {}
+        rows: dict[str, list[tuple[int, Report]]] = {}
         for i, (one, at, measures) in enumerate(zip(events, times, wanted, strict=True)):
             for name, metric, _, yes_no in measures:
                 value = 1.0 if yes_no and one.value > 0 else one.value
-                rows.setdefault(name, []).append((i, (one.unit, {metric: value}, at, one.id)))
+                report = Report(one.unit, {metric: value}, at, one.id)
+                rows.setdefault(name, []).append((i, report))
         telling = [_tell(service, name, [row for _, row in rows[name]]) for name in rows]
         # A task for each costs more than the whole rest of a request, and most have one.
         several = len(telling) > 1
@@ -298,7 +299,7 @@ async def _with_units(
     return found
 
 
-async def _tell(service: Service, name: str, rows: Sequence[Reported]) -> Sequence[Outcome | None]:
+async def _tell(service: Service, name: str, rows: Sequence[Report]) -> Sequence[Outcome | None]:
     """What became of events in one experiment; None for units that have no assignment in it.
 
     An error of one experiment does not concern the others.
@@ -323,10 +324,10 @@ async def _tell(service: Service, name: str, rows: Sequence[Reported]) -> Sequen
             return [error] * len(rows)
 
 
-async def _stranger(live: Live, row: Reported, outcome: Outcome) -> bool:
+async def _stranger(live: Live, row: Report, outcome: Outcome) -> bool:
     """Whether the unit of an event has no assignment; values are checked before units are."""
     if isinstance(outcome, InvalidInputError):
-        return await live.known(str(row[0])) is None
+        return await live.known(str(row.target)) is None
     return isinstance(outcome, UnknownAssignmentError)
 
 

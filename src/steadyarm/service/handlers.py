@@ -25,7 +25,7 @@ from steadyarm.errors import (
     MissingExtraError,
     SteadyArmError,
 )
-from steadyarm.live.assignments import AssignmentId, At, LiveAssignment, Reported
+from steadyarm.live.assignments import AssignmentId, At, LiveAssignment, Report
 from steadyarm.live.covariates import Covariates
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import create_from_description
@@ -103,7 +103,7 @@ async def reward_many(
     check_size(len(body.rewards), service.settings.max_batch, "rewards")
     live = await service.find(request.path_params["name"])
     outcomes: list[Any] = []
-    good: list[Reported] = []
+    good: list[Report] = []
     for entry in body.rewards:
         try:
             one = checked(requests.NewReward, entry)
@@ -173,8 +173,8 @@ def _not_a_unit(given: Any) -> InvalidInputError:
     raise AssertionError(f"{given!r} is a unit")
 
 
-def _reported(body: requests.NewReward, sent: str | None) -> Reported:
-    return _target(body), body.values, happened_at(body.at, sent), body.event
+def _reported(body: requests.NewReward, sent: str | None) -> Report:
+    return Report(_target(body), body.values, happened_at(body.at, sent), body.event)
 
 
 def happened_at(at: str | None, sent: str | None) -> At:

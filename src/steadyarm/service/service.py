@@ -21,7 +21,7 @@ from steadyarm.errors import (
     StorageError,
     UnknownExperimentError,
 )
-from steadyarm.live.assignments import LiveAssignment, Reported, Told, Visit
+from steadyarm.live.assignments import LiveAssignment, Report, Told, Visit
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.service.auth import RELOAD, Guard
@@ -54,16 +54,16 @@ SOON = 1.0  # seconds that a reward may wait and still count as happening now
 class Arrived(NamedTuple):
     """A reward, and its arrival by the monotonic clock: waiting here must not make it late."""
 
-    reward: Reported
+    reward: Report
     at: float
 
-    def event(self, now: float) -> Reported:
+    def event(self, now: float) -> Report:
         """The reward, which happened before it began to wait."""
-        target, value, *more = self.reward
-        happened, event = (*more, None, None)[:2]
-        if isinstance(happened, (datetime, int)) or (happened is None and now - self.at < SOON):
-            return self.reward
-        return target, value, (happened or timedelta(0)) + timedelta(seconds=now - self.at), event
+        report = self.reward
+        if isinstance(report.at, (datetime, int)) or (report.at is None and now - self.at < SOON):
+            return report
+        waited = timedelta(seconds=now - self.at)
+        return report._replace(at=(report.at or timedelta(0)) + waited)
 
 
 class Live:
@@ -103,7 +103,7 @@ class Live:
     async def _look(self, units: Sequence[str]) -> Sequence[LiveAssignment | None]:
         return await self._service.look_up(self.experiment.known, units)
 
-    async def tell(self, rewards: Sequence[Reported]) -> list[Stored]:
+    async def tell(self, rewards: Sequence[Report]) -> list[Stored]:
         """Store the rewards of a request, in one transaction with other requests."""
         load, name = self._service.load, self.experiment.name
         load.add(name, len(rewards))
