@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test docs browser sdk lint format audit bench compare clean help
+.PHONY: demo test docs browser sdk lint format audit compare clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -53,15 +53,11 @@ audit: $(VENV)/dev.stamp ## known vulnerabilities in the versions that are insta
 	  echo "What pypi.org knows about single versions cannot be reached from here: nothing was audited."; \
 	fi
 
-bench: $(VENV)/dev.stamp ## run every benchmark, record what it prints, write docs/benchmarks.md: takes hours
-	for script in benchmarks/how_*.py; do $(BIN)/python -m benchmarks.record $$(basename $$script .py) || exit 1; done
-	$(BIN)/python -m tools.docs.benchmarks
-
 COMPARE := .venv-compare
 COMPARE_PIP := $(COMPARE)/bin/python -m pip --quiet --disable-pip-version-check
 
-compare: $(COMPARE)/peers.stamp $(if $(AX),$(COMPARE)/ax.stamp) ## the same drifting tests, decided by what people use instead; AX=1 with Ax (5 GB)
-	$(COMPARE)/bin/python -m benchmarks.against_what_people_use $(ARGS)
+compare: $(COMPARE)/peers.stamp ## the same drifting tests, decided by other tools
+	$(COMPARE)/bin/python -m benchmarks.bench_peers $(ARGS)
 
 $(COMPARE)/bin/python:
 	$(PYTHON) -m venv $(COMPARE)
@@ -69,10 +65,6 @@ $(COMPARE)/bin/python:
 $(COMPARE)/peers.stamp: pyproject.toml constraints.txt benchmarks/peers.txt benchmarks/peers-alone.txt | $(COMPARE)/bin/python
 	$(COMPARE_PIP) install --constraint constraints.txt --editable . --requirement benchmarks/peers.txt
 	$(COMPARE_PIP) install --no-deps --requirement benchmarks/peers-alone.txt
-	@touch $@
-
-$(COMPARE)/ax.stamp: benchmarks/peers-ax.txt | $(COMPARE)/peers.stamp
-	$(COMPARE_PIP) install --constraint constraints.txt --requirement benchmarks/peers-ax.txt
 	@touch $@
 
 clean: ## remove everything the other targets made

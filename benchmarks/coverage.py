@@ -2,10 +2,11 @@
 
 Every cell plays whole tests whose true means are known, in batches, with the allocations and the
 pieces of live tests, and analyses them with the functions that live tests and logs use. All
-variants of a cell have the same mean, so every decision is wrong. MISS marks a share of wrong
-decisions whose exact 99 % interval lies above 5 %, or a coverage whose interval lies below 94 %.
+variants of a cell have the same mean, unless one is better, so that every decision is wrong. MISS
+marks a share of wrong decisions whose exact 99 % interval lies above 5 %, or a coverage whose
+interval lies below 94 %.
 
-    python -m benchmarks.coverage --what money --tests 1000
+    python -m benchmarks.coverage --what money|power|intervals|lifts|metrics|stopping|splits
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def orders(rate: float, sigma: float) -> Draw:
     return draw
 
 
+WEEK = np.array([1.1, 1.2, 1.2, 1.1, 1.0, 0.7, 0.7])
 RATE = 0.1  # mean of the shape "clicks"; all others have mean 1
 
 SHAPES: dict[str, Draw] = {
@@ -77,7 +79,8 @@ class Cell:
     shapes : of the rewards of each variant; the last one is repeated
     shares : "steady", "steady iid" or the control's fixed share of all rounds; with "split", as in
         most logs, and with "iid" the variant of each round is drawn independently
-    level : what rewards are multiplied with in the course of the test: "still", "6x late", "3x"
+    level : what rewards are multiplied with in the course of the test: "still", "6x late", "3x",
+        or "week" with a rhythm of four weeks
     looks : interim analyses at equal distances, the last at the end; 1 for a single analysis
     margin : of a guardrail: every other variant is worse than the control by just this much, and
         is wrongly called safe when its limit is above -margin; 0 for a test of the primary metric
@@ -110,6 +113,8 @@ class Cell:
         part = start / self.rounds
         if self.level == "6x late":
             return np.where(part >= 0.9, 6.0, 1.0)
+        if self.level == "week":
+            return WEEK[(28 * part).astype(int) % 7]
         return 1.0 + 2.0 * part if self.level == "3x" else np.ones(len(start))
 
     def scales(self) -> list[float]:
@@ -269,7 +274,57 @@ def power() -> Iterator[Cell]:
         yield Cell(("5% orders",), rounds=20000, better=better)
 
 
-WHAT = {"money": money, "power": power}
+def intervals() -> Iterator[Cell]:
+    """Limits of values and gaps, in a single analysis and at twenty, with drift and one better."""
+    for shape in ("clicks", "normal", "exponential", "5% orders"):
+        for variants in (2, 5, 10):
+            for level in ("still", "3x", "week", "6x late"):
+                for looks in (1, 20):
+                    yield Cell((shape,), variants, 8000, level=level, looks=looks, better=0.1)
+
+
+def lift_cells() -> Iterator[Cell]:
+    """Differences from a control with a fixed share or Steady's, clicks, normal and money."""
+    for shape, rounds in (("clicks", 8000), ("normal", 4000), ("5% orders", 16000)):
+        for shares in ("steady", "0.25", "0.5"):
+            for level in ("still", "3x", "week"):
+                for looks in (1, 20):
+                    yield Cell((shape,), 4, rounds, shares, level, looks, better=0.08)
+
+
+def metrics() -> Iterator[Cell]:
+    """Guardrails of metrics of which every other variant is just at the margin."""
+    for shape, rounds in (("clicks", 8000), ("normal", 4000), ("5% orders", 20000)):
+        for variants in (2, 4):
+            for margin in (0.05, 0.1):
+                for looks in (1, 8, 28):
+                    yield Cell((shape,), variants, rounds, looks=looks, margin=margin)
+
+
+def stopping() -> Iterator[Cell]:
+    """Decisions at interim analyses: false ones of equal variants, and power with a better one."""
+    for shape, rounds in (("clicks", 8000), ("normal", 4000)):
+        for variants in (2, 3, 5, 10):
+            for level in ("still", "3x", "week"):
+                yield Cell((shape,), variants, rounds, level=level, looks=8)
+            yield Cell((shape,), variants, rounds, looks=28)
+            for better in (0.1, 0.2):
+                yield Cell((shape,), variants, rounds, level="week", looks=8, better=better)
+
+
+def splits() -> Iterator[Cell]:
+    """Logs of tests with a fixed split, drawn for each unit independently."""
+    for shape in ("clicks", "normal", "lognormal", "10% orders"):
+        for shares in ("0.5 split", "0.2 split", "0.9 split"):
+            for level in ("still", "3x", "week"):
+                for rounds in (400, 4000):
+                    yield Cell((shape,), rounds=rounds, shares=shares, level=level)
+
+
+WHAT = {
+    "money": money, "power": power, "intervals": intervals, "lifts": lift_cells,
+    "metrics": metrics, "stopping": stopping, "splits": splits,
+}  # fmt: skip  # a table reads better so
 
 
 def _row(cell: Cell, found: dict[str, Floats]) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.policies import POLICIES
-from tools.docs.pages import MADE
+from tools.docs.reference import PAGES
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -42,7 +42,7 @@ def test_links_and_named_files_exist(path: Path) -> None:
     text = path.read_text()
     for target in re.findall(r"\]\(([^)#]+)", text):
         place = (path.parent / target).resolve()
-        made = place.is_relative_to(ROOT / "docs") and str(place.relative_to(ROOT / "docs")) in MADE
+        made = str(place).removeprefix(f"{ROOT}/docs/") in PAGES
         assert made or "://" in target or place.exists(), f"{path.name} links to {target}"
     for name in re.findall(r"`((?:[\w/]+/)?\w+\.(?:py|md|txt))`", text):
         places = (ROOT / name, ROOT / "src/steadyarm" / name, path.parent / name)

@@ -6,7 +6,6 @@ the entries of the variants that it shows. Time is that of the processor, not of
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import time
@@ -20,18 +19,16 @@ import numpy as np
 
 import steadyarm as sa
 from benchmarks.peers import (
-    ax_batches,
     equal_split,
     growthbook,
     mabwiser_bandits,
     own,
     river_bandits,
-    vowpal_wabbit,
 )
 from benchmarks.peers.interface import Task, Tool, highest
 from benchmarks.peers.worlds import WORLDS, potential_rewards, seeds
 
-__all__ = ["RULES", "TOOLS", "Cell", "Contest", "contest", "play", "tests_of"]
+__all__ = ["RULES", "TOOLS", "Cell", "Contest", "contest", "play"]
 
 TOOLS: dict[str, Tool] = {
     tool.key: tool
@@ -39,10 +36,8 @@ TOOLS: dict[str, Tool] = {
         own,
         equal_split,
         growthbook,
-        ax_batches,
         mabwiser_bandits,
         river_bandits,
-        vowpal_wabbit,
     )
     for tool in adapter.TOOLS
 }
@@ -112,17 +107,6 @@ class Contest:
 def environment_of(world: str, visits_per_day: int) -> sa.Environment:
     """The environment of a world, built once in each process."""
     return WORLDS[world].build(visits_per_day)
-
-
-def tests_of(world: str, visits_per_day: int, seed: int) -> str:
-    """A short hash of what the variants of a world bring in the first two trials.
-
-    Rows of tables with the same hash are about the same tests.
-    """
-    environment, digest = environment_of(world, visits_per_day), hashlib.sha256()
-    for trial in range(2):
-        digest.update(potential_rewards(WORLDS[world], environment, seed, trial).tobytes())
-    return digest.hexdigest()[:12]
 
 
 def play(tool: Tool, world: str, trial: int, visits_per_day: int, seed: int) -> Cell:

@@ -1,4 +1,4 @@
-"""Real servers, killed at random moments and raced; how_well_does_it_survive.py does more of it."""
+"""Real servers, killed at random moments and raced."""
 
 from __future__ import annotations
 

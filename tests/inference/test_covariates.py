@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 import steadyarm as sa
-from benchmarks.how_much_do_covariates_bring import evidence_of, worlds
+from benchmarks.covariates import evidence_of, worlds
 from steadyarm.inference import Evidence, fixed_budget
 from steadyarm.inference.intervals import variance_kept
 from steadyarm.segments import Segment, SegmentStats

@@ -1,4 +1,4 @@
-"""What mkdocs calls: adds the pages that are no files of docs/, and turns links for the site."""
+"""What mkdocs calls: adds the pages that are no files of docs/, and adapts links for the site."""
 
 from __future__ import annotations
 
@@ -13,24 +13,14 @@ from mkdocs.structure.pages import Page
 if (root := str(Path(__file__).parents[2])) not in sys.path:
     sys.path.insert(0, root)  # mkdocs loads this file by its path
 
-from tools.docs.api import INDEX, navigation
 from tools.docs.formulas import with_formulas
-from tools.docs.pages import MADE, ROOT, published_files, turned
-
-__all__ = ["on_config", "on_files", "on_page_content", "on_page_markdown"]
-
-
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the pages of all objects into the navigation, where their index stands."""
-    reference = next(part["Reference"] for part in config.nav or [] if "Reference" in part)
-    place = reference.index({"Python": INDEX})
-    reference[place] = {"Python": navigation()}
-    return config
+from tools.docs.pages import ROOT, published_files, turned
+from tools.docs.reference import PAGES
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add pages made from the code, and documents beside docs/."""
-    for place, make in MADE.items():
+    """Add the reference, and documents beside docs/."""
+    for place, make in PAGES.items():
         files.append(File.generated(config, place, content=make()))
     for path, place in published_files().items():
         files.append(File.generated(config, place, content=(ROOT / path).read_text()))
@@ -38,9 +28,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Turn links, but of pages that were written for the site."""
+    """Adapt links, except on pages that were written for the site."""
     place = page.file.src_uri
-    return markdown if place in MADE else turned(markdown, place)
+    return markdown if place in PAGES else turned(markdown, place)
 
 
 def on_page_content(content: str, **_: Any) -> str:

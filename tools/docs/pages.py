@@ -1,30 +1,14 @@
-"""Pages of the site that are no files of docs/: made from the code, or documents beside docs/.
-
-Nothing of it is stored: a page made from the code cannot be older than the code.
-"""
+"""Documents beside docs/ that are pages of the site, and links as they are there."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
 from pathlib import Path
 
-from tools.docs.api import INDEX, index_page, object_pages
-from tools.docs.command_line import command_line_page
-from tools.docs.rest import rest_page
-from tools.docs.settings import settings_page
-
-__all__ = ["MADE", "PUBLISHED", "ROOT", "published_files", "turned"]
+__all__ = ["PUBLISHED", "ROOT", "published_files", "turned"]
 
 ROOT = Path(__file__).parents[2]
-MADE: dict[str, Callable[[], str]] = {
-    INDEX: index_page,
-    **object_pages(),
-    "reference/cli.md": command_line_page,
-    "reference/rest.md": rest_page,
-    "reference/settings.md": settings_page,
-}
 PUBLISHED = {  # documents of the repository, and where they are on the site
     "README.md": "index.md",
     "CONTRIBUTING.md": "project/contributing.md",
