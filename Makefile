@@ -16,7 +16,6 @@ demo: $(VENV)/run.stamp ## find the best of 16 page layouts in a drifting world
 # There is a process for each core already: more threads would get in each other's way.
 test: $(VENV)/dev.stamp browser ## run every test and doctest
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
-	@echo "Screenshots of the dashboard are in steadyarm-screenshots/."
 
 docs: $(VENV)/dev.stamp ## build the documentation site, strictly, into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -68,7 +67,7 @@ $(COMPARE)/peers.stamp: pyproject.toml constraints.txt benchmarks/peers.txt benc
 	@touch $@
 
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) $(COMPARE) $(AUDIT) build sdk/js/node_modules sdk/js/dist sdk/js/build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo steadyarm-examples steadyarm-results steadyarm-screenshots
+	rm -rf $(VENV) $(COMPARE) $(AUDIT) build sdk/js/node_modules sdk/js/dist sdk/js/build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo steadyarm-examples steadyarm-results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

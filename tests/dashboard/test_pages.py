@@ -266,7 +266,7 @@ def test_an_experiment_without_visits_says_how_to_send_the_first() -> None:
         )
         assert answer.status_code == 201
         assert 'sa.Client("http://' in page
-    assert sum(test.status().assigned) == 1
+        assert sum(test.status().assigned) == 1
 
 
 def test_the_page_says_what_is_tested(shown: tuple[Browser, Scorecard]) -> None:
@@ -281,8 +281,7 @@ def test_the_page_says_what_is_tested(shown: tuple[Browser, Scorecard]) -> None:
 def test_corrections_are_listed_with_their_reasons(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "STALE", 0.0)  # at once, not a few seconds later
-    monkeypatch.setattr(pages, "PATIENCE", 30.0)
+    monkeypatch.setattr(pages, "TTL", 0.0)  # at once, not a few seconds later
     browser, storage, tokens = guarded
     shop = sa.load_experiment("shop", storage)
     shop.tell(shop.ask("bot"), 1.0)
@@ -322,11 +321,11 @@ def test_guardrails_and_other_metrics_have_their_tables() -> None:
         slow = 0.5 * (shown.name == "B")
         values = {"bought": i % 2, "revenue": 10.0 * (i % 3), "loading": 1 + slow + i % 5 / 50}
         shop.tell(shown, values)
+    revenue = shop.recommend().metrics[0]
     with dashboard(storage) as browser:
         page = Elements(browser.get("/experiments/shop").text)
     assert "Guardrails" in page.text
     assert "worse than the margin" in page.text
     assert "Other metrics" in page.text
-    revenue = shop.recommend().metrics[0]
     assert revenue.estimates is not None
     assert revenue.metric.shown(float(revenue.estimates[1])) in page.text

@@ -10,8 +10,7 @@ import steadyarm as sa
 from steadyarm.dashboard import pages
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
-from steadyarm.storages import open_storage
-from tests.dashboard.clients import Browser, Guarded, dashboard, stored
+from tests.dashboard.clients import Browser, Guarded
 
 
 @pytest.fixture
@@ -31,8 +30,7 @@ def test_a_page_that_did_not_change_is_not_sent_again(
     shown: tuple[Browser, Scorecard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
-    monkeypatch.setattr(pages, "STALE", 0.0)
-    monkeypatch.setattr(pages, "PATIENCE", 30.0)
+    monkeypatch.setattr(pages, "TTL", 0.0)
     path = "/experiments/layouts"
     first = browser.get(path)
     known = {"If-None-Match": first.headers["ETag"]}
@@ -49,29 +47,11 @@ def test_scorecards_are_made_once_however_many_watch(
     shown: tuple[Browser, Scorecard], made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
-    monkeypatch.setattr(pages, "STALE", 0.0)  # nothing has changed
+    monkeypatch.setattr(pages, "TTL", 0.0)  # nothing has changed
     for _ in range(5):
         assert browser.get("/experiments/layouts").status_code == 200
         assert browser.get("/experiments/layouts/charts/drift.json").status_code == 200
     assert made == ["layouts"]
-
-
-def test_scorecards_of_tests_that_run_are_there_before_anybody_asks(
-    test: sa.Experiment, made: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pages, "PREPARES", 60.0)
-    storage = open_storage("memory")
-    for name in ("layouts", "stopped", "another"):
-        stored(test, storage, name)
-    sa.load_experiment("stopped", storage).stop()
-    with dashboard(storage, warm=True) as browser:
-        end = time.monotonic() + 60
-        while len(made) < 3 and time.monotonic() < end:
-            time.sleep(0.05)
-        assert made[-1] == "stopped"
-        assert sorted(made) == ["another", "layouts", "stopped"]
-        assert browser.get("/experiments/layouts").status_code == 200
-        assert len(made) == 3
 
 
 def test_time_alone_makes_a_new_scorecard(
@@ -79,7 +59,6 @@ def test_time_alone_makes_a_new_scorecard(
 ) -> None:
     browser, _ = shown
     monkeypatch.setattr(pages, "OLD", 0.0)
-    monkeypatch.setattr(pages, "PATIENCE", 30.0)
     for _ in range(3):
         browser.get("/experiments/layouts")
     assert made == ["layouts"] * 3
@@ -110,8 +89,7 @@ def test_a_stopped_test_is_shown_as_stopped_at_once(
     shown: tuple[Browser, Scorecard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, _ = shown
-    monkeypatch.setattr(pages, "FRESH", 3600.0)
-    monkeypatch.setattr(pages, "STALE", 3600.0)
+    monkeypatch.setattr(pages, "TTL", 3600.0)
     path = "/experiments/layouts"
     assert f'href="{path}/stop"' in browser.get(path).text
     assert browser.post_form(f"{path}/stop").status_code == 303

@@ -183,7 +183,7 @@ def test_a_body_that_comes_slowly_is_not_waited_for(monkeypatch: pytest.MonkeyPa
     async def slowly() -> Any:
         yield b'{"unit": '
         while not gone.is_set():
-            await client.app.state.service.look_up(time.sleep, 0.05)
+            await client.app.state.service.run_short(time.sleep, 0.05)
             yield b" "
 
     with in_process(request_timeout=0.3) as client:

@@ -172,7 +172,7 @@ class Access:
         def find() -> SessionRecord | None:  # in a thread: the clock may be the server's
             return storage.find_session(hash_of(session.id), storage.now())
 
-        found = None if session.new else await self.service.look_up(find)
+        found = None if session.new else await self.service.run_short(find)
         token = None if found is None else self._guard.with_hash(found.token)
         if token is None:
             return self.nobody(session)

@@ -16,6 +16,7 @@ from steadyarm.dashboard.pages import ACTIONS, EXPERIMENT, Action, Scorecards
 from steadyarm.dashboard.responses import (
     experiment_path,
     local_path,
+    prepare,
     render,
     see_other,
     static,
@@ -48,7 +49,7 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Sta
     service: Service = app.state.service
     access = app.state.access = Access(service)
     app.state.scorecards = Scorecards(service)
-    service.warming.steps.append(app.state.scorecards.prepare)
+    service.warming.steps.append(prepare)
     found = (  # the first that fits is taken
         Page("GET", "/static/{file}", static, None, anonymous=True),
         Page("GET", "/sign-in", sign_in_form, None),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,21 +20,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from steadyarm.dashboard.access import Page, Viewer
-from steadyarm.dashboard.responses import Content, attachment, experiment_path, page, prepare
+from steadyarm.dashboard.responses import Content, attachment, experiment_path, page
 from steadyarm.dashboard.views import (
     CHARTS,
     MOST_ROWS,
-    Row,
     Section,
     leaderboard,
     overview_rows,
     sections_of,
     what_is_tested,
 )
-from steadyarm.errors import SteadyArmError, StorageError
+from steadyarm.errors import SteadyArmError
 from steadyarm.live.after_test import outside_texts
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.lifecycle import load_experiment
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.tables import adjusted_text, metric_rows
@@ -47,19 +45,15 @@ from steadyarm.service import handlers
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.routes import document
 from steadyarm.service.service import Service
-from steadyarm.storages.records import ExperimentState, Summary
+from steadyarm.storages.records import ExperimentState
 from steadyarm.wire.requests import ExportQuery
 
 log = logging.getLogger("steadyarm.dashboard")
 
-FRESH, STALE = 2.0, 10.0  # seconds for which a scorecard serves while things change, at least, most
-SHARE = 5.0  # between these: so many times as long as it took, so that making them stays cheap
+TTL = 10.0  # seconds for which a scorecard serves while visits and rewards come
 OLD = 300.0  # seconds after which time alone makes a new one: paces and windows end
-PATIENCE = 0.15  # seconds to wait for a new one before the old one is shown once more
-AGAIN = 60.0  # seconds before one that failed is tried again
 MOST = 500  # scorecards in memory
 MOST_DERIVED = 100  # charts and pages made from one of them; each viewer has a page
-PREPARES = 1.0  # seconds in which some of them are made when the service starts
 MOST_LINES = 2000  # of a chart's table on a page; the file has all of them
 MOST_CHECKED = 300_000  # assignments up to which a report on a page has the checks of the log
 STATES = ("running", "paused", "draft", "stopped", "archived")
@@ -70,13 +64,12 @@ Mark = tuple[str, int, int, int, int, int, int, int]  # see `Summary.mark`
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """A scorecard, and how long it serves.
+    """A scorecard, and what was made from it.
 
     Attributes
     ----------
     mark : of the experiment when the scorecard was made
     made : a time of the monotonic clock
-    took : seconds
     received : names of events that no experiment measures, of which the scorecard knows
     derived : charts, texts and pages that were made from the scorecard, by key
     """
@@ -84,30 +77,21 @@ class Kept:
     card: Scorecard
     mark: Mark
     made: float
-    took: float
     received: tuple[str, ...] = ()
     derived: dict[object, Any] = field(default_factory=dict)
 
-    def serves(self, mark: Mark) -> bool:
-        """Whether it may be shown for an experiment that has this mark now."""
-        age = time.monotonic() - self.made
-        if self.mark == mark:
-            return age < OLD
-        return self.mark[0] == mark[0] and age < min(max(FRESH, SHARE * self.took), STALE)
-
     def once(self, key: object, make: Callable[[Scorecard], T]) -> T:
         """Return what `make` makes of the scorecard, made once."""
-        made: T | None = self.derived.get(key)
-        if made is None:
-            made = make(self.card)
+        if key not in self.derived:
             if len(self.derived) >= MOST_DERIVED:
                 self.derived.clear()
-            self.derived[key] = made
+            self.derived[key] = make(self.card)
+        made: T = self.derived[key]
         return made
 
 
 class Scorecards:
-    """The latest scorecard of every experiment that somebody watches.
+    """The latest scorecard of each experiment that somebody watches, made once for all viewers.
 
     Attributes
     ----------
@@ -118,97 +102,68 @@ class Scorecards:
     def __init__(self, service: Service) -> None:
         self.reports = asyncio.Semaphore(1)
         self._service = service
-        self._kept: dict[str, Kept] = {}  # those used last come last
-        self._failed: dict[str, float] = {}  # when
+        self._kept: dict[str, Kept] = {}  # those made last come last
         self._running: dict[str, asyncio.Task[Kept]] = {}
-        self._due: dict[str, None] = {}  # names that wait for their turn, in order
-        self._turn: asyncio.Task[None] | None = None
+        self._failed: set[str] = set()  # names; tried again when somebody opens their page
+        self._renewing: asyncio.Task[None] | None = None
 
     async def get(self, name: str) -> Kept:
         """Return the scorecard of an experiment.
 
-        Its state is always the present one; its numbers are a few seconds old at most, or as old
-        as making them takes.
+        Its state is the present one; its numbers are at most TTL seconds older than the request.
         """
         experiment = (await self._service.find(name)).experiment
-        mark = await self._service.run_short(_mark, experiment)
+        while True:
+            mark = await self._service.run_short(_mark, experiment)
+            kept = self._kept.get(name)
+            if kept is not None and self._serves(kept, mark):
+                return kept
+            if name not in self._running:
+                self._running[name] = asyncio.create_task(self._make(experiment))
+            kept = await asyncio.shield(self._running[name])
+            if kept.mark[0] == mark[0]:  # otherwise it was begun before somebody stopped the test
+                return kept
+
+    def peek(self, name: str) -> tuple[Scorecard | None, bool]:
+        """Return the scorecard that is there, whatever its age, and whether making one failed."""
         kept = self._kept.get(name)
-        if kept is None:
-            kept = await asyncio.shield(self._renewed(name))
-        elif not kept.serves(mark) or kept.received != self._service.catalog.unmatched:
-            with suppress(TimeoutError):
-                kept = await asyncio.wait_for(asyncio.shield(self._renewed(name)), PATIENCE)
-        if kept.mark[0] != mark[0]:  # it was begun before somebody stopped the test, say
-            with suppress(Exception):  # the next one says what is wrong
-                await asyncio.shield(self._renewed(name))
-            kept = await asyncio.shield(self._renewed(name))
-        if name in self._kept:
-            self._kept[name] = self._kept.pop(name)
-        return kept
+        return None if kept is None else kept.card, name in self._failed
 
-    def peek(self, summary: Summary) -> tuple[Scorecard | None, bool]:
-        """Return the scorecard that is there, and whether making one failed; renew it meanwhile."""
-        name, kept = summary.name, self._kept.get(summary.name)
-        failed = time.monotonic() < self._failed.get(name, -AGAIN) + AGAIN
-        room = kept is not None or len(self._kept) < MOST
-        wanted = room and not failed and name not in self._running
-        if wanted and (kept is None or not kept.serves(summary.mark)):
-            self._due[name] = None
-            if self._turn is None or self._turn.done():
-                self._turn = asyncio.create_task(self._take_turns())
-        return None if kept is None else kept.card, failed
+    def renew(self, names: Sequence[str]) -> None:
+        """Make scorecards that are missing or old, one after the other, in the background."""
 
-    async def _take_turns(self) -> None:
-        """Renew one at a time, so that an overview of many does not hold up all other pages."""
-        while self._due:
-            name = next(iter(self._due))
-            del self._due[name]
-            with suppress(Exception):  # `_done` logs it
-                await self._renewed(name)
+        async def work() -> None:
+            for name in names[:MOST]:
+                if name not in self._failed:
+                    with suppress(Exception):  # it is logged
+                        await self.get(name)
 
-    def prepare(self) -> None:
-        """Make what the first pages need: files, templates, and scorecards of tests that run.
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.create_task(work())
 
-        It runs in a thread of its own before the service is ready, and takes about a second at
-        most, however many tests there are.
-        """
-        prepare()
-        until, storage, rows = time.monotonic() + PREPARES, self._service.storage, list[Row]()
-        with suppress(StorageError):  # probes of readiness report it
-            rows = overview_rows((summary, None, False) for summary in storage.summaries())
-        for row in rows[:MOST]:
-            if time.monotonic() > until:
-                break
-            name = row.summary.name
-            with suppress(SteadyArmError):  # its page reports it
-                kept = self._kept.setdefault(name, _kept(load_experiment(name, storage)))
-                kept.once("sections", sections_of)
+    def _serves(self, kept: Kept, mark: Mark) -> bool:
+        """Whether a scorecard may be shown for an experiment that has this mark now."""
+        if kept.mark[0] != mark[0] or kept.received != self._service.catalog.unmatched:
+            return False
+        return time.monotonic() - kept.made < (OLD if kept.mark == mark else TTL)
 
-    def _renewed(self, name: str) -> asyncio.Task[Kept]:
-        if name not in self._running:
-            task = self._running[name] = asyncio.create_task(self._make(name))
-            task.add_done_callback(lambda done: self._done(name, done))
-        return self._running[name]
-
-    async def _make(self, name: str) -> Kept:
-        experiment = (await self._service.find(name)).experiment
-        return await self._service.read(_kept, experiment, self._service.catalog.unmatched)
-
-    def _done(self, name: str, task: asyncio.Task[Kept]) -> None:
-        del self._running[name]
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is not None:
-            self._failed[name] = time.monotonic()
+    async def _make(self, experiment: Experiment) -> Kept:
+        name, received = experiment.name, self._service.catalog.unmatched
+        try:
+            kept = await self._service.read(_make_scorecard, experiment, received)
+        except Exception as error:
             unforeseen = None if isinstance(error, SteadyArmError) else error
+            self._failed.add(name)
             log.error("the scorecard of %r failed: %s", name, error, exc_info=unforeseen)
-            return
-        self._failed.pop(name, None)
+            raise
+        finally:
+            del self._running[name]
+        self._failed.discard(name)
         self._kept.pop(name, None)
-        if len(self._kept) >= MOST:
+        self._kept[name] = kept
+        if len(self._kept) > MOST:
             del self._kept[next(iter(self._kept))]
-        self._kept[name] = task.result()
+        return kept
 
 
 def _mark(experiment: Experiment) -> Mark:
@@ -216,10 +171,9 @@ def _mark(experiment: Experiment) -> Mark:
     return summary.mark
 
 
-def _kept(experiment: Experiment, received: tuple[str, ...] = ()) -> Kept:
-    began, mark = time.monotonic(), _mark(experiment)
-    card, now = scorecard_of(experiment, received=received), time.monotonic()
-    return Kept(card, mark, now, now - began, received)
+def _make_scorecard(experiment: Experiment, received: tuple[str, ...]) -> Kept:
+    mark = _mark(experiment)
+    return Kept(scorecard_of(experiment, received=received), mark, time.monotonic(), received)
 
 
 # What can be done with an experiment, which its page offers; each is confirmed, then done.
@@ -292,7 +246,8 @@ async def overview(service: Service, request: Request, viewer: Viewer) -> Respon
     asked, state = request.query_params.get("q", ""), request.query_params.get("state", "")
     cards: Scorecards = request.app.state.scorecards
     summaries = await service.read(service.storage.summaries)
-    rows = overview_rows((summary, *cards.peek(summary)) for summary in summaries)
+    rows = overview_rows((summary, *cards.peek(summary.name)) for summary in summaries)
+    cards.renew([row.summary.name for row in rows])
     shown = [
         row
         for row in rows

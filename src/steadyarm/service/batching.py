@@ -164,14 +164,10 @@ class Turns:
 
     So an experiment with much or slow work delays others by one piece of it at most. All methods
     are called in the event loop.
-
-    alone : whether an experiment never occupies more than one of the threads
     """
 
-    def __init__(self, threads: int, name: str, alone: bool = False) -> None:
-        self._pool = ThreadPoolExecutor(threads, name)
-        self._free, self._alone = threads, alone
-        self._served = set[str]()  # experiments that occupy a thread
+    def __init__(self, threads: int, name: str) -> None:
+        self._pool, self._free = ThreadPoolExecutor(threads, name), threads
         self._waiting: OrderedDict[str, deque[tuple[Callable[[], Any], asyncio.Future[Any]]]]
         self._waiting = OrderedDict()
 
@@ -187,33 +183,25 @@ class Turns:
         self._pool.shutdown()
 
     def _start(self) -> None:
-        while self._free:
-            whose = next((one for one in self._waiting if one not in self._served), None)
-            if whose is None:
-                return
-            queue = self._waiting.pop(whose)
+        while self._free and self._waiting:
+            whose, queue = self._waiting.popitem(last=False)
             work, future = queue.popleft()
             if queue:
                 self._waiting[whose] = queue  # behind all others
             if not future.cancelled():
                 self._free -= 1
-                if self._alone:
-                    self._served.add(whose)
-                self._pool.submit(self._run, whose, work, future)
+                self._pool.submit(self._run, work, future)
 
-    def _run(self, whose: str, work: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+    def _run(self, work: Callable[[], Any], future: asyncio.Future[Any]) -> None:
         result, failure = None, None
         try:
             result = work()
         except Exception as error:
             failure = error
-        future.get_loop().call_soon_threadsafe(self._end, whose, future, result, failure)
+        future.get_loop().call_soon_threadsafe(self._end, future, result, failure)
 
-    def _end(
-        self, whose: str, future: asyncio.Future[Any], result: Any, failure: Exception | None
-    ) -> None:
+    def _end(self, future: asyncio.Future[Any], result: Any, failure: Exception | None) -> None:
         self._free += 1
-        self._served.discard(whose)
         if future.cancelled():
             pass
         elif failure is not None:

@@ -94,7 +94,7 @@ async def _outside(
                     answers[summary.name] = shown
         return answers
 
-    return await service.look_up(read) if lives else {}
+    return await service.run_short(read) if lives else {}
 
 
 async def _found(service: Service, name: str) -> Live | None:

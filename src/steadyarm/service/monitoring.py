@@ -195,7 +195,7 @@ class Readiness:
         except TimeoutError:
             return f"the storage has not answered within {PROBE:g} seconds"
 
-    def end(self) -> None:
+    def shutdown(self) -> None:
         """Wait for the current check."""
         self._thread.shutdown()
 

@@ -41,7 +41,7 @@ Stored = Told | SteadyArmError
 
 
 # Threads; all of them together are no more than SQLite has connections.
-READERS, SHORT_READERS, FINDERS, DECIDERS = 5, 3, 2, 2
+READERS, LONG_READS, DECISIONS = 10, 6, 2  # the others are free for what is short
 BODIES = 64  # bodies of the largest size that may be held in memory
 STRANGERS = 8_000_000  # bytes of bodies, likewise, from people who have not signed in
 TICK = 1.0  # seconds between checks of reward windows
@@ -101,7 +101,7 @@ class Live:
             return found
 
     async def _look(self, units: Sequence[str]) -> Sequence[LiveAssignment | None]:
-        return await self._service.look_up(self.experiment.known, units)
+        return await self._service.run_short(self.experiment.known, units)
 
     async def tell(self, rewards: Sequence[Report]) -> list[Stored]:
         """Store the rewards of a request, in one transaction with other requests."""
@@ -152,7 +152,7 @@ class Live:
                 one if one and (not one.in_test or one.created < before) else None for one in found
             ]
 
-        return await self._service.look_up(known)
+        return await self._service.run_short(known)
 
     async def _assign(self, visits: Sequence[Visit]) -> list[LiveAssignment | SteadyArmError]:
         """Assign variants to a batch; decisions, which may take long, delay no other experiment."""
@@ -173,27 +173,24 @@ class Service:
         self.warming = Warming(settings.warm)
         self.readiness = Readiness(storage)
         self.live: dict[str, Live] = {}
-        self.catalog = Catalog(storage, self.look_up)
+        self.catalog = Catalog(storage, self.run_short)
         self._closing: dict[str, asyncio.Task[None]] = {}  # by name, tasks that close segments
         self._foreign: set[str] = set()  # tags of experiments that only their own program can run
         self.load = Load(settings.max_waiting, BODIES * settings.max_body, STRANGERS)
         self._writers = Turns(settings.writers, "steadyarm-writer")
-        self._finders = ThreadPoolExecutor(FINDERS, "steadyarm-finder")
-        self._deciders = Turns(DECIDERS, "steadyarm-decider", alone=True)
         self._readers = ThreadPoolExecutor(READERS, "steadyarm-reader")
-        self._short_readers = ThreadPoolExecutor(SHORT_READERS, "steadyarm-short-reader")
+        self._long_reads = asyncio.Semaphore(LONG_READS)
+        self._decisions = asyncio.Semaphore(DECISIONS)
+        self._deciding: dict[str, asyncio.Lock] = {}  # by name
 
     async def read(self, work: Callable[..., T], *given: Any) -> T:
         """Run something in a thread that may take long."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, work, *given)
+        async with self._long_reads:
+            return await self.run_short(work, *given)
 
     async def run_short(self, work: Callable[..., T], *given: Any) -> T:
         """Run something in a thread that is short, and must not wait for what takes long."""
-        return await asyncio.get_running_loop().run_in_executor(self._short_readers, work, *given)
-
-    async def look_up(self, work: Callable[..., T], *given: Any) -> T:
-        """Run something in a thread that only reads, and must not wait for any other thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._finders, work, *given)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work, *given)
 
     async def write(self, whose: str, work: Callable[..., T], *given: Any) -> T:
         """Run something that writes, when it is the experiment's turn."""
@@ -201,7 +198,8 @@ class Service:
 
     async def decide(self, whose: str, work: Callable[..., T], *given: Any) -> T:
         """Run something that may compute for long; an experiment makes one decision at a time."""
-        return await self._deciders.submit(whose, partial(work, *given))
+        async with self._deciding.setdefault(whose, asyncio.Lock()), self._decisions:
+            return await self.run_short(work, *given)
 
     async def in_time(self, answer: Awaitable[T], scope: Scope, long: bool = False) -> T:
         """Return the response of a handler; RefusedError if it takes longer than requests may.
@@ -283,25 +281,22 @@ class Service:
             await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
-        self._short_readers.shutdown()
-        self.readiness.end()
-        pools = self._writers, self._finders, self._deciders, self._readers
-        for pool in pools:
-            pool.shutdown()
+        for part in (self._readers, self.readiness, self._writers):
+            part.shutdown()
         self.storage.close()
 
     async def _keep_tokens(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(RELOAD)
-            await loop.run_in_executor(self._short_readers, _logged, self.guard.reload)
+            await loop.run_in_executor(self._readers, _logged, self.guard.reload)
 
     async def _keep_watch(self) -> None:
         """Close windows every second, and now and then find what other processes changed."""
         loop, ticks = asyncio.get_running_loop(), 0
         while True:
             if ticks % ROUND == 0:
-                await loop.run_in_executor(self._short_readers, _logged, self._reconcile, loop)
+                await loop.run_in_executor(self._readers, _logged, self._reconcile, loop)
             await self._tick(ticks % ROUND == 0)
             ticks += 1
             await asyncio.sleep(TICK)
