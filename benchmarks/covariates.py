@@ -16,7 +16,6 @@ import numpy as np
 from scipy.stats import binomtest
 
 import steadyarm as sa
-from steadyarm.compiled import compiling
 from steadyarm.covariates import Moments, Slopes, adjusted, level_variance
 from steadyarm.environments import CovariateEnvironment
 from steadyarm.inference import Evidence, fixed_budget
@@ -117,17 +116,16 @@ def main() -> None:
     tests = parser.parse_args().tests
     print("variance left" + " " * 31 + "".join(f"  rho {rho:<3}" for rho in RHOS))
     print(f"{'at best':<44}" + "".join(f"  {1 - rho**2:<7.3f}" for rho in RHOS))
-    with compiling():
-        for budget in (200, 1000, 5000):
-            for covariates, kind in [(1, "normal"), (1, "skewed"), (1, "outlier"), (5, "normal")]:
-                name = f"{budget:>5} visits, {covariates} {kind}"
-                left = [variance_left(budget, covariates, rho, tests // 5, kind) for rho in RHOS]
-                print(f"{name:<44}" + "".join(f"  {each:<7.3f}" for each in left))
-        print(f"\n{'intervals of Steady':<44}  {'values right':<24}{'gaps right':<24}width of gaps")
-        for budget in (300, 1000):
-            for name, world in worlds(budget).items():
-                for rho in (0.0, 0.7):
-                    coverage(name, world, rho, tests)
+    for budget in (200, 1000, 5000):
+        for covariates, kind in [(1, "normal"), (1, "skewed"), (1, "outlier"), (5, "normal")]:
+            name = f"{budget:>5} visits, {covariates} {kind}"
+            left = [variance_left(budget, covariates, rho, tests // 5, kind) for rho in RHOS]
+            print(f"{name:<44}" + "".join(f"  {each:<7.3f}" for each in left))
+    print(f"\n{'intervals of Steady':<44}  {'values right':<24}{'gaps right':<24}width of gaps")
+    for budget in (300, 1000):
+        for name, world in worlds(budget).items():
+            for rho in (0.0, 0.7):
+                coverage(name, world, rho, tests)
 
 
 def coverage(name: str, world: sa.Environment, rho: float, tests: int) -> None:

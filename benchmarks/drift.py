@@ -37,7 +37,7 @@ POLICIES: dict[str, sa.Policy[Any]] = {
     "Steady": sa.Steady(),
     "P1-RAGE": sa.P1RAGE(),
     "G-BAI": sa.GBAI(),
-    "G-BAI, blocks of 11": sa.GBAI(order="blocks", block=11, control_variate=True),
+    "G-BAI, blocks of 11": sa.GBAI(order="blocks", block=11),
 }
 
 

@@ -40,7 +40,7 @@ visits_per_day = 2000
 
 # The test. The reward of a visit is how many of the six were read. With so many bundles so near to
 # each other one good allocation for all does better than one that turns to the leaders.
-policy = sa.GBAI(order="blocks", control_variate=True)
+policy = sa.GBAI(order="blocks")
 test = sa.Session(policy, bundles, budget=14 * visits_per_day, seed=1)
 luck = np.random.default_rng(1)
 number_of = {name: k for k, name in enumerate(articles)}

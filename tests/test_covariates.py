@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from steadyarm.compiled import compiling
 from steadyarm.covariates import (
     KEPT,
     Moments,
@@ -278,9 +277,8 @@ def test_each_trial_of_a_batch_has_the_bits_it_has_alone() -> None:
     for s in range(5):
         stats = stacked([pair[s][0] for pair in pairs], SegmentStats)
         moments = stacked([pair[s][1] for pair in pairs], Moments)
-        with compiling():
-            found = adjusted(stats, moments, together.fitted(moments))
-            together = together.after(stats, moments)
+        found = adjusted(stats, moments, together.fitted(moments))
+        together = together.after(stats, moments)
     for i, own in enumerate(alone):
         assert np.array_equal(together.fitted(moments)[i], own.fitted(moments.trial(i))[0])
         before = memory_of(trials[i][:-1])

@@ -20,7 +20,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steadyarm.compiled import kernel
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import SegmentStats
 from steadyarm.validation import finite_number
@@ -244,19 +243,21 @@ def adjusted(stats: SegmentStats, moments: Moments, slopes: Floats) -> SegmentSt
             "the statistics hold no sums of squared rewards, which covariates need; play the "
             "segment with squares=True."
         )
-    sums, squares = stats.sums.copy(), stats.squares.copy()
-    _adjust_kernel(
-        stats.counts,
-        moments.assigned,
-        moments.totals,
-        moments.seen,
-        moments.squares,
-        moments.products,
-        slopes,
-        sums,
-        squares,
+    units = moments.assigned.sum(axis=1)
+    used = (units > 0) & slopes.any(axis=1)
+    mean = moments.totals.sum(axis=1) / np.maximum(units, 1)[:, None]
+    N, level = stats.counts, (slopes * mean).sum(axis=1)[:, None]
+    seen = np.einsum("nc,nmc->nm", slopes, moments.seen)
+    forms = np.einsum("nc,nmcd,nd->nm", slopes, moments.squares, slopes)
+    cross = np.einsum("nc,nmc->nm", slopes, moments.products) - level * stats.sums
+    sums = stats.sums - (seen - N * level)
+    squares = stats.squares - 2 * cross + (forms - 2 * level * seen + N * level * level)
+    # No numbers with this sum have a smaller sum of squares; rounding might.
+    squares = np.maximum(squares, sums * sums / np.maximum(N, 1))
+    changed = used[:, None] & (N > 0)
+    return SegmentStats(
+        N, np.where(changed, sums, stats.sums), np.where(changed, squares, stats.squares)
     )
-    return SegmentStats(stats.counts, sums, squares)
 
 
 def level_variance(moments: Moments, slopes: Floats) -> Floats:
@@ -265,9 +266,16 @@ def level_variance(moments: Moments, slopes: Floats) -> Floats:
     Adjusted rewards keep the mean β'z̄ of the segment. All arms share it, so that no comparison of
     arms depends on it, but the values of the arms do: units with other covariates might have come.
     """
-    out = np.zeros(len(slopes))
-    _level_kernel(moments.assigned, moments.totals, moments.total_squares, slopes, out)
-    return out
+    return np.asarray(moments.assigned.sum(axis=1) * np.maximum(_variance(moments, slopes), 0.0))
+
+
+def _variance(moments: Moments, slopes: Floats) -> Floats:
+    """(n,) of β'z over all assignments of a segment; zero without two."""
+    units = moments.assigned.sum(axis=1)
+    total = np.einsum("nc,nmc->n", slopes, moments.totals)
+    form = np.einsum("nc,nmcd,nd->n", slopes, moments.total_squares, slopes)
+    variance = (form - total * total / np.maximum(units, 1)) / np.maximum(units - 1, 1)
+    return np.where(units > 1, variance, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,21 +317,30 @@ class Slopes:
                 "the statistics hold no sums of squared rewards, which covariates need; play the "
                 "segment with squares=True."
             )
-        n, c = len(stats.counts), moments.covariates
+        counts, units = stats.counts, stats.counts.sum(axis=1)
+        inside = np.maximum(counts - 1, 0).sum(axis=1)
+        by_arm = (2 * inside >= units - 1)[:, None]
+        used = (units >= 2)[:, None] & ((counts >= 2) | ~by_arm)
+        N = np.where(by_arm, counts, units[:, None])
+        # sums around which deviations are taken: of the arm, or a part of those of all arms
+        seen, sums = np.where(used[..., None], moments.seen, 0.0), np.where(used, stats.sums, 0.0)
+        whole, level = seen.sum(axis=1, keepdims=True), sums.sum(axis=1, keepdims=True)
+        around = np.where(by_arm[..., None], seen, whole) / np.maximum(N, 1)[..., None]
+        height = np.where(by_arm, sums, level) / np.maximum(N, 1)
+        squares = np.where(used[..., None, None], moments.squares, 0.0).sum(axis=1)
+        spread = squares - np.einsum("nmc,nmd->ncd", seen, around)
+        joint = np.where(used[..., None], moments.products, 0.0).sum(axis=1)
+        joint -= np.einsum("nmc,nm->nc", seen, height)
+        noise = np.where(used, stats.squares, 0.0).sum(axis=1) - (sums * height).sum(axis=1)
+        size = np.einsum("nmcc->nc", moments.squares)
+        flat = ~(np.einsum("ncc->nc", spread) > FLAT * size)
+        spread = np.where(flat[:, :, None] | flat[:, None, :], 0.0, spread)
+        freedom = np.where(by_arm[:, 0], inside, units - 1.0)
         more = Slopes(
-            np.zeros((n, 1)), np.zeros((n, 1, c, c)), np.zeros((n, 1, c)), np.zeros((n, 1))
-        )
-        _scatter_kernel(
-            stats.counts,
-            stats.sums,
-            stats.squares,
-            moments.seen,
-            moments.squares,
-            moments.products,
-            more.freedom,
-            more.spread,
-            more.joint,
-            more.noise,
+            np.where(units >= 2, freedom, 0.0)[:, None],
+            spread[:, None],
+            np.where(flat, 0.0, joint)[:, None],
+            np.maximum(noise, 0.0)[:, None],
         )
         return self + more
 
@@ -347,22 +364,47 @@ class Slopes:
         moments : of the segment that is to be adjusted; where its covariates scatter far more
             than before, slopes shrink, which depends on the covariates alone
         """
-        n, G, c = self.joint.shape
-        out = np.zeros((n, c))
-        if not G:
-            return out
-        now = Moments.empty(n, 1, c) if moments is None else moments
-        _fit_kernel(
-            self.freedom,
-            self.spread,
-            self.joint,
-            self.noise,
-            now.assigned,
-            now.totals,
-            now.total_squares,
-            out,
+        if not self.joint.shape[1]:
+            return np.zeros((len(self.joint), self.joint.shape[2]))
+        with np.errstate(over="ignore", invalid="ignore"):  # products that no double can hold
+            free, rest, S, b = self._tame()
+            root = np.sqrt(np.maximum(np.einsum("ncc->nc", S), 0.0))
+            scale = np.where(root > 0, root, 1.0)
+            L, y = _forward(S / scale[:, :, None] / scale[:, None, :], b / scale, root > 0)
+            used, explained = (np.einsum("ncc->nc", L) > 0).sum(axis=1), (y * y).sum(axis=1)
+            chance = used * np.maximum(rest - explained, 0.0) / np.maximum(free - used, 1.0)
+            good = (used > 0) & (free >= NEEDED * used) & (chance < explained)
+            good &= (explained > 0) & (explained < np.inf)
+            factor = np.where(good, 1.0 - chance / np.where(good, explained, 1.0), 0.0)
+            beta = np.where(good[:, None], factor[:, None] * _backward(L, y) / scale, 0.0)
+            if moments is None:
+                return beta
+            usually = WILD * factor * factor * explained / np.maximum(free, 1.0)
+            now = _variance(moments, beta)
+            wild = good & (now > usually)
+            return beta * np.where(wild, usually / np.where(wild, now, 1.0), 1.0)[:, None]
+
+    def _tame(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Sums of freedom, noise, spread and joint over segments without wild covariates.
+
+        A covariate is wild where its variance is far above the lower median over segments, which
+        weigh by their rewards.
+        """
+        size, freedom = np.einsum("ngcc->ngc", self.spread), self.freedom[:, :, None]
+        varied = (freedom > 0) & (size > 0)
+        variance = np.where(varied, size / np.maximum(freedom, 1.0), np.inf)
+        order = np.argsort(variance, axis=1)
+        below = np.cumsum(np.take_along_axis(np.where(varied, freedom, 0.0), order, 1), axis=1)
+        middle = (2 * below >= below[:, -1:]).argmax(axis=1)[:, None]
+        usual = np.take_along_axis(np.take_along_axis(variance, order, 1), middle, 1)
+        usual = np.where(below[:, -1:] > 0, usual, 0.0)
+        tame = (size <= WILD * usual * freedom).all(axis=2)
+        return (
+            (self.freedom * tame).sum(axis=1),
+            (self.noise * tame).sum(axis=1),
+            np.where(tame[:, :, None, None], self.spread, 0.0).sum(axis=1),
+            np.where(tame[:, :, None], self.joint, 0.0).sum(axis=1),
         )
-        return out
 
     def to_dict(self) -> dict[str, Any]:
         """A batch of one as lists; floats keep their bits in JSON."""
@@ -398,262 +440,32 @@ def _merged(array: Floats) -> Floats:
     return even
 
 
-@kernel
-def _adjust_kernel(
-    counts: Integers,
-    assigned: Integers,
-    totals: Floats,
-    seen: Floats,
-    products2: Floats,
-    products: Floats,
-    slopes: Floats,
-    sums: Floats,
-    squares: Floats,
-) -> None:
-    """Turn sums and squares (n, m) into those of adjusted rewards; products2 is (n, m, c, c)."""
-    n, m, c = totals.shape
-    mean = np.empty(c)
-    for i in range(n):
-        some = False
-        for a in range(c):
-            some = some or slopes[i, a] != 0.0
-        units = 0
-        for k in range(m):
-            units += assigned[i, k]
-        if not some or units == 0:
-            continue
-        for a in range(c):
-            t = 0.0
-            for k in range(m):
-                t += totals[i, k, a]
-            mean[a] = t / units
-        for k in range(m):
-            N = counts[i, k]
-            if N == 0:
-                continue
-            shift, cross, form = 0.0, 0.0, 0.0
-            for a in range(c):
-                beta = slopes[i, a]
-                if beta == 0.0:
-                    continue
-                shift += beta * (seen[i, k, a] - N * mean[a])
-                cross += beta * (products[i, k, a] - mean[a] * sums[i, k])
-                for b in range(c):
-                    if slopes[i, b] != 0.0:
-                        around = products2[i, k, a, b] - seen[i, k, a] * mean[b]
-                        around += mean[a] * (N * mean[b] - seen[i, k, b])
-                        form += beta * slopes[i, b] * around
-            total = sums[i, k] - shift
-            sums[i, k] = total
-            # No numbers with this sum have a smaller sum of squares; rounding might.
-            squares[i, k] = max((squares[i, k] - 2.0 * cross) + form, total * total / N)
+def _forward(R: Floats, b: Floats, varies: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Cholesky factors L (n, c, c) of correlations R, and y (n, c) with Ly = b.
 
-
-@kernel
-def _scatter_kernel(
-    counts: Integers,
-    sums: Floats,
-    squares: Floats,
-    seen: Floats,
-    products2: Floats,
-    products: Floats,
-    freedom: Floats,
-    spread: Floats,
-    joint: Floats,
-    noise: Floats,
-) -> None:
-    """Scatter of one segment into (n, 1, …) arrays that are zero on entry."""
-    n, m, c = seen.shape
-    middle = np.empty(c)
-    for i in range(n):
-        units, inside = 0, 0
-        for k in range(m):
-            units += counts[i, k]
-            inside += max(counts[i, k] - 1, 0)
-        if units < 2:
-            continue
-        by_arm = 2 * inside >= units - 1
-        freedom[i, 0] = inside if by_arm else units - 1
-        level = 0.0
-        for a in range(c):
-            middle[a] = 0.0
-        for k in range(m):
-            N = counts[i, k]
-            if N < 2 and by_arm:
-                continue
-            noise[i, 0] += squares[i, k]
-            level += sums[i, k]
-            if by_arm:
-                noise[i, 0] -= sums[i, k] * sums[i, k] / N
-            for a in range(c):
-                middle[a] += seen[i, k, a]
-                joint[i, 0, a] += products[i, k, a]
-                if by_arm:
-                    joint[i, 0, a] -= seen[i, k, a] * sums[i, k] / N
-                for b in range(c):
-                    spread[i, 0, a, b] += products2[i, k, a, b]
-                    if by_arm:
-                        spread[i, 0, a, b] -= seen[i, k, a] * seen[i, k, b] / N
-        if not by_arm:
-            noise[i, 0] -= level * level / units
-            for a in range(c):
-                joint[i, 0, a] -= middle[a] * level / units
-                for b in range(c):
-                    spread[i, 0, a, b] -= middle[a] * middle[b] / units
-        noise[i, 0] = max(noise[i, 0], 0.0)
-        for a in range(c):
-            size = 0.0
-            for k in range(m):
-                size += products2[i, k, a, a]
-            if not spread[i, 0, a, a] > FLAT * size:
-                joint[i, 0, a] = 0.0
-                for b in range(c):
-                    spread[i, 0, a, b] = 0.0
-                    spread[i, 0, b, a] = 0.0
-
-
-@kernel
-def _usual(spread: Floats, freedom: Floats, a: int, values: Floats, weights: Floats) -> float:
-    """The lower median over segments of the variance of covariate a, where it varied.
-
-    Segments weigh by their rewards; values and weights are scratch.
+    Rows of covariates that do not vary, or follow from those before, are zero.
     """
-    size, total = 0, 0.0
-    for g in range(freedom.shape[0]):
-        if freedom[g] > 0.0 and spread[g, a, a] > 0.0:
-            value = spread[g, a, a] / freedom[g]
-            at = size
-            while at > 0 and values[at - 1] > value:
-                values[at] = values[at - 1]
-                weights[at] = weights[at - 1]
-                at -= 1
-            values[at] = value
-            weights[at] = freedom[g]
-            total += freedom[g]
-            size += 1
-    below = 0.0
-    for at in range(size):
-        below += weights[at]
-        if 2.0 * below >= total:
-            return float(values[at])
-    return 0.0
+    L, y = np.zeros_like(R), np.zeros_like(b)
+    for a in range(R.shape[1]):
+        row = np.zeros_like(b)
+        for d in range(a):
+            pivot = L[:, d, d]
+            left = R[:, a, d] - (row * L[:, d]).sum(axis=1)
+            row[:, d] = np.where(pivot > 0, left / np.where(pivot > 0, pivot, 1.0), 0.0)
+        rest = 1.0 - (row * row).sum(axis=1)
+        used = varies[:, a] & (rest > COLLINEAR)
+        root = np.sqrt(np.where(used, rest, 1.0))
+        y[:, a] = np.where(used, (b[:, a] - (row * y).sum(axis=1)) / root, 0.0)
+        L[:, a] = np.where(used[:, None], row, 0.0)
+        L[:, a, a] = np.where(used, root, 0.0)
+    return L, y
 
 
-@kernel
-def _fit_kernel(
-    freedom: Floats,
-    spread: Floats,
-    joint: Floats,
-    noise: Floats,
-    assigned: Integers,
-    totals: Floats,
-    total_squares: Floats,
-    out: Floats,
-) -> None:
-    """Slopes into out (n, c), zero on entry.
-
-    freedom, spread, joint, noise : the memory; assigned, totals, total_squares : of the segment
-    that is to be adjusted, with no assignment if there is none
-    """
-    n, G, c = joint.shape
-    usual, values, weights = np.empty(c), np.empty(G), np.empty(G)
-    S, L = np.empty((c, c)), np.empty((c, c))
-    b, root = np.empty(c), np.empty(c)
-    for i in range(n):
-        for a in range(c):
-            usual[a] = _usual(spread[i], freedom[i], a, values, weights)
-            b[a] = 0.0
-            for d in range(c):
-                S[a, d] = 0.0
-        free, rest = 0.0, 0.0
-        for g in range(G):
-            tame = True
-            for a in range(c):
-                tame = tame and spread[i, g, a, a] <= WILD * usual[a] * freedom[i, g]
-            if tame:
-                free += freedom[i, g]
-                rest += noise[i, g]
-                for a in range(c):
-                    b[a] += joint[i, g, a]
-                    for d in range(c):
-                        S[a, d] += spread[i, g, a, d]
-        # Cholesky factor of the correlations of those that vary and do not follow from others
-        used = 0
-        explained = 0.0
-        for a in range(c):
-            root[a] = np.sqrt(max(S[a, a], 0.0))
-            for d in range(c):
-                L[a, d] = 0.0
-        for a in range(c):
-            if root[a] == 0.0:
-                continue
-            pivot = 1.0
-            for d in range(a):
-                if L[d, d] > 0.0:
-                    t = S[a, d] / root[a] / root[d]
-                    for e in range(d):
-                        t -= L[a, e] * L[d, e]
-                    L[a, d] = t / L[d, d]
-                    pivot -= L[a, d] * L[a, d]
-            if not pivot > COLLINEAR:
-                for d in range(a):
-                    L[a, d] = 0.0
-                continue
-            L[a, a] = np.sqrt(pivot)
-            used += 1
-            t = b[a] / root[a]
-            for d in range(a):
-                t -= L[a, d] * out[i, d]
-            out[i, a] = t / L[a, a]
-            explained += out[i, a] * out[i, a]
-        enough = used > 0 and free >= NEEDED * used and 0.0 < explained < np.inf
-        chance = used * max(rest - explained, 0.0) / max(free - used, 1.0) if enough else 0.0
-        if not enough or not chance < explained:
-            for a in range(c):
-                out[i, a] = 0.0
-            continue
-        factor = 1.0 - chance / explained
-        for a in range(c - 1, -1, -1):
-            if L[a, a] == 0.0:
-                out[i, a] = 0.0
-                continue
-            t = out[i, a]
-            for d in range(a + 1, c):
-                t -= L[d, a] * out[i, d]
-            out[i, a] = t / L[a, a]
-        usually = factor * factor * explained / free
-        for a in range(c):
-            out[i, a] = factor * out[i, a] / root[a] if root[a] > 0.0 else 0.0
-        now = _variance(assigned[i], totals[i], total_squares[i], out[i])
-        if now > WILD * usually:
-            for a in range(c):
-                out[i, a] *= WILD * usually / now
-
-
-@kernel
-def _variance(assigned: Integers, totals: Floats, total_squares: Floats, beta: Floats) -> float:
-    """Of β'z over all assignments of a segment; zero without two."""
-    units = 0
-    for k in range(assigned.shape[0]):
-        units += assigned[k]
-    if units < 2:
-        return 0.0
-    mean, form = 0.0, 0.0
-    for a in range(beta.shape[0]):
-        for k in range(assigned.shape[0]):
-            mean += beta[a] * totals[k, a]
-            for d in range(beta.shape[0]):
-                form += beta[a] * beta[d] * total_squares[k, a, d]
-    return (form - mean * mean / units) / (units - 1)
-
-
-@kernel
-def _level_kernel(
-    assigned: Integers, totals: Floats, total_squares: Floats, slopes: Floats, out: Floats
-) -> None:
-    for i in range(out.shape[0]):
-        units = 0
-        for k in range(assigned.shape[1]):
-            units += assigned[i, k]
-        variance = _variance(assigned[i], totals[i], total_squares[i], slopes[i])
-        out[i] = units * max(variance, 0.0)
+def _backward(L: Floats, y: Floats) -> Floats:
+    """X (n, c) with L'x = y; zero where L has a zero on its diagonal."""
+    x = np.zeros_like(y)
+    for a in reversed(range(y.shape[1])):
+        pivot = L[:, a, a]
+        left = y[:, a] - (L[:, :, a] * x).sum(axis=1)
+        x[:, a] = np.where(pivot > 0, left / np.where(pivot > 0, pivot, 1.0), 0.0)
+    return x

@@ -1,7 +1,6 @@
 """Estimates of the average parameter from segment statistics: inverse propensity, least squares.
 
-All work on (n, ...) batches, row by row in compiled loops, so that a trial's result does not
-depend, not even in its last bit, on which other trials are in the batch.
+All work on batches of n trials.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.compiled import kernel
-from steadyarm.decompositions import symmetric_eigen
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import cholesky, cholesky_solve, information, quadratic_forms
+from steadyarm.linalg import grams, quadratic_forms
 from steadyarm.segments import Segment, SegmentStats
 
 Floats = NDArray[np.float64]
@@ -23,6 +20,7 @@ Integers = NDArray[np.int64]
 
 UNKNOWN = 1e6  # variances of a reward that an arm without any is taken to have
 TINY = 1e-300
+SINGULAR = 1e-15  # share of the trace below which an eigenvalue of A(λ) is rounding
 RANK_TOLERANCE = 1e-10  # eigenvalues of X'NX below this share of the largest are taken as zero
 
 
@@ -59,9 +57,21 @@ def _weighed(X: Floats, segment: Segment, sums: Floats) -> Floats:
     """A(λ)⁻¹ times the sum over arms of x_k sums_k."""
     if is_one_hot(X) and (segment.weights > 0).all():
         return np.asarray(sums / segment.weights)
-    out = np.empty((segment.trials, X.shape[1]))
-    _check_span(_ips_kernel(X, segment.weights, sums, out))
-    return out
+    return np.asarray(np.linalg.solve(_information(X, segment), (sums @ X)[..., None])[..., 0])
+
+
+def _information(X: Floats, segment: Segment) -> Floats:
+    """(n, r, r) A(λ) of each trial, (1, r, r) if all have the same; it must be regular."""
+    weights = segment.weights
+    A = grams(X, weights[:1] if (weights == weights[0]).all() else weights)
+    least = np.linalg.eigvalsh(A)[:, 0]
+    singular = np.flatnonzero(~(least > SINGULAR * np.trace(A, axis1=1, axis2=2)))
+    if singular.size:
+        raise InvalidInputError(
+            f"the allocation of trial {singular[0]} leaves directions of the arms' span unplayed, "
+            "so inverse-propensity estimates do not exist; mix in a G-optimal design."
+        )
+    return A
 
 
 def ips_squares(X: Floats, segment: Segment, stats: SegmentStats, squares: Floats) -> Floats:
@@ -87,13 +97,11 @@ def _weighed_squares(X: Floats, segment: Segment, squares: Floats) -> Floats:
     """(n, r, r) the sum over arms of squares_k times A(λ)⁻¹x_k with itself."""
     n, r = segment.trials, X.shape[1]
     if is_one_hot(X) and (segment.weights > 0).all():
-        out, root = np.zeros((n, r, r)), np.sqrt(segment.weights)
-        solved = 1.0 / root / root  # with the bits that Cholesky's factors give
-        np.einsum("nkk->nk", out)[:] = squares * solved * solved
+        out = np.zeros((n, r, r))
+        np.einsum("nkk->nk", out)[:] = squares / np.square(segment.weights)
         return out
-    out = np.empty((n, r, r))
-    _check_span(_ips_squares_kernel(X, segment.weights, squares, out))
-    return out
+    solved = np.linalg.solve(_information(X, segment), X.T)
+    return np.asarray((solved * squares[:, None, :]) @ solved.swapaxes(1, 2))
 
 
 def fill_missing(
@@ -197,19 +205,17 @@ def rewards_so_far(
     """
     assert stats.squares is not None
     rounds = stats.counts.sum(axis=1)
-    sums, squares = np.empty_like(stats.sums), np.empty_like(stats.squares)
-    _so_far_kernel(
-        segment.weights,
-        stats.counts.astype(np.float64),
-        stats.sums,
-        stats.squares,
-        arm_values(X, theta),
-        sums,
-        squares,
-    )
+    seen, expected = stats.counts > 0, arm_values(X, theta)
+    often = np.maximum(stats.counts, 1)
+    known = np.where(seen, segment.weights, 0.0)
+    level = (known * (stats.sums / often - expected)).sum(axis=1, keepdims=True)
+    level /= np.maximum(known.sum(axis=1, keepdims=True), TINY)
+    mean = np.where(seen, stats.sums / often, expected + level)
+    share = segment.weights * rounds[:, None]
+    sums, squares = share * mean, share * np.where(seen, stats.squares / often, mean * mean)
     counts = np.rint(segment.weights * rounds[:, None]).astype(np.int64)
-    known = replace(segment.in_blocks(), rounds=rounds, reference=None)
-    return known, SegmentStats(counts, sums, squares)
+    so_far = replace(segment.in_blocks(), rounds=rounds, reference=None)
+    return so_far, SegmentStats(counts, sums, squares)
 
 
 def _columns_of(segments: Sequence[Segment]) -> Integers | None:
@@ -306,8 +312,7 @@ def least_squares(X: Floats, stats: SegmentStats) -> tuple[Floats, Floats | None
     array([[0.5, 1.5]])
     """
     _, inverse, ranks, index = _inverse_grams(X, stats.counts)
-    theta = np.empty((len(stats.counts), X.shape[1]))
-    _solve_kernel(X, inverse, index, stats.sums, theta)
+    theta = np.einsum("nab,nb->na", inverse[index], stats.sums @ X)
     if stats.squares is None:
         return theta, None
     freedom = stats.counts.sum(axis=1) - ranks[index]
@@ -325,16 +330,18 @@ def least_squares_errors(X: Floats, counts: Integers, variance: Floats) -> Float
     variance : (n,) of the noise
     """
     gram, inverse, _, index = _inverse_grams(X, counts)
-    known = np.empty((len(gram), len(X)))
-    _known_kernel(X, gram, inverse, 1e-6 * float(np.abs(X).max()), known)
-    return np.asarray(np.sqrt(variance[:, None] * np.maximum(known, 0.0)[index]))
+    shown = gram @ inverse @ X.T
+    values = np.where(
+        (np.abs(shown - X.T) <= 1e-6 * np.abs(X).max()).all(axis=1),
+        quadratic_forms(X, inverse),
+        np.nan,
+    )
+    return np.asarray(np.sqrt(variance[:, None] * np.maximum(values, 0.0)[index]))
 
 
 def arm_values(X: Floats, theta: Floats) -> Floats:
     """(n, K) values x'θ of every arm for every trial's parameter (n, r)."""
-    out = np.empty((len(theta), len(X)))
-    _values_kernel(X, theta, out)
-    return out
+    return np.asarray(theta @ X.T)
 
 
 def standard_errors(X: Floats, covariance: Floats) -> Floats:
@@ -349,185 +356,14 @@ def is_one_hot(X: Floats) -> bool:
     return X.shape[0] == X.shape[1] and np.array_equal(X, np.eye(len(X)))
 
 
-def _check_span(failed: int) -> None:
-    if failed >= 0:
-        raise InvalidInputError(
-            f"the allocation of trial {failed} leaves directions of the arms' span unplayed, so "
-            "inverse-propensity estimates do not exist; mix in a G-optimal design."
-        )
-
-
 def _inverse_grams(X: Floats, counts: Integers) -> tuple[Floats, Floats, Integers, Integers]:
     """Distinct X'NX, their pseudo-inverses (u, r, r) and ranks (u,), and which each trial has."""
     distinct, index = np.unique(counts, axis=0, return_inverse=True)
-    gram = np.empty((len(distinct), X.shape[1], X.shape[1]))
-    _gram_kernel(X, distinct.astype(np.float64), gram)
-    inverse, ranks = np.empty_like(gram), np.empty(len(gram), dtype=np.int64)
-    if not _pseudo_inverses(gram, RANK_TOLERANCE, inverse, ranks):
+    gram = grams(X, distinct.astype(np.float64))
+    if not np.isfinite(gram).all():
         raise InvalidInputError("the features of the arms are too large to be squared; scale them.")
-    return gram, inverse, ranks, index.ravel().astype(np.int64)
-
-
-@kernel
-def _combine(X: Floats, sums: Floats, v: Floats) -> None:
-    """The sum over k of sums_k x_k, into v (r,)."""
-    v[:] = 0.0
-    for k in range(X.shape[0]):
-        if sums[k] != 0.0:
-            for i in range(X.shape[1]):
-                v[i] += sums[k] * X[k, i]
-
-
-@kernel
-def _so_far_kernel(
-    weights: Floats,
-    counts: Floats,
-    sums: Floats,
-    squares: Floats,
-    expected: Floats,
-    new_sums: Floats,
-    new_squares: Floats,
-) -> None:
-    """Sums and squares (n, m) as if arms had their weights' share of all counts (n, m).
-
-    expected : (n, m) values of the arms, up to a level that all share
-    """
-    n, m = weights.shape
-    for i in range(n):
-        rounds, level, known = 0.0, 0.0, 0.0
-        for k in range(m):
-            rounds += counts[i, k]
-            if counts[i, k] > 0.0:
-                level += weights[i, k] * (sums[i, k] / counts[i, k] - expected[i, k])
-                known += weights[i, k]
-        if known > 0.0:
-            level /= known
-        for k in range(m):
-            share = weights[i, k] * rounds
-            if counts[i, k] > 0.0:
-                new_sums[i, k] = share * (sums[i, k] / counts[i, k])
-                new_squares[i, k] = share * (squares[i, k] / counts[i, k])
-            else:
-                mean = expected[i, k] + level
-                new_sums[i, k] = share * mean
-                new_squares[i, k] = share * mean * mean
-
-
-@kernel
-def _ips_kernel(X: Floats, weights: Floats, sums: Floats, out: Floats) -> int:
-    """Fill out (n, r); the first trial whose A is singular, or -1."""
-    A = np.empty((X.shape[1], X.shape[1]))
-    for i in range(out.shape[0]):
-        new = i == 0
-        for k in range(X.shape[0]):
-            new = new or weights[i, k] != weights[i - 1, k]
-        if new:  # else A is that of the trial before
-            information(X, weights[i], A)
-            if not cholesky(A, 0.0):
-                return i
-        _combine(X, sums[i], out[i])
-        cholesky_solve(A, out[i])
-    return -1
-
-
-@kernel
-def _ips_squares_kernel(X: Floats, weights: Floats, squares: Floats, out: Floats) -> int:
-    """Fill out (n, r, r); the first trial whose A is singular, or -1."""
-    K, r = X.shape
-    A = np.empty((r, r))
-    solved = np.empty(r)
-    for i in range(out.shape[0]):
-        information(X, weights[i], A)
-        if not cholesky(A, 0.0):
-            return i
-        out[i] = 0.0
-        for k in range(K):
-            if squares[i, k] != 0.0:
-                for a in range(r):
-                    solved[a] = X[k, a]
-                cholesky_solve(A, solved)
-                for a in range(r):
-                    for b in range(r):
-                        out[i, a, b] += squares[i, k] * solved[a] * solved[b]
-    return -1
-
-
-@kernel
-def _gram_kernel(X: Floats, counts: Floats, out: Floats) -> None:
-    for i in range(out.shape[0]):
-        information(X, counts[i], out[i])
-        for a in range(X.shape[1]):
-            for b in range(a):
-                out[i, b, a] = out[i, a, b]
-
-
-@kernel
-def _pseudo_inverses(gram: Floats, tolerance: float, inverse: Floats, ranks: Integers) -> bool:
-    """Pseudo-inverses of gram (u, r, r) into inverse and their ranks (u,); False if there is none.
-
-    Eigenvalues up to `tolerance` times the largest in size are taken as zero.
-    """
-    u, r, _ = gram.shape
-    V, values = np.empty((r, r)), np.empty(r)
-    for i in range(u):
-        for a in range(r):
-            for b in range(r):
-                V[a, b] = gram[i, a, b]
-        if not symmetric_eigen(V, values):
-            return False
-        largest = max(abs(values[0]), abs(values[r - 1]))
-        inverse[i] = 0.0
-        ranks[i] = 0
-        for k in range(r):
-            if abs(values[k]) > tolerance * largest:
-                ranks[i] += 1
-                for a in range(r):
-                    t = V[k, a] / values[k]
-                    for b in range(r):
-                        inverse[i, a, b] += t * V[k, b]
-    return True
-
-
-@kernel
-def _known_kernel(X: Floats, gram: Floats, inverse: Floats, most: float, out: Floats) -> None:
-    """Values x'G⁺x of arms X (K, r) into out (u, K); nan where GG⁺x misses x by over `most`."""
-    r = X.shape[1]
-    y = np.empty(r)
-    for i in range(out.shape[0]):
-        for k in range(X.shape[0]):
-            total = 0.0
-            for a in range(r):
-                t = 0.0
-                for b in range(r):
-                    t += inverse[i, a, b] * X[k, b]
-                y[a] = t
-                total += X[k, a] * t
-            for a in range(r):
-                t = 0.0
-                for b in range(r):
-                    t += gram[i, a, b] * y[b]
-                if abs(X[k, a] - t) > most:
-                    total = np.nan
-            out[i, k] = total
-
-
-@kernel
-def _solve_kernel(X: Floats, inverse: Floats, index: Integers, sums: Floats, out: Floats) -> None:
-    v = np.empty(X.shape[1])
-    for i in range(out.shape[0]):
-        _combine(X, sums[i], v)
-        for a in range(X.shape[1]):
-            total = 0.0
-            for b in range(X.shape[1]):
-                total += inverse[index[i], a, b] * v[b]
-            out[i, a] = total
-
-
-@kernel
-def _values_kernel(X: Floats, theta: Floats, out: Floats) -> None:
-    for i in range(out.shape[0]):
-        for k in range(X.shape[0]):
-            total = 0.0
-            for a in range(X.shape[1]):
-                total += X[k, a] * theta[i, a]
-            out[i, k] = total
+    inverse: Floats = np.asarray(
+        np.linalg.pinv(gram, RANK_TOLERANCE, hermitian=True), dtype=np.float64
+    )
+    ranks = np.linalg.matrix_rank(gram, rtol=RANK_TOLERANCE, hermitian=True)
+    return gram, inverse, np.asarray(ranks, dtype=np.int64), index.ravel().astype(np.int64)

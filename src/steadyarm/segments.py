@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.streams import numbers_to_shuffle, one_stream, raw_numbers, shuffle_each, uniform
+from steadyarm.sampling import block_plays
 from steadyarm.validation import check_choice, whole_number
 
 __all__ = [
@@ -42,11 +42,10 @@ numbers of plays in random order, "blocks" in permuted blocks."""
 Direction = Literal["maximize", "minimize"]
 """Whether high or low rewards are wanted."""
 PIECES, LEAST_PART = 60, 10  # a live test is cut into parts this short, to see drift
-CHUNK = 1024  # positions drawn at a time, unless more of them can only be drawn together
+CHUNK = 1024  # positions that have a random stream, unless a block is longer
 CACHED = 2**26  # bytes of cached chunks; the most that a test may have to draw together
 LENGTHS = 4096  # number of segments whose chunk length is cached
-SHORT = 128  # length of the longest block that is drawn together with others
-TOGETHER = 2**16  # positions of short blocks that are drawn at once, about
+Integers = NDArray[np.int64]
 Columns = NDArray[np.unsignedinteger[Any]]  # of as few bytes as they need
 
 
@@ -429,14 +428,14 @@ def compact_columns(segment: Segment, seed: int, index: int, start: int, stop: i
         raise InvalidInputError(
             f"the segment is a batch of {segment.trials} trials; a live segment is a batch of 1."
         )
-    kind = _smallest(segment)
+    kind = np.min_scalar_type(segment.columns - 1)
     if segment.order == "blocks":
-        drawn, length = np.empty(max(stop - start, 0), dtype=kind), segment.block
-        for block, whole in _blocks(segment, seed, index, start // length, -(-stop // length)):
-            begin = block * length
-            first, last = max(start, begin), min(stop, begin + len(whole))
-            drawn[first - start : last - start] = whole[first - begin : last - begin]
-        return drawn
+        length = drawn_together(segment)
+        parts = [
+            _blocks(segment, seed, index, group)[max(start - group * length, 0) :]
+            for group in range(start // length, max(-(-stop // length), start // length + 1))
+        ]
+        return np.concatenate(parts)[: max(stop - start, 0)].astype(kind)
     key = np.random.SeedSequence(seed, spawn_key=(index,)).generate_state(2, np.uint64)
     if segment.order == "shuffled":
         planned = np.repeat(np.arange(segment.columns, dtype=kind), segment.counts[0])
@@ -454,71 +453,25 @@ def compact_columns(segment: Segment, seed: int, index: int, start: int, stop: i
 
 
 def drawn_together(segment: Segment) -> int:
-    """How many positions of a live segment can only be drawn together: its order is theirs."""
+    """How many positions of a live segment have one random stream, and can only be drawn together.
+
+    Those of all rounds where they are shuffled; those of some whole blocks.
+    """
     if segment.order == "shuffled":
         return int(segment.rounds[0])
-    return segment.block if segment.order == "blocks" else 1
+    return segment.block * max(CHUNK // segment.block, 1) if segment.order == "blocks" else 1
 
 
-def _blocks(
-    segment: Segment, seed: int, index: int, start: int, stop: int
-) -> Iterator[tuple[int, Columns]]:
-    """Blocks start..stop-1 by systematic sampling with random starts, each in random order.
-
-    Tick i of a block lies at (i + its start) / length; an arm is played as often as ticks lie in
-    its share. Every block has a random stream of its own. Yields the first of some blocks and what
-    they play, one after the other.
-    """
-    columns, length = np.arange(segment.columns, dtype=_smallest(segment)), segment.block
-    ends = np.cumsum(segment.weights[0])
-    ends = ends / ends[-1]
-    last = int(np.flatnonzero(segment.weights[0])[-1])
-    step = max(min(TOGETHER // length, 16 * TOGETHER // segment.columns), 1)
-    for first in range(start, stop, step):
-        n = min(step, stop - first)
-        # Few long blocks have generators of their own, many short ones are drawn at once.
-        alone = length > SHORT or 4 * n < 100 + length or first + n > 2**32
-        if alone:
-            generators = [one_stream(seed, index, first + i) for i in range(n)]
-            begin = np.array([generator.random() for generator in generators])
-        else:
-            numbers = raw_numbers(seed, (index,), first, first + n, 1 + numbers_to_shuffle(length))
-            begin = uniform(numbers[0])
-        plays = _plays(ends, length, last, begin[:, None])
-        drawn = np.repeat(np.tile(columns, n), plays.ravel()).reshape(n, length)
-        if alone:
-            for row, generator in zip(drawn, generators, strict=True):
-                generator.shuffle(row)
-        else:
-            turned = np.ascontiguousarray(drawn.T)
-            for i in np.flatnonzero(shuffle_each(turned, numbers[1:])):
-                generator = one_stream(seed, index, first + int(i))
-                generator.random()
-                generator.shuffle(drawn[i])
-                turned[:, i] = drawn[i]
-            drawn = turned.T
-        yield first, drawn.reshape(-1)
-
-
-def _plays(
-    ends: NDArray[np.float64], length: int, last: int, begin: NDArray[np.float64]
-) -> NDArray[np.int64]:
-    """(n, m) how often n blocks play each arm: ends (m,) of their shares, begin (n, 1) of ticks."""
-    # How many ticks lie below each end: nearly this many, and exactly after the corrections.
-    below = np.minimum(np.maximum(np.ceil(ends * length - begin), 0), length)
-    while (early := (below < length) & ((below + begin) / length < ends)).any():
-        below += early
-    while (late := (below > 0) & ((below - 1 + begin) / length >= ends)).any():
-        below -= late
-    below[:, last:] = length  # rounding may put ticks beyond the last arm
-    plays = below.astype(np.int64)
-    plays[:, 1:] -= plays[:, :-1].copy()
-    return plays
-
-
-def _smallest(segment: Segment) -> np.dtype[Any]:
-    """The smallest whole numbers that hold a column."""
-    return np.min_scalar_type(segment.columns - 1)
+def _blocks(segment: Segment, seed: int, index: int, group: int) -> Integers:
+    """Columns of all positions of a group of blocks."""
+    length = segment.block
+    place = np.random.SeedSequence(seed, spawn_key=(index, group))
+    rng = np.random.Generator(np.random.Philox(place))
+    begin = rng.random(drawn_together(segment) // length)
+    plays = block_plays(segment.weights, length, begin[:, None])
+    columns = np.tile(np.arange(segment.columns), len(begin))
+    drawn = np.repeat(columns, plays.ravel()).reshape(len(begin), length)
+    return rng.permuted(drawn, axis=1).ravel()
 
 
 def _check_arms(arms: NDArray[np.int64], count: int | None) -> None:
@@ -584,8 +537,7 @@ class Draws:
                     self._chunks.move_to_end(place)
                     return self._chunks[place]
         segment = read(index)
-        together = drawn_together(segment)
-        length = -(-CHUNK // together) * together  # whole blocks
+        length = max(drawn_together(segment), CHUNK)
         start = position // length * length
         stop = min(start + length, int(segment.rounds[0]))
         chunk = _Chunk(compact_columns(segment, seed, index, start, stop), segment, start)

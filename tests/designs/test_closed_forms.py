@@ -12,7 +12,6 @@ from steadyarm.designs import (
     frank_wolfe_transductive,
     frank_wolfe_xy,
     g_optimal,
-    sparsify,
     transductive,
     xy_optimal,
 )
@@ -124,34 +123,15 @@ def test_a_tighter_tolerance_is_met() -> None:
 @given(st.integers(2, 30), st.integers(1, 6), st.integers(0, 10**6))
 def test_properties(K: int, d: int, seed: int) -> None:
     arms = gaussian(K, d, seed)
-    r = arms.rank
     for design in (
         g_optimal(arms),
         xy_optimal(arms),
-        g_optimal(arms, sparse=True),
-        xy_optimal(arms, sparse=True),
     ):
         assert design.weights.sum() == pytest.approx(1.0, abs=1e-12)
         assert design.weights.min() >= 0.0
         assert not design.weights.flags.writeable
         assert design.lower_bound <= design.value * (1 + 1e-9)
         assert design.gap <= 1e-6
-        assert design.support.size <= max(arms.size, r * (r + 1) // 2)
-    assert g_optimal(arms, sparse=True).support.size <= r * (r + 1) // 2
-    assert xy_optimal(arms, sparse=True).support.size <= r * (r + 1) // 2
-
-
-@given(st.integers(2, 4), st.integers(0, 10**6))
-def test_sparsify_keeps_the_information(d: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    arms = ArmSet.from_features(rng.normal(size=(40, d)))
-    weights = rng.dirichlet(np.ones(40))
-    sparse = sparsify(arms, weights)
-    assert np.count_nonzero(sparse) <= d * (d + 1) // 2
-    assert sparse.sum() == pytest.approx(1.0)
-    X = arms.features
-    before, after = (X.T * weights) @ X, (X.T * sparse) @ X
-    assert np.linalg.eigvalsh(after - before)[0] >= -1e-8 * np.linalg.eigvalsh(before)[-1]
 
 
 def textbook_frank_wolfe(X: np.ndarray, Y: np.ndarray, steps: int) -> tuple[np.ndarray, float]:

@@ -12,7 +12,6 @@ from steadyarm.designs import (
     g_optimal,
     round_design,
     round_designs,
-    sparsify,
     transductive,
     xy_optimal,
 )
@@ -68,8 +67,6 @@ def test_directions(directions: object, message: str) -> None:
 def test_others() -> None:
     with pytest.raises(InvalidInputError, match="steps is 0"):
         frank_wolfe_xy(ARMS, steps=0)
-    with pytest.raises(InvalidInputError, match="2 weights for 3 arms"):
-        sparsify(ARMS, [0.5, 0.5])
     for weights in ([0.5, -0.1], [0.0, 0.0], [np.nan, 1.0]):
         with pytest.raises(InvalidInputError, match="none of them negative"):
             round_design(weights, 5)

@@ -12,15 +12,14 @@ from steadyarm.arms.generated import (
     FactorialRows,
     forms,
     fraction,
-    quick_forms,
     walsh_of,
 )
 from steadyarm.arms.rows import DenseRows, Rows, SubsetRows
 from steadyarm.designs import Design, Status, passes, pooled_xy, xy_optimal
-from steadyarm.designs.optimal import solve_pairs, whiten
 from steadyarm.designs.passes import leverages
 from steadyarm.designs.pooled_g import pooled_g
 from steadyarm.designs.pooled_xy import PoolField
+from steadyarm.designs.solvers import solve_pairs, whiten
 from tests.designs.armsets import random_points
 from tests.designs.reference import achieved_value, all_pairs, optimal_value
 
@@ -277,15 +276,7 @@ def test_forms_of_bundles_are_those_of_their_rows(items: int, size: int) -> None
     X, M, v = rows.block(0, rows.shape[0]), rng.normal(size=(items, items)), rng.normal(size=items)
     truth = np.einsum("ij,jk,ik->i", X, M, X)
     np.testing.assert_allclose(forms(rows, M, v), truth + X @ v, atol=1e-13)
-    quick = quick_forms(rows, M)
-    assert quick is not None
-    np.testing.assert_allclose(quick, truth, atol=1e-13)
     np.testing.assert_allclose(leverages(rows, M), leverages(DenseRows(X), M), atol=1e-12)
-
-
-def test_other_sets_have_no_quick_forms() -> None:
-    assert quick_forms(BundleRows(6, 3), np.eye(15)) is None
-    assert quick_forms(DenseRows(np.eye(2)), np.eye(2)) is None
 
 
 def test_rows_of_a_subset_are_those_of_the_set() -> None:

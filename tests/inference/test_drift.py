@@ -166,10 +166,9 @@ STILL = {
     [
         sa.P1RAGE(),
         sa.Steady(),
-        sa.GBAI(control_variate=True),
-        sa.GBAI(order="blocks", block=11, control_variate=True),
+        sa.GBAI(order="blocks", block=11),
     ],
-    ids=["P1-RAGE", "Steady", "references", "uneven blocks"],
+    ids=["P1-RAGE", "Steady", "uneven blocks"],
 )
 def test_nothing_moves_and_alarms_are_rare(policy: sa.Policy[Any], world: str) -> None:
     tests = 1000

@@ -137,7 +137,7 @@ COURSES: dict[str, Callable[[Floats], Floats]] = {
 @pytest.mark.parametrize("course", COURSES)
 @pytest.mark.parametrize(
     "policy",
-    [sa.Steady(), sa.P1RAGE(), sa.GBAI(order="blocks", block=11, control_variate=True)],
+    [sa.Steady(), sa.P1RAGE(), sa.GBAI(order="blocks", block=11)],
     ids=["Steady", "P1-RAGE", "uneven blocks"],
 )
 def test_false_alarms_are_rare_and_a_pair_is_found(policy: sa.Policy[Any], course: str) -> None:

@@ -110,7 +110,7 @@ def test_the_normal_boundary_holds_for_all_times() -> None:
 
 def test_bounds_of_scores_are_those_of_brute_force() -> None:
     world = moving(600)
-    pieces = played(sa.P1RAGE(order="blocks", control_variate=True), world, 2)
+    pieces = played(sa.P1RAGE(order="blocks"), world, 2)
     evidence = Evidence.from_segments(world.arms, pieces)
     assert evidence.references is not None
     _, scale, kind = bounded_terms(evidence, (-1.0, 2.0))

@@ -259,7 +259,7 @@ def test_estimates_stay_unbiased_although_the_best_one_is_slow() -> None:
             scratch = policy.observe(scratch, *rewards_so_far(X, segment, known, scratch.theta))
         planned = policy.next_segment(scratch)
         assert planned is not None
-        segment = replace(planned.lasting(rounds), reference=policy.reference(state))
+        segment = replace(planned.lasting(rounds), reference=state.theta)
         counts = rng.multinomial(rounds, segment.weights)
         stats = SegmentStats(counts, counts * rewards[:, part], counts * rewards[:, part] ** 2)
         played.append((segment, stats))

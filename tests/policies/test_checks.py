@@ -32,8 +32,7 @@ CONFIGURATIONS: dict[str, sa.Policy[Any]] = {
         if policy.published() != policy()
     },
     "P1-RAGE by rounds": sa.P1RAGE(updates="rounds"),
-    "P1-RAGE in blocks with a reference": sa.P1RAGE(order="blocks", control_variate=True),
-    "P1 with a reference": sa.P1(control_variate=True),
+    "P1-RAGE in blocks": sa.P1RAGE(order="blocks"),
     "Steady drawn independently": sa.Steady(order="iid", robustness=0.3, updates=5),
 }
 

@@ -196,7 +196,7 @@ def test_least_squares_policies_do_not_mind_the_scale_of_features() -> None:
 
 
 def test_published_configurations_are_those_of_the_notes() -> None:
-    drawing = {"order": "iid", "block": 0, "control_variate": False}
+    drawing = {"order": "iid", "block": 0}
     phased = {"solver": "frank-wolfe", "ties": "last"}
     common = phased | drawing
     plain = {"solver": "exact", "ties": "random"} | drawing

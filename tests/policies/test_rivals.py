@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binom, kstest, norm
+from scipy.stats import binom, norm
 
 import steadyarm as sa
-from steadyarm.policies.thompson import ThompsonPolicy, ThompsonState, fill_normal
+from steadyarm.policies.thompson import ThompsonPolicy, ThompsonState
 from steadyarm.segments import SegmentStats
 
 THOMPSON: list[type[ThompsonPolicy]] = [sa.LinearThompson, sa.TopTwoThompson]
@@ -191,20 +191,6 @@ def test_thompson_plays_two_arms_with_their_exact_probability(sd: float, ridge: 
     # and as spread out as independent draws are
     chi = shares[:, 0].var() * 128 / (exact * (1 - exact))
     assert abs(chi - 1) < norm.isf(1e-5) * np.sqrt(2 / trials)
-
-
-def test_normal_numbers_are_normal() -> None:
-    z = np.empty(1_000_000)
-    fill_normal(np.uint64(12), z)
-    assert kstest(z, norm.cdf).pvalue > 1e-4
-    assert kstest(z[np.abs(z) > 3.3], conditional_tail).pvalue > 1e-4  # the ziggurat's tail
-    assert np.abs(np.corrcoef(z[:-1], z[1:])[0, 1]) < norm.isf(1e-5) / 1e3
-    assert np.abs((z**4).mean() - 3) < norm.isf(1e-5) * np.sqrt(96) / 1e3
-
-
-def conditional_tail(z: Any) -> Any:
-    half = np.clip((norm.sf(3.3) - norm.sf(np.abs(z))) / norm.sf(3.3) / 2, 0, 0.5)
-    return np.where(z < 0, 0.5 - half, 0.5 + half)
 
 
 def test_thompson_probabilities_of_correlated_arms() -> None:

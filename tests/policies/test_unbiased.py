@@ -28,8 +28,7 @@ POLICIES: dict[str, IPSPolicy[Any]] = {
     "Mixed-Peace published": sa.MixedPeace.published(),
     "G-BAI in blocks": sa.GBAI(order="blocks", block=2),
     "P1-RAGE in blocks": sa.P1RAGE(order="blocks", block=3),
-    "P1-RAGE with a reference": sa.P1RAGE(control_variate=True, block=1),
-    "Mixed-Peace with both": sa.MixedPeace(order="blocks", block=2, control_variate=True),
+    "Mixed-Peace in blocks": sa.MixedPeace(order="blocks", block=2),
     "Steady": sa.Steady(block=2, updates=2),
     "Steady with long blocks": sa.Steady(block=3, updates=3),
 }

@@ -50,7 +50,6 @@ from steadyarm.arms.span import (
     span_to_dict,
 )
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import matmul
 
 if TYPE_CHECKING:
     from scipy.sparse import sparray, spmatrix
@@ -320,7 +319,7 @@ class ArmSet:
         _check_room(self.size, self.dimension)
         if self.given is not None:
             return frozen(self.given.block(0, self.size))
-        return frozen(matmul(self.coordinates, self.basis.T))
+        return frozen(self.coordinates @ self.basis.T)
 
     def coordinates_of(self, arms: Indices | None) -> Floats:
         """(m, r) coordinates of some arms, in their order; of all if None."""
@@ -331,7 +330,7 @@ class ArmSet:
         if self.given is not None:
             return self.given.take(arms)
         rows = self.rows.take(arms)
-        return rows if self.plain else np.asarray(matmul(rows, self.basis.T))
+        return rows if self.plain else np.asarray(rows @ self.basis.T)
 
     def values(self, theta: ArrayLike) -> Floats:
         """(K,) values x'θ of all arms, for a parameter (r,) in coordinates.
@@ -409,7 +408,7 @@ class ArmSet:
         parameter = np.asarray(theta, dtype=np.float64)
         if self.plain:
             return parameter.copy()
-        rows = matmul(parameter.reshape(-1, self.rank), self.dual.T)
+        rows = parameter.reshape(-1, self.rank) @ self.dual.T
         return np.asarray(rows.reshape(*parameter.shape[:-1], self.dimension))
 
     def index(self, name: str) -> int:

@@ -1,8 +1,8 @@
 """Factorial and bundle sets: arms made from their index, and what their structure saves.
 
 Columns of two-level factors are Walsh functions of the index, so that values and quadratic forms
-of all arms come out of one fast transform. Bundles without pairs share all but one item with the
-bundle before. Other rows are computed in blocks; `values_of` and `forms` choose.
+of all arms come out of one fast transform. Other rows are computed in blocks; `values_of` and
+`forms` choose.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from itertools import accumulate, combinations, pairwise, product
 from math import comb, prod
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from steadyarm.arms.rows import MOST_COLUMNS, Floats, Indices, Rows, SparseRows, row_blocks
-from steadyarm.compiled import kernel
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import matmul, row_dots
+from steadyarm.linalg import row_dots
 from steadyarm.validation import whole_number
 
 MOST_ROWS = 2**32  # scores of all rows are kept, 8 bytes each
@@ -91,9 +90,7 @@ class FactorialRows:
         for f in reversed(range(len(self.levels))):
             rest, level = np.divmod(rest, self.levels[f])
             codes[:, self._starts[f] : self._starts[f + 1]] = _codes(self.levels[f])[level]
-        rows = np.empty((indices.size, len(self._terms)))
-        products(codes, self._terms, rows)
-        return rows
+        return _products(codes, self._terms)
 
 
 @dataclass(frozen=True)
@@ -169,11 +166,15 @@ class BundleRows:
 
     def take(self, indices: Indices) -> Floats:
         """Rows at the given indices."""
-        included = np.zeros((indices.size, self.items))
-        unrank(_checked(indices, self.shape[0]), self._counts, included)
-        rows = np.empty((indices.size, self.shape[1]))
-        products(included, self._terms, rows)
-        return rows
+        return _products(_unrank(_checked(indices, self.shape[0]), self._counts), self._terms)
+
+
+def _products(columns: Floats, terms: Indices) -> Floats:
+    """(m, t) products of the columns (m, c) that each of the terms (t, order) names."""
+    rows = columns[:, terms[:, 0]]
+    for factor in terms.T[1:]:
+        rows *= columns[:, factor]
+    return rows
 
 
 def _codes(levels: int) -> Floats:
@@ -199,37 +200,21 @@ def _check_size(rows: int, columns: int, what: str) -> None:
         )
 
 
-@kernel
-def unrank(
-    indices: NDArray[np.int64], counts: NDArray[np.int64], included: NDArray[np.float64]
-) -> None:
-    """Set included (m, n) to one at the items of combinations (m,), in lexicographic order.
+def _unrank(indices: Indices, counts: Indices) -> Floats:
+    """(m, n) ones at the items of combinations (m,), in lexicographic order.
 
     counts (n, k) is the number of combinations in which an item has a position, given the
     earlier ones.
     """
-    for i in range(indices.size):
-        rest = indices[i]
-        item = 0
-        for position in range(counts.shape[1]):
-            while rest >= counts[item, position]:
-                rest -= counts[item, position]
-                item += 1
-            included[i, item] = 1.0
-            item += 1
-
-
-@kernel
-def products(
-    columns: NDArray[np.float64], terms: NDArray[np.int64], rows: NDArray[np.float64]
-) -> None:
-    """Products of columns (m, c) named by terms (t, order), into rows (m, t)."""
-    for i in range(columns.shape[0]):
-        for t in range(terms.shape[0]):
-            value = columns[i, terms[t, 0]]
-            for k in range(1, terms.shape[1]):
-                value *= columns[i, terms[t, k]]
-            rows[i, t] = value
+    included = np.zeros((indices.size, len(counts)))
+    rest, position = indices.copy(), np.zeros(indices.size, dtype=np.int64)
+    for item, ways in enumerate(np.column_stack([counts, np.zeros_like(counts[:, 0])])):
+        left = position < counts.shape[1]
+        here = left & (rest < ways[position])
+        included[here, item] = 1.0
+        rest -= np.where(left & ~here, ways[position], 0)
+        position += here
+    return included
 
 
 # Regular fractions: few arms of a factorial set whose equal weights are as good as all of them
@@ -350,20 +335,20 @@ class Walsh:
         answer = np.bincount(both, signed, minlength=self.size).astype(np.float64, copy=False)
         if linear is not None:
             answer[self.masks] += self.signs * linear
-        transform(answer)
+        _transform(answer)
         return answer
 
     def products(self, v: Floats) -> Floats:
         """(K,) products x'v of all arms x with a vector."""
         answer = np.zeros(self.size)
         answer[self.masks] = self.signs * v
-        transform(answer)
+        _transform(answer)
         return answer
 
     def moment(self, weights: Floats) -> Floats:
         """(r, r) sum of weights_x x x' over all arms."""
         sums = weights.astype(np.float64)
-        transform(sums)
+        _transform(sums)
         answer: Floats = sums[self.masks[:, None] ^ self.masks] * self.signs * self.signs[:, None]
         return answer
 
@@ -384,22 +369,15 @@ def _walsh(factors: int, interactions: int, constant: bool) -> Walsh:
     return Walsh(rows, rows.shape[0], masks, ends[0])
 
 
-@kernel
-def transform(values: NDArray[np.float64]) -> None:
-    """Sum over j of values[j] (-1)^|i & j|, for every i, in place; two bits at a time."""
-    step, size = 1, values.size
-    while 4 * step <= size:
-        for start in range(0, size, 4 * step):
-            for i in range(start, start + step):
-                a, b = values[i], values[i + step]
-                c, d = values[i + 2 * step], values[i + 3 * step]
-                values[i], values[i + step] = a + b + (c + d), a - b + (c - d)
-                values[i + 2 * step], values[i + 3 * step] = a + b - (c + d), a - b - (c - d)
-        step *= 4
-    if 2 * step <= size:
-        for i in range(step):
-            a, b = values[i], values[i + step]
-            values[i], values[i + step] = a + b, a - b
+def _transform(values: Floats) -> None:
+    """Sum over j of values[j] (-1)^|i & j|, for every i, in place."""
+    step = 1
+    while step < values.size:
+        pairs = values.reshape(-1, 2, step)
+        total = pairs[:, 0] + pairs[:, 1]
+        np.subtract(pairs[:, 0], pairs[:, 1], out=pairs[:, 1])
+        pairs[:, 0] = total
+        step *= 2
 
 
 # Values and quadratic forms of all arms at once
@@ -420,7 +398,7 @@ def values_of(rows: Rows, parameter: Floats) -> Floats:
         return walsh.products(parameter)
     out = np.empty(rows.shape[0])
     for start, stop in row_blocks(*rows.shape):
-        out[start:stop] = matmul(rows.block(start, stop), parameter)
+        out[start:stop] = rows.block(start, stop) @ parameter
     return out
 
 
@@ -433,66 +411,11 @@ def forms(rows: Rows, M: Floats, linear: Floats) -> Floats:
     >>> forms(DenseRows(np.array([[1.0, 2.0], [3.0, 0.0]])), np.eye(2), np.array([1.0, 0.0]))
     array([ 6., 12.])
     """
-    quick = quick_forms(rows, M, linear)
-    if quick is not None:
-        return quick
-    out = np.empty(rows.shape[0])
-    for start, stop in row_blocks(*rows.shape):
-        X = rows.block(start, stop)
-        out[start:stop] = row_dots(matmul(X, M) + linear, X)
-    return out
-
-
-def quick_forms(rows: Rows, M: Floats, linear: Floats | None = None) -> Floats | None:
-    """(K,) values x'Mx + x'linear of all rows x; None where the set has no such structure.
-
-    Two-level factorial sets have the transform of `walsh`. Bundles whose columns are items share
-    all but the last of them with the bundle before, so that each takes one addition.
-
-    Examples
-    --------
-    >>> quick_forms(BundleRows(4, 2, interactions=1), np.diag([1.0, 2.0, 3.0, 4.0]))
-    array([3., 4., 5., 5., 6., 7.])
-    """
     walsh = walsh_of(rows)
     if walsh is not None:
         return walsh.forms(M, linear)
-    if not isinstance(rows, BundleRows) or rows.order > 1:
-        return None
     out = np.empty(rows.shape[0])
-    alone = np.diag(M).copy() if linear is None else np.diag(M) + linear
-    forms_of_bundles(M + M.T, alone, rows.size, out)
+    for start, stop in row_blocks(*rows.shape):
+        X = rows.block(start, stop)
+        out[start:stop] = row_dots(X @ M + linear, X)
     return out
-
-
-@kernel
-def forms_of_bundles(
-    both: NDArray[np.float64], alone: NDArray[np.float64], k: int, out: NDArray[np.float64]
-) -> None:
-    """Sums of alone (n,) over the items and of both (n, n) over their pairs, for bundles of k.
-
-    Bundles are in lexicographic order. `value` and `pull` hold, for the first items, their sum
-    and what each further item would add to it.
-    """
-    n = alone.size
-    item = np.arange(k)
-    value, pull = np.zeros(k), np.empty((k, n))
-    pull[0] = alone
-    at = changed = 0
-    while changed >= 0:
-        for position in range(changed, k - 1):
-            value[position + 1] = value[position] + pull[position, item[position]]
-            for further in range(item[position] + 1, n):
-                pull[position + 1, further] = (
-                    pull[position, further] + both[item[position], further]
-                )
-        for last in range(item[k - 2] + 1 if k > 1 else 0, n):
-            out[at] = value[k - 1] + pull[k - 1, last]
-            at += 1
-        changed = k - 2
-        while changed >= 0 and item[changed] == n - k + changed:
-            changed -= 1
-        if changed >= 0:
-            item[changed] += 1
-            for position in range(changed + 1, k - 1):
-                item[position] = item[position - 1] + 1

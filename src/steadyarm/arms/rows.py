@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import matmul, sparse_times
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -144,7 +143,7 @@ class SparseRows:
 
     def values(self, theta: Floats) -> Floats:
         """(K,) products of all rows with a vector, without making rows dense."""
-        return _times(self.matrix, theta if self.by is None else matmul(self.by, theta))
+        return _times(self.matrix, theta if self.by is None else self.by @ theta)
 
     def _dense(self, rows: csr_array[np.float64]) -> Floats:
         return np.ascontiguousarray(rows.toarray() if self.by is None else _times(rows, self.by))
@@ -160,7 +159,7 @@ class SparseRows:
 
 
 def _times(matrix: csr_array[np.float64], M: Floats) -> Floats:
-    return sparse_times(matrix.data, matrix.indices, matrix.indptr, M)
+    return np.asarray(matrix @ M)
 
 
 def _mixed(bits: Bits) -> Bits:
@@ -183,11 +182,11 @@ class MappedRows:
 
     def block(self, start: int, stop: int) -> Floats:
         """Rows start to stop - 1."""
-        return np.asarray(matmul(self.base.block(start, stop), self.by))
+        return np.asarray(self.base.block(start, stop) @ self.by)
 
     def take(self, indices: Indices) -> Floats:
         """Rows at the given indices."""
-        return np.asarray(matmul(self.base.take(indices), self.by))
+        return np.asarray(self.base.take(indices) @ self.by)
 
 
 @dataclass(frozen=True, eq=False)

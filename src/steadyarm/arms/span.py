@@ -21,9 +21,8 @@ from steadyarm.arms.rows import (
     frozen,
     is_large,
 )
-from steadyarm.decompositions import eigh, qr, svd
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import gram, matmul, sparse_gram
+from steadyarm.linalg import gram
 
 Floats = NDArray[np.float64]
 
@@ -65,7 +64,7 @@ def span_of_features(given: DenseRows) -> Span:
     features, (K, d) = np.asarray(given.array), given.shape
     size = np.abs(features).max(axis=0)
     size[size == 0] = 1.0
-    left, singular, rows = svd(features / size)
+    left, singular, rows = np.linalg.svd(features / size, full_matrices=False)
     if _may_stay(singular, size, K, d):
         return Span(given)
     basis, dual = _bases(singular, rows, size, K)
@@ -85,12 +84,12 @@ def span_of_rows(rows: Rows) -> Span:
     size[size == 0] = 1.0
     table = _products(rows, size)
     apart = table.ndim == 1
-    if _may_stay(_roots(np.sort(table) if apart else eigh(table)[0]), size, K, d):
+    if _may_stay(_roots(np.sort(table) if apart else np.linalg.eigh(table)[0]), size, K, d):
         return Span(rows)
     if apart:
         _check_columns(d)
         table = np.diag(table)
-    eigenvalues, vectors = eigh(table)
+    eigenvalues, vectors = np.linalg.eigh(table)
     kept = eigenvalues > CLEAR * eigenvalues[-1]
     singular, right = _roots(eigenvalues[kept]), vectors[:, kept].T[::-1]
     if not _vanish(rows, vectors[:, ~kept] / size[:, None], singular[0] * _rounding(K, d)):
@@ -149,7 +148,7 @@ def span_from_dict(data: Mapping[str, ArrayLike] | None, given: DenseRows | Spar
         rows = DenseRows(frozen(coordinates))
     few = np.arange(min(K, LARGE // d + 1))
     features = given.take(few)
-    missed = np.abs(matmul(rows.take(few), basis.T) - features).max(axis=0)
+    missed = np.abs(rows.take(few) @ basis.T - features).max(axis=0)
     if not (missed <= SAME * np.abs(features).max(axis=0).clip(np.finfo(float).tiny)).all():
         raise InvalidInputError(
             "the arms' coordinates do not belong to their features: coordinates times basis are "
@@ -184,11 +183,13 @@ def _products(rows: Rows, size: Floats) -> Floats:
     d = len(size)
     if _is_sparse(rows):
         columns, ends = rows.matrix.indices, rows.matrix.indptr
-        scaled = rows.matrix.data / size[columns]
+        data = rows.matrix.data / size[columns]
         if np.diff(ends).max() <= 1:
-            return np.bincount(columns, np.square(scaled), minlength=d).astype(np.float64)
+            return np.bincount(columns, np.square(data), minlength=d).astype(np.float64)
         _check_columns(d)
-        return sparse_gram(scaled, columns, ends, d)
+        scaled = rows.matrix.copy()
+        scaled.data = data
+        return np.asarray((scaled.T @ scaled).toarray())
     _check_columns(d)
     table = np.zeros((d, d))
     for block in _blocks(rows, d):
@@ -217,8 +218,8 @@ def _by_rotation(rows: Rows, size: Floats) -> tuple[Floats, Floats]:
     """Singular values, falling, and right singular vectors of scaled rows, in dense blocks."""
     R = np.empty((0, len(size)))
     for block in _blocks(rows, 4 * len(size)):
-        R = qr(np.vstack([R, block / size]))[1]
-    _, singular, right = svd(R)
+        R = np.linalg.qr(np.vstack([R, block / size]))[1]
+    _, singular, right = np.linalg.svd(R)
     return singular, right
 
 

@@ -3,9 +3,9 @@
 from steadyarm.designs.adjacency import adjacent_optimal, adjacent_pairs
 from steadyarm.designs.cache import SubsetDesigns, designs_for, forget_designs
 from steadyarm.designs.design import Design, Status
-from steadyarm.designs.exact_design import round_design, round_designs
 from steadyarm.designs.frank_wolfe import frank_wolfe_g, frank_wolfe_transductive, frank_wolfe_xy
-from steadyarm.designs.optimal import g_optimal, sparsify, transductive, xy_optimal
+from steadyarm.designs.optimal import g_optimal, transductive, xy_optimal
+from steadyarm.designs.rounding import round_design, round_designs
 
 __all__ = [
     "Design",
@@ -21,7 +21,6 @@ __all__ = [
     "g_optimal",
     "round_design",
     "round_designs",
-    "sparsify",
     "transductive",
     "xy_optimal",
 ]

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.decompositions import svd
 from steadyarm.designs.cache import TOLERANCE
 from steadyarm.designs.design import Design
-from steadyarm.designs.optimal import solve_saddle, whiten
-from steadyarm.linalg import matmul, row_dots
+from steadyarm.designs.solvers import solve_saddle, whiten
+from steadyarm.linalg import row_dots
 
 MARGIN = 1e-8  # of a functional on arms of size one, up to which it separates nothing
 TOUCHING = 1e-10  # distance up to which two hulls have a point in common
@@ -94,7 +93,7 @@ def _design(arms: ArmSet) -> Design:
 
 def _affine_coordinates(X: Floats) -> Floats:
     """Arms (K, q) seen from their mean, in coordinates of their own directions, largest size 1."""
-    left, singular, _ = svd(X - X.mean(axis=0))
+    left, singular, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
     kept = singular > 1e-10 * singular[0]
     points = left[:, kept]
     return np.asarray(points / np.sqrt(row_dots(points, points).max()))
@@ -122,7 +121,7 @@ def _middle_margins(points: Floats, i: int) -> Floats:
     across, middle = later - points[i], later + points[i]
     share = (middle * across).sum(axis=1) / (across * across).sum(axis=1)
     functional = middle - share[:, None] * across
-    values = matmul(functional, points.T)
+    values = functional @ points.T
     ends = values[:, i].copy()
     values[:, i] = -np.inf
     np.fill_diagonal(values[:, i + 1 :], -np.inf)

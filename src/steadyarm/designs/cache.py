@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.design import Design, Status
-from steadyarm.designs.exact_design import Allocation
 from steadyarm.designs.frank_wolfe import PUBLISHED_STEPS, frank_wolfe_on
-from steadyarm.designs.optimal import Kind, own_span, solve_subsets, whiten
+from steadyarm.designs.optimal import Kind, solve_subsets
+from steadyarm.designs.rounding import Allocation
+from steadyarm.designs.solvers import own_span, whiten
 from steadyarm.errors import InvalidInputError
 
 Solver = Literal["exact", "frank-wolfe"]

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import matmul
 
 SPAN_TOLERANCE = 1e-8  # relative distance from the span of the arms that counts as rounding
 MOST_RANK = 5000  # a matrix of 200 MB, whose factors take seconds
@@ -216,8 +215,8 @@ def check_directions(arms: ArmSet, directions: ArrayLike) -> NDArray[np.float64]
         raise InvalidInputError(
             f"direction {j} has {given[j, k]} in column {k}; all must be finite numbers."
         )
-    inside = matmul(given, arms.dual)
-    missed = np.sqrt(np.square(given - matmul(inside, arms.basis.T)).sum(axis=1))
+    inside = given @ arms.dual
+    missed = np.sqrt(np.square(given - inside @ arms.basis.T).sum(axis=1))
     outside = np.flatnonzero(missed > SPAN_TOLERANCE * np.sqrt(np.square(given).sum(axis=1)))
     if outside.size:
         raise InvalidInputError(

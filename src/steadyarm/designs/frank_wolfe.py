@@ -16,22 +16,16 @@ from numpy.typing import ArrayLike, NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import kernel
 from steadyarm.designs.design import Design, Status, check_among, check_directions
-from steadyarm.designs.interior_point import farthest, value_on_range
-from steadyarm.designs.optimal import own_span, whiten
+from steadyarm.designs.solvers import own_span, value_on_range, whiten
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import (
-    cholesky,
     gram,
-    information,
     inverse_root,
-    matmul,
     row_dots,
     solve_lower,
-    whiten_rows,
 )
 
 PUBLISHED_STEPS = 999
-TABLE = 1024  # up to this many points the variances of all pairs are kept and updated
 
 
 @kernel
@@ -56,12 +50,9 @@ def frank_wolfe_steps(
     P = np.eye(r)
     y, Py, Px = np.empty(r), np.empty(r), np.empty(r)
     u = np.empty(m)
-    kept = m <= TABLE
-    variance = np.empty((m, m) if pairs and kept else (1, m))
-    A, U = np.empty((r, r)), np.empty((m, r))
-    distance, partner = np.empty(m), np.empty(m, np.int64)
+    variance = np.empty((m, m) if pairs else (1, m))
     largest, row, column = -1.0, 0, 0
-    for i in range(m if kept or not pairs else 0):
+    for i in range(m):
         if pairs:
             for j in range(i):
                 t = 0.0
@@ -79,13 +70,6 @@ def frank_wolfe_steps(
             if t > largest:
                 largest, row = t, i
     for step in range(1, steps + 1):
-        if pairs and not kept:
-            information(X, weights, A)
-            cholesky(A, 0.0)
-            whiten_rows(A, B, U)
-            largest = farthest(U, pairs, distance, partner)
-            row = int(np.argmax(distance))
-            column = int(partner[row])
         previous = largest
         size = 1.0 / (2.0 * (step + 2))
         for k in range(r):
@@ -123,8 +107,6 @@ def frank_wolfe_steps(
             t = shrink * Px[k]
             for n in range(r):
                 P[k, n] = (P[k, n] - t * Px[n]) * grow
-        if pairs and not kept:
-            continue
         for i in range(m):
             t = 0.0
             for k in range(r):
@@ -268,7 +250,7 @@ def _run(X: NDArray[np.float64], B: NDArray[np.float64], pairs: bool, steps: int
         return Design.of_weights(weights, 0.0, 0.0, Status.OPTIMAL, 0, 0.0)
     value = value_on_range(X, weights, B, pairs)
     P = gram(inverse_root(gram(X, weights)).T)
-    Q = matmul(matmul(P, W), P)
+    Q = P @ W @ P
     mass = 1.0 - np.prod(1.0 - 0.5 / np.arange(3, steps + 3))  # total weight of what W gathered
-    bound = (W * P).sum() ** 2 / (mass * row_dots(matmul(X, Q), X).max())
+    bound = (W * P).sum() ** 2 / (mass * row_dots(X @ Q, X).max())
     return Design.of_weights(weights, value, float(bound), Status.STEPS_DONE, steps, previous)

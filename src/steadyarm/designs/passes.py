@@ -15,11 +15,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.arms.generated import quick_forms, walsh_of
+from steadyarm.arms.generated import walsh_of
 from steadyarm.arms.rows import Rows, row_blocks
-from steadyarm.decompositions import eigh
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import gram, matmul, row_dots
+from steadyarm.linalg import gram, row_dots
 
 LANES = 4  # threads at most
 CLEAR = 1e-9  # a Gram matrix whose eigenvalues spread less than this needs no second pass
@@ -33,14 +32,14 @@ Answer = TypeVar("Answer")
 
 def leverages(rows: Rows, to: Floats) -> Floats:
     """(K,) squared lengths of x @ to for all rows x: one pass."""
-    quick = quick_forms(rows, gram(to.T))
-    if quick is not None:
-        return np.maximum(quick, 0.0)
+    walsh = walsh_of(rows)
+    if walsh is not None:
+        return np.maximum(walsh.forms(to @ to.T), 0.0)
     answer = np.empty(rows.shape[0])
 
     def score(lane: list[tuple[int, int]]) -> None:
         for start, stop in lane:
-            image = matmul(rows.block(start, stop), to)
+            image = rows.block(start, stop) @ to
             answer[start:stop] = row_dots(image, image)
 
     _in_lanes(score, *rows.shape)
@@ -53,7 +52,7 @@ def radii(rows: Rows, to: Floats, middle: Floats) -> Floats:
 
     def measure(lane: list[tuple[int, int]]) -> None:
         for start, stop in lane:
-            Y = matmul(rows.block(start, stop), to)
+            Y = rows.block(start, stop) @ to
             Y -= middle
             answer[start:stop] = np.sqrt(row_dots(Y, Y))
 
@@ -80,13 +79,13 @@ def span_of(rows: Rows) -> Floats:
     if not size.any():
         raise InvalidInputError("all rows are zero; nothing tells the arms apart.")
     size[size == 0] = 1.0
-    values, vectors = eigh(table / size / size[:, None])
+    values, vectors = np.linalg.eigh(table / size / size[:, None])
     to = vectors / np.sqrt(np.maximum(values, SHIFT * values[-1])) / size[:, None]
     if values[0] > CLEAR * values[-1]:
         return np.asarray(np.ascontiguousarray(to) * np.sqrt(K))
-    values, vectors = eigh(_gram(rows, to))
+    values, vectors = np.linalg.eigh(_gram(rows, to))
     kept = values > DEPENDENT * values[-1]
-    to = matmul(to, vectors[:, kept] / np.sqrt(values[kept]))
+    to = to @ (vectors[:, kept] / np.sqrt(values[kept]))
     return np.asarray(np.ascontiguousarray(to) * np.sqrt(K))
 
 
@@ -96,7 +95,7 @@ def farthest_along(rows: Rows, to: Floats) -> Indices:
     where = np.zeros(to.shape[1], dtype=np.int64)
     columns = np.arange(to.shape[1])
     for start, stop in row_blocks(*rows.shape):
-        size = np.abs(matmul(rows.block(start, stop), to))
+        size = np.abs(rows.block(start, stop) @ to)
         first = size.argmax(axis=0)
         found = size[first, columns]
         better = found > best
@@ -121,7 +120,7 @@ def _gram(rows: Rows, to: Floats | None) -> Floats:
         total = np.zeros((columns, columns))
         for start, stop in lane:
             X = rows.block(start, stop)
-            total += gram(X if to is None else matmul(X, to))
+            total += gram(X if to is None else X @ to)
         return total
 
     return sum(_in_lanes(add, *rows.shape), np.zeros((columns, columns)))
@@ -198,7 +197,7 @@ class Blocks:
 
     def points(self, block: int) -> Floats:
         """The points of a block, seen from the middle: (m, r)."""
-        return np.asarray(matmul(self.rows.take(self.members[block]), self.to) - self.middle)
+        return np.asarray(self.rows.take(self.members[block]) @ self.to - self.middle)
 
     def singles(self, block: int) -> Singles:
         """Points in single precision as (y, |y|²), scaled so that the outermost has length one."""
@@ -232,7 +231,7 @@ def _in_blocks(rows: Rows, to: Floats, middle: Floats, radius: Floats, value: fl
         members = [candidates[k : k + size] for k in range(0, count, size)]
         low = high = None
     else:
-        Y = matmul(rows.take(candidates), to)
+        Y = rows.take(candidates) @ to
         leaves = _split(Y, max(LEAF, 2 * count // MOST_BLOCKS))
         members = [candidates[leaf] for leaf in leaves]
         low = np.array([Y[leaf].min(axis=0) for leaf in leaves])
@@ -281,7 +280,7 @@ def _best_of_rows(rest: Blocks, i: int, j: int, bar: float) -> list[tuple[float,
     if not near.size:
         return []
     Y, Z = rest.points(i)[near], rest.points(j)
-    D = matmul(Y, -2.0 * Z.T)
+    D = Y @ (-2.0 * Z.T)
     D += row_dots(Z, Z)
     D += row_dots(Y, Y)[:, None]
     where = D.argmax(axis=1)
@@ -365,7 +364,7 @@ def farthest_pair(
     one = float(K) * to.size  # multiplications of one pass
     allowed = max(effort * one, LEAST_WORK)
     centre = mean_row(rows) if centre is None else centre
-    middle = matmul(centre, to)
+    middle = centre @ to
     work = 0.0
     if radius is None:
         radius, work = radii(rows, to, middle), one
@@ -380,7 +379,7 @@ def farthest_pair(
     rest, bound = _in_blocks(rows, to, middle, radius, floor), 0.0
     if allowed > rest.pairs_left * to.shape[1] > 32 * one:  # a second centre may pay
         outermost = np.argsort(-radius, kind="stable")[:SAMPLE]
-        moved = _enclosing_centre(matmul(rows.take(outermost), to), middle)
+        moved = _enclosing_centre(rows.take(outermost) @ to, middle)
         radius = radii(rows, to, moved)
         work += one
         other = _in_blocks(rows, to, moved, radius, floor)
@@ -419,18 +418,18 @@ def mean_row(rows: Rows) -> Floats:
 
 def partners(rows: Rows, to: Floats, starts: Indices) -> tuple[Indices, Floats]:
     """For each start the point farthest from it, and their squared distance: a pass and more."""
-    S = matmul(rows.take(starts), to)
+    S = rows.take(starts) @ to
     best, where = np.full(starts.size, -1.0), np.zeros(starts.size, dtype=np.int64)
     columns = np.arange(starts.size)
     for start, stop in row_blocks(*rows.shape):
-        Y = matmul(rows.block(start, stop), to)
-        part = matmul(Y, -2.0 * S.T)
+        Y = rows.block(start, stop) @ to
+        part = Y @ (-2.0 * S.T)
         part += row_dots(Y, Y)[:, None]
         row = part.argmax(axis=0)
         found = part[row, columns]
         better = found > best
         best[better], where[better] = found[better], start + row[better]
-    D = matmul(rows.take(where), to) - S
+    D = rows.take(where) @ to - S
     return where, row_dots(D, D)
 
 
@@ -451,7 +450,7 @@ def _alternate(rows: Rows, to: Floats, radius: Floats) -> tuple[tuple[int, int],
 
 
 def _apart(rows: Rows, to: Floats, first: int, second: int) -> float:
-    ends = matmul(rows.take(np.array([first, second], dtype=np.int64)), to)
+    ends = rows.take(np.array([first, second], dtype=np.int64)) @ to
     return float(np.square(ends[0] - ends[1]).sum())
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from steadyarm.arms.rows import Rows
-from steadyarm.compiled import kernel, log
-from steadyarm.decompositions import eigh, spanning
 from steadyarm.designs.design import Design, Status
 from steadyarm.designs.passes import farthest_along, leverages, span_of, top
-from steadyarm.linalg import cholesky, gram, inverse_root, matmul, row_dots
+from steadyarm.linalg import gram, inverse_root, row_dots
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -72,7 +71,7 @@ def pooled_g(rows: Rows, tol: float = 1e-4, most_rounds: int = 60) -> Design:
         if root is None:
             status = Status.STALLED
             break
-        scores = leverages(rows, matmul(to, root))
+        scores = leverages(rows, to @ root)
         value = float(scores.max())
         gap = value / r - 1
         stuck = 0 if value < best.value else stuck + 1
@@ -91,15 +90,15 @@ def _first_pool(rows: Rows, to: Floats, start: Indices) -> Pool:
     """Equal weights on some arms, completed if they do not span."""
     r, arms = to.shape[1], start
     while True:
-        order, far, Q = spanning(matmul(rows.take(arms), to))
-        rank = int((far > FLAT).sum())
+        Q, R, order = scipy.linalg.qr((rows.take(arms) @ to).T, pivoting=True)
+        rank = int((np.abs(np.diagonal(R)) > FLAT).sum())
         if rank == r:
             break
-        arms = np.union1d(arms, farthest_along(rows, matmul(to, Q[:, rank:])))
+        arms = np.union1d(arms, farthest_along(rows, to @ Q[:, rank:]))
     pool = _pool(rows, to, arms)
     equal = np.full(start.size, 1 / start.size)
     pool.lam[np.searchsorted(arms, start)] = equal * (r / equal.sum())
-    if eigh(gram(pool.X, pool.lam))[0][0] < FLAT**2:
+    if np.linalg.eigh(gram(pool.X, pool.lam))[0][0] < FLAT**2:
         pool.lam[np.sort(order[:r])] += 0.05
     return pool
 
@@ -117,7 +116,7 @@ def _next_pool(rows: Rows, to: Floats, pool: Pool, scores: Floats, gap: float) -
 
 
 def _pool(rows: Rows, to: Floats, indices: Indices) -> Pool:
-    return Pool(indices, matmul(rows.take(indices), to), np.zeros(indices.size))
+    return Pool(indices, rows.take(indices) @ to, np.zeros(indices.size))
 
 
 # Coordinate ascent with Newton steps: G-optimal weights on the arms of a pool
@@ -165,7 +164,7 @@ def ascend(X: Floats, lam: Floats, aim: float, most: int = 500) -> Ascent:
         entering = np.flatnonzero((g > 1.0) & (lam == 0.0))
         entering = entering[np.argsort(-g[entering], kind="stable")[: 4 * r]]
         order = np.concatenate([entering, np.flatnonzero(lam)])
-        sweep_weights(X, order, lam, gram(inverse.T))
+        _sweep(X, order, lam, gram(inverse.T))
     return best._replace(sweeps=sweep)
 
 
@@ -180,41 +179,28 @@ def _inverse_root_of(X: Floats, lam: Floats) -> Floats | None:
 
 def _lengths(X: Floats, M: Floats) -> Floats:
     """Squared lengths of the rows of X @ M."""
-    image = matmul(X, M)
+    image = X @ M
     return np.asarray(row_dots(image, image))
 
 
-@kernel
-def sweep_weights(X: Floats, order: Indices, lam: Floats, P: Floats) -> None:
+def _sweep(X: Floats, order: Indices, lam: Floats, P: Floats) -> None:
     """Set each weight of lam (m,) named by order to its best value while the others are fixed.
 
     X (m, r) are the arms and P (r, r) is the inverse of A(lam), kept up to date.
     """
-    r = X.shape[1]
-    y = np.empty(r)
-    for i in order:
-        g = 0.0
-        for k in range(r):
-            t = 0.0
-            for n in range(r):
-                t += P[k, n] * X[i, n]
-            y[k] = t
-            g += t * X[i, k]
+    for i in order.tolist():
+        y = P @ X[i]
+        g = float(y @ X[i])
         step = max(1.0 - 1.0 / g, -lam[i]) if g > 0.0 else -lam[i]
-        if step == 0.0:
-            continue
-        lam[i] += step
-        share = step / (1.0 + step * g)
-        for k in range(r):
-            t = share * y[k]
-            for n in range(r):
-                P[k, n] -= t * y[n]
+        if step != 0.0:
+            lam[i] += step
+            P -= np.outer(step / (1.0 + step * g) * y, y)
 
 
 def _newton(X: Floats, lam: Floats, R: Floats, g: Floats) -> Floats:
     """Weights after a Newton step on the support, shortened until the objective grows."""
     support = np.flatnonzero(lam)
-    V = matmul(X[support], R)
+    V = X[support] @ R
     # where many designs are optimal the system is singular: small weights move little
     damping = max(float(g.max()) - 1.0, 0.0) / lam[support]
     direction = _newton_direction(V, g[support], damping)
@@ -222,8 +208,8 @@ def _newton(X: Floats, lam: Floats, R: Floats, g: Floats) -> Floats:
     while step > 0.05:
         moved = np.maximum(lam[support] + step * direction, 0.0)
         change = moved - lam[support]
-        L = np.eye(V.shape[1]) + gram(V, change)
-        if cholesky(L, 0.0) and 2 * sum(map(log, np.diag(L).tolist())) > change.sum():
+        sign, volume = np.linalg.slogdet(np.eye(V.shape[1]) + gram(V, change))
+        if sign > 0 and volume > change.sum():
             answer = np.zeros_like(lam)
             answer[support] = moved
             return answer
@@ -237,17 +223,17 @@ def _newton_direction(V: Floats, g: Floats, damping: Floats) -> Floats:
     diagonal = np.square(g) + damping
     scaled = residual / diagonal
     along = scaled.copy()
-    size = first = matmul(residual, scaled)
+    size = first = residual @ scaled
     for _ in range(MOST_PRODUCTS):
         if size <= 1e-2 * first:
             break
-        image = row_dots(matmul(V, gram(V, along)), V) + damping * along
-        curvature = matmul(along, image)
+        image = row_dots(V @ gram(V, along), V) + damping * along
+        curvature = along @ image
         if not curvature > 0.0:
             break
         direction += size / curvature * along
         residual -= size / curvature * image
         scaled = residual / diagonal
-        size, previous = matmul(residual, scaled), size
+        size, previous = residual @ scaled, size
         along = scaled + size / previous * along
     return direction

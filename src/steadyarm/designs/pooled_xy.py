@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from steadyarm.arms.generated import Walsh, walsh_of
 from steadyarm.arms.rows import HELD, DenseRows, MappedRows, Rows, SubsetRows, subset_of
-from steadyarm.decompositions import eigh
 from steadyarm.designs.design import Design, Status
 from steadyarm.designs.passes import FarthestPair, farthest_pair, leverages, mean_row, radii, top
-from steadyarm.linalg import gram, inverse_root, matmul, row_dots
+from steadyarm.linalg import gram, inverse_root, row_dots
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -207,9 +206,9 @@ class MultiplicativeWeights:
         Keeps what gives the best lower bound so far.
         """
         inverse = self._inverse()
-        V = matmul(self._Z, inverse.astype(np.float32))
+        V = self._Z @ inverse.astype(np.float32)
         q, g = row_dots(V, self._Z), self._field.forms(gram(V, self._mu))
-        mean = matmul(self._mu, q)
+        mean = float(self._mu @ q)
         hoped = mean * mean / float(g.max())
         if hoped > self._best.hoped:
             self._best = _Proof(hoped, inverse, self._Z, self._mu)
@@ -241,14 +240,16 @@ class MultiplicativeWeights:
         (tr √(√M W √M))² / (sum mu · max x'Mx), by Cauchy and Schwarz. M = I needs no weights, and
         is nearly optimal where most arms are compared; M = A⁻¹WA⁻¹ is so under good weights.
         """
-        roots = np.sqrt(np.maximum(eigh(gram(self._Z.astype(np.float64), self._mu))[0], 0.0))
+        roots = np.sqrt(
+            np.maximum(np.linalg.eigh(gram(self._Z.astype(np.float64), self._mu))[0], 0.0)
+        )
         self.lower = max(self.lower, float(roots.sum()) ** 2 / (self._mu.sum() * self._longest))
         best = self._best
         if not best.mu.size:
             return
         W = gram(best.Z.astype(np.float64), best.mu)
         trace = float((W * best.inverse).sum())
-        largest = self._field.largest(matmul(matmul(best.inverse, W), best.inverse))
+        largest = self._field.largest(best.inverse @ W @ best.inverse)
         self.lower = max(self.lower, float(trace * trace / (best.mu.sum() * largest)))
 
     def exchange_arms(self, seed: int) -> None:
@@ -322,12 +323,12 @@ class MultiplicativeWeights:
 
         Starts and answers are positions in `seen`.
         """
-        S = matmul(self._compared.take(seen[starts]), -2 * inverse).T.astype(np.float32)
+        S = (self._compared.take(seen[starts]) @ (-2 * inverse)).T.astype(np.float32)
         best, where = np.full(starts.size, -np.inf), np.zeros(starts.size, dtype=np.int64)
         columns = np.arange(starts.size)
         for start in range(0, square.size, BLOCK):
             chosen = seen[start : start + BLOCK]
-            part = matmul(self._compared.take(chosen).astype(np.float32), S)
+            part = self._compared.take(chosen).astype(np.float32) @ S
             part += square[start : start + BLOCK, None].astype(np.float32)
             row = part.argmax(axis=0)
             apart = part[row, columns]
@@ -365,7 +366,7 @@ def _damped(factors: Floats, damping: int) -> Floats:
 
 def _forms(X: Singles, M: Floats) -> Floats:
     """Values x'Mx for the rows x of X, in single precision but for the last sum."""
-    return np.asarray(row_dots(matmul(X, M.astype(np.float32)), X))
+    return np.asarray(row_dots(X @ M.astype(np.float32), X))
 
 
 def _more(r: int) -> int:
@@ -409,7 +410,7 @@ class PoolField:
         self.compared: Rows = DenseRows(some.block(0, among.size)) if held else some
         self.noted = np.empty(0, dtype=np.int64)
         self._all, self._to = rows, to
-        self._X = matmul(rows.take(arms), to)
+        self._X = rows.take(arms) @ to
         self._singles = self._X.astype(np.float32)
 
     def forms(self, M: Floats) -> Floats:
@@ -423,17 +424,17 @@ class PoolField:
     def squares(self, M: Floats, chosen: Indices) -> Floats:
         """Values x'Mx of the compared arms at the positions chosen."""
         X = self.compared.take(chosen)
-        return np.asarray(row_dots(matmul(X, M), X))
+        return np.asarray(row_dots(X @ M, X))
 
     def radii(self, root: Floats, centre: Floats) -> Floats:
         """(m,) lengths of (x - centre) @ root for the arms compared: one pass over them."""
-        return radii(self.compared, root, matmul(centre, root))
+        return radii(self.compared, root, centre @ root)
 
     def largest(self, M: Floats) -> float:
         """At least the largest x'Mx over all arms, M nonnegative: one pass; notes arms to add."""
-        values, vectors = eigh(M)
+        values, vectors = np.linalg.eigh(M)
         half = vectors * np.sqrt(np.maximum(values, 0.0))
-        scores = leverages(self._all, matmul(self._to, half))
+        scores = leverages(self._all, self._to @ half)
         over = scores > NEAR_BEST * scores[self.arms].max()
         over[self.arms] = False
         above = np.flatnonzero(over)
@@ -456,7 +457,7 @@ class PoolField:
         spread = np.random.default_rng(seed).choice(rest, count, replace=False)
         new = np.concatenate([best, spread])
         self.arms = np.concatenate([self.arms[kept], new])
-        self._X = np.vstack([self._X[kept], matmul(self._all.take(new), self._to)])
+        self._X = np.vstack([self._X[kept], self._all.take(new) @ self._to])
         self._singles = self._X.astype(np.float32)
         self.noted = self.noted[:0]
         return int(new.size)
@@ -492,9 +493,9 @@ class WalshField:
     def radii(self, root: Floats, centre: Floats) -> Floats:
         """(m,) at least the lengths of (x - centre) @ root for the arms compared."""
         inverse = gram(root.T)
-        middle = matmul(inverse, centre)
+        middle = inverse @ centre
         square = self._walsh.forms(inverse, -2 * middle)[self._among]
-        square += matmul(centre, middle)
+        square += centre @ middle
         return np.asarray(np.sqrt(np.maximum(square, 0.0) + self._rounding(inverse)))
 
     def largest(self, M: Floats) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,13 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.compiled import exp, kernel, log_upper_tail, standard_normal
+from steadyarm.compiled import kernel
 from steadyarm.covariates import Moments
 from steadyarm.environments.environment import KERNELS, Environment, noise_scale
-from steadyarm.environments.kernels import BERNOULLI, BOUNDED, draw_arms, scratch_for
+from steadyarm.environments.kernels import BERNOULLI, BOUNDED
 from steadyarm.errors import InvalidInputError
+from steadyarm.sampling import draw_arms, scratch_for
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import finite_number
+
+ROOT_HALF = 0.7071067811865476
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -190,12 +194,12 @@ def _play_kernel(
         for p in range(arms.shape[0]):
             arm = arms[p]
             mean = means[start[i] + p if moving else 0, arm]
-            known = standard_normal(rng)
-            latent = correlation * known + rest * standard_normal(rng)
+            known = rng.standard_normal()
+            latent = correlation * known + rest * rng.standard_normal()
             if kind == BERNOULLI:
-                reward = 1.0 if exp(log_upper_tail(latent)) < mean else 0.0
+                reward = 1.0 if 0.5 * math.erfc(ROOT_HALF * latent) < mean else 0.0
             elif kind == BOUNDED:
-                reward = mean + scale * (1.0 - 2.0 * exp(log_upper_tail(latent)))
+                reward = mean + scale * (1.0 - 2.0 * 0.5 * math.erfc(ROOT_HALF * latent))
             else:
                 reward = mean + scale * latent
             counts[i, arm] += 1

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.compiled import normal
 from steadyarm.environments import kernels
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import matmul, row_dots
+from steadyarm.linalg import row_dots
 from steadyarm.segments import Direction, Segment, SegmentStats, columns_between
 from steadyarm.validation import check_choice, not_negative, whole_number
 
@@ -345,13 +344,13 @@ class Environment(World):
         """
         parameters = checked_table(thetas, arms.dimension, "thetas", "features", budget)
         if not arms.large:
-            return cls._build(arms, matmul(parameters, arms.features.T), noise, budget, direction)
+            return cls._build(arms, parameters @ arms.features.T, noise, budget, direction)
         if len(parameters) * arms.size > MOST_MEANS:
             raise InvalidInputError(
                 f"a table of means of {arms.size:,} arms in {len(parameters):,} rounds does not "
                 "fit in memory; use ParametricEnvironment(arms, thetas), which needs none."
             )
-        means = np.stack([arms.values(matmul(theta, arms.basis)) for theta in parameters])
+        means = np.stack([arms.values(theta @ arms.basis) for theta in parameters])
         return cls._build(arms, means, noise, budget, direction)
 
     @classmethod
@@ -499,7 +498,7 @@ class Environment(World):
             stats = SegmentStats(counts, sums)
         if isinstance(noise, GaussianNoise) and exact:
             spread = noise.sd * np.sqrt(stats.counts)
-            return replace(stats, sums=stats.sums + spread * normal(rng, spread.shape))
+            return replace(stats, sums=stats.sums + spread * rng.standard_normal(spread.shape))
         return stats
 
 
@@ -550,7 +549,7 @@ class ParametricEnvironment(World):
     @cached_property
     def average(self) -> Floats:
         """(K,) time-averaged mean of every arm: what a test is to compare."""
-        return self.arms.values(matmul(self._table.mean(axis=0), self.arms.basis))
+        return self.arms.values(self._table.mean(axis=0) @ self.arms.basis)
 
     def means(self, arms: NDArray[np.int64], rounds: NDArray[np.int64]) -> Floats:
         """(m,) mean reward of an arm in a round, for m pairs of them.
@@ -564,7 +563,7 @@ class ParametricEnvironment(World):
         present, place = np.unique(arms, return_inverse=True)
         X = self.arms.features_of(present)
         if len(self._table) == 1:
-            return np.asarray(matmul(X, self._table[0])[place])
+            return np.asarray((X @ self._table[0])[place])
         step = max(ROUNDS // self.arms.dimension, 1)
         for start in range(0, len(arms), step):
             part = slice(start, start + step)
@@ -592,7 +591,7 @@ class ParametricEnvironment(World):
 def drawn_rewards(noise: Noise, means: Floats, rng: np.random.Generator) -> Floats:
     """Rewards around these means."""
     if isinstance(noise, GaussianNoise):
-        return means + noise.sd * normal(rng, means.size)
+        return means + noise.sd * rng.standard_normal(means.size)
     if isinstance(noise, BoundedNoise):
         return means + noise.bound * (2.0 * rng.random(means.size) - 1.0)
     if not ((means >= 0) & (means <= 1)).all():

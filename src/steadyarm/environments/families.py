@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.compiled import cos, normal, sin, sines
 from steadyarm.environments.covariate import CovariateEnvironment
 from steadyarm.environments.environment import (
     BernoulliReward,
@@ -52,7 +51,7 @@ def soare_arms(d: int = 10, omega: float = 0.1) -> ArmSet:
     whole_number(d, "d", least=2)
     finite_number(omega, "omega")
     tilted = np.zeros(d)
-    tilted[:2] = cos(float(omega)), sin(float(omega))
+    tilted[:2] = np.cos(omega), np.sin(omega)
     names = [f"e{j + 1}" for j in range(d)]
     return ArmSet.from_features(np.vstack([np.eye(d), tilted]), names=[*names, "tilted"])
 
@@ -114,7 +113,7 @@ def soare_oscillating(
     scale, budget = finite_number(scale, "scale"), whole_number(budget, "budget", least=1)
     thetas = np.zeros((budget, whole_number(d, "d", least=2)))
     thetas[:, 0] = 0.3
-    thetas[:, -1] += 0.5 - scale * sines(2 * np.pi * np.arange(budget) / period)
+    thetas[:, -1] += 0.5 - scale * np.sin(2 * np.pi * np.arange(budget) / period)
     return Environment.from_parameters(soare_arms(d, omega), thetas, noise)
 
 
@@ -291,7 +290,7 @@ def published_multivariate(
 def _wave(budget: int, period: float, phases: NDArray[np.float64]) -> NDArray[np.float64]:
     """(T, d) unit oscillations, rounds counted from 0."""
     t = np.arange(budget)[:, None]
-    return sines(2 * np.pi * t / period + phases)
+    return np.sin(2 * np.pi * t / period + phases)
 
 
 # Worlds that move in ways the paper did not try, each from a few parameter vectors.
@@ -358,7 +357,7 @@ def random_walk(
     base = _vector(arms, theta, "theta")
     not_negative(step, "step")
     rng = np.random.default_rng(whole_number(seed, "seed"))
-    steps = step * normal(rng, (whole_number(budget, "budget", least=1), len(base)))
+    steps = step * rng.standard_normal((whole_number(budget, "budget", least=1), len(base)))
     steps[0] = 0.0
     return Environment.from_parameters(arms, base + steps.cumsum(axis=0), noise)
 

@@ -12,7 +12,6 @@ from steadyarm.arms import ArmSet
 from steadyarm.environments import kernels
 from steadyarm.environments.environment import World, played_by
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import matmul
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
 
@@ -143,7 +142,7 @@ class Replay(World):
     def average(self) -> NDArray[np.float64]:
         """(K,) time-averaged mean of every arm."""
         rounds = np.bincount(self.period_of_round, minlength=self.periods)
-        return np.asarray(matmul(rounds.astype(np.float64), self.period_means) / self.budget)
+        return np.asarray((rounds.astype(np.float64) @ self.period_means) / self.budget)
 
     def _play(
         self,

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.covariates import Moments, Slopes, adjusted, level_variance
-from steadyarm.designs.exact_design import Allocation, exact_allocation
+from steadyarm.designs.rounding import Allocation, exact_allocation
 from steadyarm.errors import BudgetSpentError, InvalidInputError, RewardsPendingError
 from steadyarm.estimators import fill_missing, rewards_so_far
 from steadyarm.live.covariates import moments_in

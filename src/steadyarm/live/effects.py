@@ -17,7 +17,6 @@ from steadyarm.arms.recipes import CONSTANT, Bundles, Factorial
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import Evidence
 from steadyarm.inference.periods import group_pieces
-from steadyarm.linalg import matmul
 from steadyarm.live.scorecard import Effect, Effects, Interaction
 from steadyarm.wording import factors_in
 
@@ -87,7 +86,7 @@ def with_and_without(arms: ArmSet, recipe: Bundles) -> tuple[Floats, Floats]:
     included, left_out = (np.hstack(columns) for columns in zip(*parts, strict=True))
     if rows is not None:
         return included, left_out
-    return matmul(included, arms.dual), matmul(left_out, arms.dual)
+    return included @ arms.dual, left_out @ arms.dual
 
 
 def _averages(n: int, size: int, order: int) -> tuple[Floats, Floats]:

@@ -23,7 +23,7 @@ from steadyarm.estimators import is_one_hot
 from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
 from steadyarm.inference.lift import Lifts, lift_p_values, lift_sequence, lifts
 from steadyarm.inference.variance import student_factor
-from steadyarm.linalg import gram, inverse_root, matmul
+from steadyarm.linalg import gram, inverse_root
 from steadyarm.live.decisions import SegmentLedger, stored_state
 from steadyarm.live.metrics import REWARD, Metric, MetricResult, Safety, Several
 from steadyarm.live.results import LiveResults, results_of
@@ -358,7 +358,7 @@ def with_references(
     """
     X = arms_judged(settings.policy, settings.arms).coordinates
     root = inverse_root(gram(X))
-    unit = matmul(matmul(X.sum(axis=0), root), root.T)  # every arm's value is nearest to 1
+    unit = X.sum(axis=0) @ root @ root.T  # every arm's value is nearest to 1
     count, total, found = 0, 0.0, []
     for piece in pieces:
         level = total / count if count else 0.0

@@ -96,8 +96,7 @@ class Session(LiveTest):
     Notes
     -----
     Any unit of reward will do for Steady. The paper's policies pay for every unit by which all
-    rewards are shifted: for money, seconds or ratings give them ``control_variate=True``, or
-    subtract a typical value from each reward.
+    rewards are shifted: for money, seconds or ratings subtract a typical value from each reward.
 
     Every assignment needs its reward, zeros included. Where some never come, `forget` them, or
     `finish` the test: verdicts rest on the first visits, up to the first whose rewards may still

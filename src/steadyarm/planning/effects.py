@@ -14,11 +14,9 @@ import scipy
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.compiled import normal
-from steadyarm.decompositions import svd
 from steadyarm.errors import InvalidInputError
 from steadyarm.files import csv_text
-from steadyarm.linalg import gram, matmul
+from steadyarm.linalg import gram
 from steadyarm.validation import check_positive, finite_number
 from steadyarm.wording import counted, listed
 
@@ -186,7 +184,7 @@ class Effects:
         """(M, K) all worlds there can be, if effects are not drawn."""
         if self.means is not None:
             basis = _orthonormal(self.arms.coordinates)
-            return np.array([matmul(basis, matmul(np.array(self.means), basis))])
+            return np.array([basis @ (np.array(self.means) @ basis)])
         gap = self.smallest_gap or 0.0
         K = self.arms.size
         if np.array_equal(self.arms.features, np.eye(K)):
@@ -216,10 +214,10 @@ class Effects:
             return np.asarray(self.shapes[rng.integers(len(self.shapes), size=trials)])
         shape = (trials, self.arms.size)
         if self.range is None:
-            return np.asarray(matmul((self.spread or 0.0) * normal(rng, shape), self._projector))
+            return np.asarray(((self.spread or 0.0) * rng.standard_normal(shape)) @ self._projector)
         low, high = self.range
         centre = (low + high) / 2
-        return np.asarray(centre + matmul(rng.uniform(low, high, shape) - centre, self._projector))
+        return np.asarray(centre + (rng.uniform(low, high, shape) - centre) @ self._projector)
 
     def draw_within(self, rng: np.random.Generator, trials: int, low: float, high: float) -> Floats:
         """Effects of which every one is between `low` and `high`; others are drawn anew."""
@@ -292,8 +290,8 @@ def flattest(arms: ArmSet, best: int, gap: float) -> Floats | None:
     found, residual = scipy.optimize.nnls(np.vstack([lead.T, np.ones(len(lead))]), target)
     if residual < 1e-9:
         return None
-    miss = np.append(matmul(found, lead), found.sum() - 1.0)
-    values = matmul(basis, -miss[:-1] / miss[-1])
+    miss = np.append(found @ lead, found.sum() - 1.0)
+    values = basis @ (-miss[:-1] / miss[-1])
     values /= values[best] - values[others].max()
     values = gap * values.round(PLACES)  # SciPy's last bits depend on the processor
     return np.asarray(values - values[others].max() if constant else values)
@@ -303,10 +301,10 @@ def has_constant(arms: ArmSet) -> bool:
     """Whether all arms can have the same value, other than zero."""
     ones = np.ones(arms.size)
     basis = _orthonormal(arms.coordinates)
-    fitted = matmul(basis, matmul(ones, basis))
+    fitted = basis @ (ones @ basis)
     return bool(np.abs(fitted - 1.0).max() < 1e-8)
 
 
 def _orthonormal(X: Floats) -> Floats:
-    left, singular, _ = svd(X)
+    left, singular, _ = np.linalg.svd(X, full_matrices=False)
     return np.asarray(left[:, singular > singular[0] * 1e-10])

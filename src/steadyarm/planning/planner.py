@@ -79,7 +79,7 @@ def _bound(question: Question, candidate: Candidate) -> Callable[[int], float] |
     policy = candidate.policy
     if question.effects.drawn or not isinstance(question.noise, BernoulliReward):
         return None
-    if not isinstance(policy, (GBAI, P1RAGE)) or policy.order != "iid" or policy.control_variate:
+    if not isinstance(policy, (GBAI, P1RAGE)) or policy.order != "iid":
         return None
     function = g_bai_error_bound if isinstance(policy, GBAI) else p1_rage_drift_error_bound
     means = question.level + question.effects.shapes[0]  # the bounds see the smallest gap alone

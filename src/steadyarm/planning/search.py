@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from steadyarm.compiled import compiling
 from steadyarm.inference.stopping import UNDECIDED
 from steadyarm.planning.answer import Answers, Need, Point
 from steadyarm.planning.candidates import Candidate
@@ -101,8 +100,7 @@ def _runs(
         rng = np.random.default_rng(np.random.SeedSequence(own, spawn_key=(chunk, 1)))
         world = question.world(budget, rhythm, rng, n)
         rng = np.random.default_rng(np.random.SeedSequence(own, spawn_key=(chunk,)))
-        with compiling():
-            yield world, run(candidate.policy, replace(world, arms=arms), n, rng, lag, squares)
+        yield world, run(candidate.policy, replace(world, arms=arms), n, rng, lag, squares)
 
 
 def _right(question: Question, world: BatchWorld, arms: NDArray[np.int64]) -> NDArray[np.bool_]:

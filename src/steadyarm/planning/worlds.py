@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.compiled import kernel, log, standard_normal
+from steadyarm.compiled import kernel
 from steadyarm.environments import BernoulliReward, GaussianNoise
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction, Segment, SegmentStats
@@ -254,7 +254,7 @@ def _rewards(
 ) -> tuple[float, float]:
     """The sum of `plays` rewards and, if asked for, the sum of their squares."""
     if sd >= 0.0:
-        total = plays * mean + sd * math.sqrt(plays) * standard_normal(rng)
+        total = plays * mean + sd * math.sqrt(plays) * rng.standard_normal()
         spread = sd * sd * chi_square(plays - 1, rng) if with_squares else 0.0
         return total, total * total / plays + spread
     rate = min(max(mean, 0.0), 1.0)
@@ -271,16 +271,16 @@ def chi_square(freedom: int, rng: np.random.Generator) -> float:
     if freedom <= 0:
         return 0.0
     if freedom == 1:
-        z = standard_normal(rng)
+        z = rng.standard_normal()
         return z * z
     d = 0.5 * freedom - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     while True:
-        x = standard_normal(rng)
+        x = rng.standard_normal()
         v = 1.0 + c * x
         if v > 0.0:
             v = v * v * v
-            if log(1.0 - rng.random()) < 0.5 * x * x + d - d * v + d * log(v):
+            if math.log(1.0 - rng.random()) < 0.5 * x * x + d - d * v + d * math.log(v):
                 return 2.0 * d * v
 
 

@@ -350,7 +350,7 @@ def rank_arms(
 ) -> NDArray[np.int64]:
     """(n, K) arms of each trial from the highest estimate to the lowest.
 
-    Estimates that differ by less than 2⁻⁴⁰ of the largest finite one are equal: such differences
+    Estimates that differ by less than 2⁻³⁰ of the largest finite one are equal: such differences
     come from rounding, and would break ties by chance of the arithmetic instead of by the rule.
 
     Parameters
@@ -429,7 +429,7 @@ def best_arm(
 
 
 def _ranking_key(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(n, K) estimates in units of 2⁻⁴⁰ of the row's largest finite one, rounded."""
+    """(n, K) estimates in units of 2⁻³⁰ of the row's largest finite one, rounded."""
     size = np.abs(values)
     largest = size.max(axis=1, keepdims=True)
     if not np.isfinite(largest).all():
@@ -441,7 +441,7 @@ def _ranking_key(values: NDArray[np.float64]) -> NDArray[np.float64]:
             )
         largest = np.where(np.isfinite(size), size, 0.0).max(axis=1, keepdims=True)
     scale = np.maximum(largest, np.finfo(np.float64).tiny)
-    return np.asarray(np.rint(values / scale * 2.0**40))
+    return np.asarray(np.rint(values / scale * 2.0**30))
 
 
 def _mask(among: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.cache import TOLERANCE, designs_for
-from steadyarm.designs.exact_design import Allocation
+from steadyarm.designs.rounding import Allocation
 from steadyarm.policies.base import Solver, rank_arms
 
 Floats = NDArray[np.float64]
 MOST_CUTS = 12  # halvings of the largest gap
+ROUNDING = 1e-9  # relative difference that may be rounding and must not decide
 Mask = NDArray[np.bool_]
 
 
@@ -28,9 +29,9 @@ def rage_elimination(
     Phase 0 has all arms; phase i keeps those within first_cut · 2^(1-i) of the leader. Phases
     end after `max_phases` or with a single arm left.
     """
-    gaps = estimates.max(axis=1, keepdims=True) - estimates
+    gaps = _gaps(estimates)
     cuts = np.ldexp(first_cut, -np.arange(max_phases - 1))
-    kept = gaps[:, None, :] <= cuts[None, :, None]
+    kept = gaps[:, None, :] <= cuts[None, :, None] * (1 + ROUNDING)
     phases = np.concatenate([np.ones_like(gaps, dtype=bool)[:, None], kept], axis=1)
     return _average_design(arms, phases, solver)
 
@@ -50,15 +51,22 @@ def noise_elimination(
     ----------
     errors : (n, K) standard errors of the gaps to the leader; zero for the leader itself
     """
-    gaps = estimates.max(axis=1, keepdims=True) - estimates
+    gaps = _gaps(estimates)
     rivals = np.where(gaps > 0, errors, np.inf)
     noise = rivals.min(axis=1, keepdims=True) / 4
     cuts = np.ldexp(gaps.max(axis=1, keepdims=True), -np.arange(1, MOST_CUTS + 1))
-    used = cuts >= noise
+    used = cuts >= noise * (1 - ROUNDING)
     used[:, 0] = True
-    kept = (gaps[:, None, :] <= cuts[:, :, None]) & used[:, :, None]
+    kept = (gaps[:, None, :] <= cuts[:, :, None] * (1 + ROUNDING)) & used[:, :, None]
     phases = np.concatenate([np.ones_like(gaps, dtype=bool)[:, None], kept], axis=1)
     return _average_design(arms, phases, solver, rising=True)
+
+
+def _gaps(estimates: Floats) -> Floats:
+    """How far each arm lies behind the leader; zero where that is rounding."""
+    gaps = estimates.max(axis=1, keepdims=True) - estimates
+    size = np.abs(estimates).max(axis=1, keepdims=True)
+    return np.where(gaps > ROUNDING * size, gaps, 0.0)
 
 
 def peace_elimination(
@@ -94,7 +102,7 @@ def halve(arms: ArmSet, survivors: Mask, order: NDArray[np.int64], solver: Solve
     position = np.argsort(ranked, axis=1, kind="stable")
     designs = designs_for(arms, survivors, kind="xy", solver=solver)
     half = designs.values[designs.index] / 2
-    slack = 4 * TOLERANCE if solver == "exact" else 0.0  # one half is one half, up to the solver
+    slack = 4 * TOLERANCE if solver == "exact" else ROUNDING  # what the solver may be off by
     low = np.ones(len(order), dtype=np.int64)  # a single arm has ρ = 0
     high = np.maximum(survivors.sum(axis=1), 2)  # the whole set has more than half of its own ρ
     while (high - low > 1).any():

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.adjacency import adjacent_optimal
-from steadyarm.designs.exact_design import Allocation, round_designs
+from steadyarm.designs.rounding import Allocation, round_designs
 from steadyarm.estimators import arm_values, least_squares, least_squares_errors
 from steadyarm.policies.base import (
     Policy,

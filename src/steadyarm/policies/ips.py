@@ -1,27 +1,25 @@
 """What the inverse-propensity policies share: a sum of unbiased scores and a rule per segment.
 
-A subclass defines only which allocation follows from the estimate and when the segment ends. With
-``control_variate=True`` rewards are compared with a predictable reference, at the end of this file.
+A subclass defines which allocation follows from the estimate and when the segment ends, and how
+its own state changes, if it has any.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from math import ceil, floor
+from math import ceil, floor, log2
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.compiled import exponentials, kernel, log2
 from steadyarm.designs.cache import TOLERANCE, SubsetDesigns, designs_for
-from steadyarm.designs.exact_design import Allocation, exact_allocation
 from steadyarm.designs.optimal import Kind
+from steadyarm.designs.rounding import Allocation, exact_allocation
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, ips, ips_squares, standard_errors
-from steadyarm.linalg import cholesky, cholesky_solve, information
 from steadyarm.policies.base import (
     Policy,
     Recommendations,
@@ -35,7 +33,6 @@ from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import whole_number
 
 __all__ = [
-    "BLOCKS_PER_FIT",
     "EpochLength",
     "IPSPolicy",
     "IPSState",
@@ -63,7 +60,6 @@ class IPSState(State):
     squares : (n, r, r) sum of each score times itself; None if squares were not recorded
     weights : (n, K) the allocation in force; (1, m) of a large set
     support : (1, m) arms of a large set that it plays; None for all
-    gram, moment, references, losses : memory of the control variate; None without it
 
     Examples
     --------
@@ -77,10 +73,25 @@ class IPSState(State):
     squares: NDArray[np.float64] | None
     weights: NDArray[np.float64]
     support: NDArray[np.int64] | None
-    gram: NDArray[np.float64] | None
-    moment: NDArray[np.float64] | None
-    references: NDArray[np.float64] | None
-    losses: NDArray[np.float64] | None
+
+    @classmethod
+    def initial(cls, trials: int, arms: ArmSet, parameters: int) -> dict[str, Any]:
+        """Fields of a state before the first round; a subclass adds its own.
+
+        Parameters
+        ----------
+        trials : n, number of trials
+        arms : the variants
+        parameters : r, number of parameters
+
+        Returns
+        -------
+        arrays with a leading axis of n, by the names of the fields
+        """
+        return {
+            "scores": np.zeros((trials, parameters)),
+            "squares": np.zeros((trials, parameters, parameters)),
+        }
 
     @property
     def theta(self) -> NDArray[np.float64]:
@@ -104,7 +115,12 @@ class IPSPolicy(Policy[IPSStateT]):
 
     Every allocation must span all arms, because `ips` inverts its information matrix; a policy that
     leaves arms out derives from `PhasedPolicy` or `Policy`. Subclasses implement `allocation` and
-    `segment_end`; the hooks after them have defaults.
+    `segment_end`, and `advance` if their state has fields of its own. Class variables:
+
+    shares_features : False if every arm is estimated by itself, whatever its features
+    centred : True if rewards are compared with the estimate so far, which matters only where a
+        block is cut short or rewards are missing
+    pieces : into how many segments a test is cut at least; their sums show drift and noise
 
     Parameters
     ----------
@@ -114,7 +130,6 @@ class IPSPolicy(Policy[IPSStateT]):
         blocks, which keeps every estimate unbiased in a world that does not react to the
         assignments, and removes the variance from which arm is drawn when
     block : length of a block; 0 for `automatic_block`
-    control_variate : compare rewards with a predictable reference, see the end of `ips.py`
 
     Examples
     --------
@@ -142,12 +157,14 @@ class IPSPolicy(Policy[IPSStateT]):
     unbiased: ClassVar[bool] = True
     estimator: ClassVar[str] = "inverse propensities of all rewards"
     state_type: ClassVar[type[State]] = IPSState
+    shares_features: ClassVar[bool] = True
+    centred: ClassVar[bool] = False
+    pieces: ClassVar[int] = 0
 
     solver: Solver = "exact"
     ties: Ties = "random"
     order: Literal["iid", "blocks"] = "iid"
     block: int = 0
-    control_variate: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -191,34 +208,9 @@ class IPSPolicy(Policy[IPSStateT]):
         arms : the variants
         among : indices of arms; all by default
         """
-        return arms.coordinates_of(among)
-
-    def parameters(self, arms: ArmSet) -> int:
-        """How many parameters r that are.
-
-        Parameters
-        ----------
-        arms : the variants
-
-        Returns
-        -------
-        int
-        """
-        return arms.rank
-
-    def extra(self, arms: ArmSet, trials: int) -> dict[str, Any]:
-        """What the subclass's own state holds before the first round.
-
-        Parameters
-        ----------
-        arms : the variants
-        trials : n, number of trials
-
-        Returns
-        -------
-        arrays with a leading axis of n, by the names of the fields
-        """
-        return {}
+        if self.shares_features:
+            return arms.coordinates_of(among)
+        return np.eye(arms.size) if among is None else np.eye(arms.size)[among]
 
     def advance(self, before: IPSStateT, after: IPSStateT) -> IPSStateT:
         """Update the subclass's own state after a segment's scores were added.
@@ -243,52 +235,26 @@ class IPSPolicy(Policy[IPSStateT]):
                 'use solver="exact", whose designs of large sets are proven.'
             )
         values = start_values(arms, budget, trials, seed, self.ties, few)
-        r = self.parameters(arms)
+        r = arms.rank if self.shares_features else arms.size
         _check_parameters(r, trials)
-        values |= {"scores": np.zeros((trials, r)), "squares": np.zeros((trials, r, r))}
-        values |= dict.fromkeys(("gram", "moment", "references", "losses"))
-        if self.control_variate:
-            values |= new_memory(trials, r)
         K = 1 if few else arms.size
-        values |= {"weights": np.full((trials, K), 1.0 / K), "support": None}
-        state: IPSStateT = self.state_type(**values, **self.extra(arms, trials))  # type: ignore[assignment]  # state_type is the subclass's own
-        if few:
-            state = replace(state, support=np.zeros((1, 1), dtype=np.int64))
+        values |= {"weights": np.full((trials, K), 1.0 / K)}
+        values |= {"support": np.zeros((1, 1), dtype=np.int64) if few else None}
+        kind: Any = self.state_type
+        state: IPSStateT = kind(**values, **kind.initial(trials, arms, r))
         return replace(state, **self._redesigned(state, np.ones(trials, dtype=bool)))
 
     def next_segment(self, state: IPSStateT) -> Segment | None:
-        """The allocation in force, up to the segment's end or the next update of the reference."""
+        """The allocation in force, up to the segment's end or that of a piece."""
         rounds = np.minimum(self.segment_end(state), state.budget) - state.played
         if not rounds.any():
             return None
         block = self.block_length(state.arms, state.budget)
-        most = self.rounds_between_sums(state)
-        if most is not None:
-            rounds = np.minimum(rounds, most)
+        if self.pieces:
+            rounds = np.minimum(rounds, block * max(1, round(state.budget / self.pieces / block)))
+        reference = state.theta if self.centred else None
         arms = None if state.support is None else state.support[0]
-        return Segment(state.weights, rounds, self.order, block, self.reference(state), arms)
-
-    def rounds_between_sums(self, state: IPSStateT) -> int | None:
-        """Rounds after which a segment ends although the allocation stays; None for any number.
-
-        Parameters
-        ----------
-        state : the state of a batch of n trials
-        """
-        if not self.control_variate:
-            return None
-        return BLOCKS_PER_FIT * self.block_length(state.arms, state.budget)
-
-    def reference(self, state: IPSStateT) -> NDArray[np.float64] | None:
-        """(n, r) what the next segment's rewards are compared with; None for zero.
-
-        Parameters
-        ----------
-        state : the state of a batch of n trials
-        """
-        if state.references is None or state.losses is None:
-            return None
-        return best_reference(state.references, state.losses)
+        return Segment(state.weights, rounds, self.order, block, reference, arms)
 
     def block_length(self, arms: ArmSet, budget: int) -> int:
         """Length of a block, at most the budget.
@@ -311,11 +277,6 @@ class IPSPolicy(Policy[IPSStateT]):
             "scores": state.scores + ips(X, segment, stats),
             "squares": squares,
         }
-        if state.references is not None:
-            names = ("gram", "moment", "references", "losses")
-            blocks = segment.rounds / self.block_length(state.arms, state.budget)
-            memory = {name: getattr(state, name) for name in names}
-            changed |= remember(X, self._prior(state.arms), stats, blocks, memory)
         after = self.advance(state, replace(state, **changed))
         ended = (after.played >= self.segment_end(state)) & (after.played < after.budget)
         if not ended.any():
@@ -339,13 +300,6 @@ class IPSPolicy(Policy[IPSStateT]):
     def g_optimal(self, arms: ArmSet) -> Allocation:
         """The G-optimal design λ* of all arms, in one row."""
         return _design_of_all(arms, "g", self.solver).allocation()
-
-    def _prior(self, arms: ArmSet) -> NDArray[np.float64]:
-        """(r, r) information of a round of the design that references are first fitted with."""
-        design = self.g_optimal(arms)
-        A = np.empty((arms.rank, arms.rank))
-        information(self.features(arms, design.arms), design.weights[0], A)
-        return A
 
     def estimates(self, state: IPSStateT) -> NDArray[np.float64]:
         """(n, K) estimated time-averaged value of every arm.
@@ -469,119 +423,3 @@ def epoch_end(state: State, solver: Solver, length: EpochLength) -> NDArray[np.i
     epochs = _log2_rho(state.arms, solver)
     R = max(1, floor(state.budget / (ceil(epochs) if length == "published" else epochs)))
     return np.where(state.played < 1, 1, 1 + ((state.played - 1) // R + 1) * R)
-
-
-# A predictable reference for rewards: the control variate
-#
-# With any m computed from the past, m + A(λ)⁻¹x(r - x'm) is as unbiased as A(λ)⁻¹xr, and varies
-# only by what m does not explain. Several forgetful least-squares fits compete, with one that
-# extrapolates and with no reference at all; the one that has predicted best lately is used, so that
-# a bad reference costs little.
-
-
-# In blocks: how far back each fit reaches. The last candidate extrapolates from the two shortest.
-MEMORIES = (np.inf, 3.0, 1.25)
-EXTRAPOLATION = 1.0
-BLOCKS_PER_FIT = 2  # after which references are fitted again
-LATELY = 10.0  # blocks over which predictions are judged
-PRIOR_ROUNDS = 5.0  # of the G-optimal design with rewards of zero, that every fit starts from
-
-
-def new_memory(trials: int, r: int) -> dict[str, Any]:
-    """Fields of a state that remembers nothing yet."""
-    fits = len(MEMORIES)
-    return {
-        "gram": np.zeros((trials, fits, r, r)),
-        "moment": np.zeros((trials, fits, r)),
-        "references": np.zeros((trials, fits + 1, r)),
-        "losses": np.zeros((trials, fits + 1)),
-    }
-
-
-def best_reference(references: Floats, losses: Floats) -> Floats:
-    """(n, r) the candidate with the smallest loss of late; zero if all did worse than zero."""
-    best = losses.argmin(axis=1)
-    rows = np.arange(len(losses))
-    chosen = references[rows, best]
-    return np.where((losses[rows, best] < 0)[:, None], chosen, 0.0)
-
-
-def remember(
-    X: Floats,
-    prior: Floats,
-    stats: SegmentStats,
-    blocks: Floats,
-    memory: dict[str, Any],
-) -> dict[str, Any]:
-    """The memory after a segment of `blocks` (n,) block lengths.
-
-    X : (m, r) arms of the segment; prior : (r, r) information of a round of the G-optimal design
-    """
-    after = {name: array.copy() for name, array in memory.items()}
-    decay = exponentials(-blocks[:, None] / np.array([*MEMORIES, LATELY]))
-    _remember_kernel(
-        X,
-        stats.counts.astype(np.float64),
-        stats.sums,
-        decay,
-        PRIOR_ROUNDS * prior,
-        EXTRAPOLATION,
-        after["gram"],
-        after["moment"],
-        after["references"],
-        after["losses"],
-    )
-    return after
-
-
-@kernel
-def _remember_kernel(
-    X: Floats,
-    counts: Floats,
-    sums: Floats,
-    decay: Floats,
-    prior: Floats,
-    extrapolation: float,
-    gram: Floats,
-    moment: Floats,
-    references: Floats,
-    losses: Floats,
-) -> None:
-    """Judge the references by the segment, then fit them anew, in place.
-
-    X : (K, r); counts, sums : (n, K); decay : (n, J + 1), the last for losses; prior : (r, r)
-    gram : (n, J, r, r) lower part; moment : (n, J, r); references : (n, J + 1, r);
-    losses : (n, J + 1), squared errors of prediction less those of predicting zero
-    """
-    n, J, r = moment.shape
-    A, more, v, b = np.empty((r, r)), np.empty((r, r)), np.empty(r), np.empty(r)
-    for i in range(n):
-        information(X, counts[i], more)
-        b[:] = 0.0
-        for k in range(X.shape[0]):
-            if sums[i, k] != 0.0:
-                for a in range(r):
-                    b[a] += sums[i, k] * X[k, a]
-        for j in range(J + 1):
-            # m'(X'NX)m - 2 m'b is the squared error less that of zero
-            loss = 0.0
-            for a in range(r):
-                row = 0.5 * more[a, a] * references[i, j, a]
-                for c in range(a):
-                    row += more[a, c] * references[i, j, c]
-                loss += 2.0 * references[i, j, a] * (row - b[a])
-            losses[i, j] = decay[i, J] * losses[i, j] + loss
-        for j in range(J):
-            for a in range(r):
-                moment[i, j, a] = decay[i, j] * moment[i, j, a] + b[a]
-                v[a] = moment[i, j, a]
-                for c in range(a + 1):
-                    gram[i, j, a, c] = decay[i, j] * gram[i, j, a, c] + more[a, c]
-                    A[a, c] = gram[i, j, a, c] + prior[a, c]
-            cholesky(A, 0.0)
-            cholesky_solve(A, v)
-            for a in range(r):
-                references[i, j, a] = v[a]
-        for a in range(r):
-            step = references[i, J - 1, a] - references[i, J - 2, a]
-            references[i, J, a] = references[i, J - 1, a] + extrapolation * step

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.cache import designs_for
-from steadyarm.designs.exact_design import Allocation, mixed
+from steadyarm.designs.rounding import Allocation, mixed
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies.base import State, rank_arms
 from steadyarm.policies.elimination import halve, peace_elimination, rage_elimination
@@ -45,16 +45,7 @@ class P1(IPSPolicy[IPSState]):
 
     name: ClassVar[str] = "P1"
 
-    def features(self, arms: ArmSet, among: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """Every arm is its own dimension."""
-        return np.eye(arms.size) if among is None else np.eye(arms.size)[among]
-
-    def parameters(self, arms: ArmSet) -> int:
-        """One for every arm."""
-        return arms.size
-
-    def _prior(self, arms: ArmSet) -> NDArray[np.float64]:
-        return np.eye(arms.size) / arms.size
+    shares_features: ClassVar[bool] = False
 
     def allocation(self, state: IPSState) -> NDArray[np.float64]:
         """1/(k H_K) for the arm of rank k."""
@@ -184,6 +175,12 @@ class MixedPeaceState(IPSState):
 
     survivors: NDArray[np.bool_]
 
+    @classmethod
+    def initial(cls, trials: int, arms: ArmSet, parameters: int) -> dict[str, Any]:
+        """All arms survive."""
+        everything = np.ones((trials, arms.size), dtype=bool)
+        return super().initial(trials, arms, parameters) | {"survivors": everything}
+
 
 @dataclass(frozen=True)
 class MixedPeace(IPSPolicy[MixedPeaceState]):
@@ -218,10 +215,6 @@ class MixedPeace(IPSPolicy[MixedPeaceState]):
     def published(cls) -> Self:
         """R epochs, uniform when one arm is left, Frank-Wolfe, ties to the higher index."""
         return cls(solver="frank-wolfe", ties="last", epochs="published", alone="uniform")
-
-    def extra(self, arms: ArmSet, trials: int) -> dict[str, Any]:
-        """All arms survive."""
-        return {"survivors": np.ones((trials, arms.size), dtype=bool)}
 
     def allocation(self, state: MixedPeaceState) -> NDArray[np.float64]:
         """Mean of the survivors' XY-optimal design and λ*."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.cache import designs_for
-from steadyarm.designs.exact_design import round_designs
+from steadyarm.designs.rounding import round_designs
 from steadyarm.estimators import arm_values, least_squares, least_squares_errors
 from steadyarm.policies.base import (
     Policy,

@@ -11,18 +11,16 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.arms.generated import forms
 from steadyarm.arms.rows import DenseRows
-from steadyarm.compiled import exponentials, kernel
-from steadyarm.designs.exact_design import Allocation, exact_allocation, mixed
+from steadyarm.designs.rounding import Allocation, exact_allocation, mixed
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import matmul
+from steadyarm.linalg import first_largest, quadratic_forms
 from steadyarm.policies.base import State
 from steadyarm.policies.elimination import noise_elimination
-from steadyarm.policies.ips import BLOCKS_PER_FIT, IPSPolicy, IPSState
+from steadyarm.policies.ips import IPSPolicy, IPSState
 from steadyarm.validation import finite_number, whole_number
 
 Floats = NDArray[np.float64]
 
-SEGMENTS = 48  # in a test, about: their differences measure the noise
 MEMORY = 0.05  # of the budget, after which a score counts by a factor of e less as recent
 CLEAR = 1.5  # standard errors from which on a recent change is taken to be more than noise
 TINY = 1e-300
@@ -49,6 +47,18 @@ class SteadyState(IPSState):
     last_rounds: NDArray[np.int64]
     recent: NDArray[np.float64]
     recent_weights: NDArray[np.float64]
+
+    @classmethod
+    def initial(cls, trials: int, arms: ArmSet, parameters: int) -> dict[str, Any]:
+        """Nothing seen yet."""
+        return super().initial(trials, arms, parameters) | {
+            "noise": np.zeros((trials, parameters, parameters)),
+            "pieces": np.zeros(trials, dtype=np.int64),
+            "last": np.zeros((trials, parameters)),
+            "last_rounds": np.zeros(trials, dtype=np.int64),
+            "recent": np.zeros((trials, parameters)),
+            "recent_weights": np.zeros((trials, 2)),
+        }
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,8 @@ class Steady(IPSPolicy[SteadyState]):
     name: ClassVar[str] = "Steady"
     scales: ClassVar[bool] = True
     state_type: ClassVar[type[State]] = SteadyState
+    centred: ClassVar[bool] = True
+    pieces: ClassVar[int] = 48
 
     order: Literal["iid", "blocks"] = "blocks"
     robustness: float = 0.6
@@ -96,33 +108,19 @@ class Steady(IPSPolicy[SteadyState]):
                 f"robustness is {self.robustness}; expected a share above 0 and at most 1."
             )
 
-    def extra(self, arms: ArmSet, trials: int) -> dict[str, Any]:
-        """Nothing seen yet."""
-        r = self.parameters(arms)
-        return {
-            "noise": np.zeros((trials, r, r)),
-            "pieces": np.zeros(trials, dtype=np.int64),
-            "last": np.zeros((trials, r)),
-            "last_rounds": np.zeros(trials, dtype=np.int64),
-            "recent": np.zeros((trials, r)),
-            "recent_weights": np.zeros((trials, 2)),
-        }
-
     def advance(self, before: SteadyState, after: SteadyState) -> SteadyState:
         """Note by how much the segment's scores differ from the last ones; forget older ones."""
         rounds = after.played - before.played
         played = rounds > 0
         score = after.scores - before.scores
         mean = score / np.maximum(rounds, 1)[:, None]
-        noise = before.noise.copy()
-        last = before.last_rounds
+        step, last = mean - before.last, before.last_rounds
         weight = rounds * last / np.maximum(rounds + last, 1)  # 1 over the variance of a difference
-        _add_squares(mean - before.last, weight, noise)
-        keep = exponentials(-rounds / (MEMORY * before.budget))
+        keep = np.exp(-rounds / (MEMORY * before.budget))
         older = before.recent_weights * np.column_stack([keep, keep * keep])
         return replace(
             after,
-            noise=noise,
+            noise=before.noise + weight[:, None, None] * step[:, :, None] * step[:, None, :],
             pieces=before.pieces + played,
             last=np.where(played[:, None], mean, before.last),
             last_rounds=np.where(played, rounds, last),
@@ -161,7 +159,7 @@ class Steady(IPSPolicy[SteadyState]):
         estimates = self.estimates(state)
         weights = np.maximum(state.recent_weights, 1.0)
         gained = self.values(state, state.recent / weights[:, :1]) - estimates
-        leader = estimates.argmax(axis=1)[:, None]
+        leader = first_largest(estimates)[:, None]
         gained -= np.take_along_axis(gained, leader, axis=1)
         # Recent scores are among all: the variance of the difference is one of variances.
         excess = state.played * weights[:, 1] / (weights[:, 0] * weights[:, 0]) - 1.0
@@ -171,7 +169,7 @@ class Steady(IPSPolicy[SteadyState]):
         squared = np.maximum(gained * gained, TINY)
         left = (1.0 - state.played / state.budget)[:, None]
         expected = estimates + left * gained * np.maximum(1.0 - explained / squared, 0.0)
-        other = expected.argmax(axis=1) != leader[:, 0]
+        other = first_largest(expected) != leader[:, 0]
         if other.any():  # errors depend on who leads
             errors[other] = gap_errors(state.arms, expected[other], covariance[other])
         return expected, errors
@@ -182,17 +180,6 @@ class Steady(IPSPolicy[SteadyState]):
         part = max(1, round(state.budget / self.updates / block)) * block
         return (state.played // part + 1) * part
 
-    def rounds_between_sums(self, state: SteadyState) -> int:
-        """Whole blocks, some 48 times in a test."""
-        block = self.block_length(state.arms, state.budget)
-        most = max(1, round(state.budget / SEGMENTS / block))
-        return block * (min(most, BLOCKS_PER_FIT) if self.control_variate else most)
-
-    def reference(self, state: SteadyState) -> NDArray[np.float64] | None:
-        """The estimate so far, unless references are fitted."""
-        fitted = super().reference(state)
-        return state.theta if fitted is None else fitted
-
     def _covariance(self, state: SteadyState) -> NDArray[np.float64]:
         """(n, r, r) of the estimated parameter, from differences of neighbouring segments."""
         pairs = np.maximum(state.pieces - 1, 1)
@@ -200,48 +187,17 @@ class Steady(IPSPolicy[SteadyState]):
         return covariance
 
 
-@kernel
-def _add_squares(
-    score: NDArray[np.float64], weight: NDArray[np.float64], spread: NDArray[np.float64]
-) -> None:
-    """Add weight_i score_i score_i' to each spread_i (r, r)."""
-    n, r = score.shape
-    for i in range(n):
-        for a in range(r):
-            scaled = weight[i] * score[i, a]
-            for b in range(r):
-                spread[i, a, b] += scaled * score[i, b]
-
-
 def gap_errors(arms: ArmSet, estimates: Floats, covariance: Floats) -> Floats:
     """(n, K) standard errors of each arm's gap to the leader, the first with the highest estimate.
 
     covariance : (n, r, r) of each trial's estimated parameter
     """
-    best, errors = estimates.argmax(axis=1), np.empty(estimates.shape)
+    best = first_largest(estimates)
     if isinstance(arms.rows, DenseRows):
         X = arms.coordinates
-        _gap_errors(X, X[best], covariance, errors)
-        return errors
+        return np.sqrt(np.maximum(quadratic_forms(X[best][:, None, :] - X, covariance), 0.0))
+    errors = np.empty(estimates.shape)
     for x, C, row in zip(arms.rows.take(best), covariance, errors, strict=True):
-        pull = matmul(C, x)
-        variances = forms(arms.rows, C, -2 * pull) + matmul(x, pull)
-        row[:] = np.sqrt(np.maximum(variances, 0.0))
+        pull = C @ x
+        row[:] = np.sqrt(np.maximum(forms(arms.rows, C, -2 * pull) + x @ pull, 0.0))
     return errors
-
-
-@kernel
-def _gap_errors(X: Floats, leaders: Floats, covariance: Floats, errors: Floats) -> None:
-    """Standard errors (n, K) of x_k'θ against the leaders (n, r), from covariances (n, r, r)."""
-    K, r = X.shape
-    y = np.empty(r)
-    for i in range(leaders.shape[0]):
-        for k in range(K):
-            variance = 0.0
-            for a in range(r):
-                y[a] = leaders[i, a] - X[k, a]
-                row = 0.5 * covariance[i, a, a] * y[a]
-                for b in range(a):
-                    row += covariance[i, a, b] * y[b]
-                variance += 2.0 * y[a] * row
-            errors[i, k] = np.sqrt(max(variance, 0.0))

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import ceil
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 from steadyarm.arms import ArmSet
-from steadyarm.compiled import exp, kernel, log, log_upper_tail
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, least_squares
-from steadyarm.linalg import cholesky, cholesky_solve, information, whiten_rows
+from steadyarm.linalg import grams
 from steadyarm.policies.base import (
     Policy,
     Recommendations,
@@ -32,30 +32,8 @@ from steadyarm.policies.base import (
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import check_fraction, finite_number, whole_number
 
-# Compiled draws from Gaussian posteriors, trial by trial. Blind: the caller validates.
-
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-STEP = np.uint64(0x9E3779B97F4A7C15)  # of SplitMix64 (Steele, Lea, Flood 2014), with its mixers
-MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-S11, S27, S30, S31 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31)
-LAYER = np.uint64(127)
-
-
-def _ziggurat() -> tuple[Floats, Floats]:
-    """Right edges (129,) of the layers from the lowest up, and the share surely under the curve."""
-    last, area = 3.442619855899, 9.91256303526217e-3
-    edge = [area * exp(0.5 * last * last), last]
-    while len(edge) < 128:
-        height = area / edge[-1] + exp(-0.5 * edge[-1] * edge[-1])
-        edge.append(sqrt(-2.0 * log(height)))
-    edges = np.array([*edge, 0.0])
-    return edges, edges[1:] / edges[:-1]
-
-
-EDGE, CORE = _ziggurat()
 
 
 def posterior(X: Floats, counts: Integers, sums: Floats, ridge: float) -> tuple[Floats, Floats]:
@@ -67,171 +45,41 @@ def posterior(X: Floats, counts: Integers, sums: Floats, ridge: float) -> tuple[
     >>> mean, np.square(U).sum(axis=2)
     (array([[1.5, 0. ]]), array([[0.25, 1.  ]]))
     """
-    n, (K, r) = len(counts), X.shape
-    theta, U = np.empty((n, r)), np.empty((n, K, r))
-    _posterior_kernel(X, counts.astype(np.float64), sums, ridge, theta, U)
-    return theta, U
+    A = grams(X, counts.astype(np.float64)) + ridge * np.eye(X.shape[1])
+    theta = np.linalg.solve(A, (sums @ X)[..., None])[..., 0]
+    roots = np.linalg.solve(np.linalg.cholesky(A), X.T).swapaxes(1, 2)
+    return np.asarray(theta, dtype=np.float64), np.asarray(roots)
 
 
-@kernel
-def _posterior(
-    X: Floats, counts: Floats, sums: Floats, ridge: float, A: Floats, theta: Floats, U: Floats
-) -> None:
-    """One trial: θ̂ into theta (r,), rows L⁻¹x of X'NX + ridge I = LL' into U (K, r)."""
-    information(X, counts, A)
-    theta[:] = 0.0
-    for a in range(X.shape[1]):
-        A[a, a] += ridge
-        for k in range(X.shape[0]):
-            theta[a] += sums[k] * X[k, a]
-    cholesky(A, 1e60)
-    cholesky_solve(A, theta)
-    whiten_rows(A, X, U)
+def best_shares(values: Floats, roots: Floats, keys: Integers, samples: int) -> Floats:
+    """(n, K) how often each arm is the best among samples of values (n, K) + roots (n, K, r) z.
 
-
-@kernel
-def _posterior_kernel(
-    X: Floats, counts: Floats, sums: Floats, ridge: float, theta: Floats, U: Floats
-) -> None:
-    A = np.empty((X.shape[1], X.shape[1]))
-    for i in range(theta.shape[0]):
-        _posterior(X, counts[i], sums[i], ridge, A, theta[i], U[i])
-
-
-@kernel
-def _mixed(bits: np.uint64) -> np.uint64:
-    """Scramble 64 bits (the finaliser of SplitMix64)."""
-    bits = (bits ^ (bits >> S30)) * MIX_1
-    bits = (bits ^ (bits >> S27)) * MIX_2
-    return bits ^ (bits >> S31)
-
-
-@kernel
-def fill_normal(state: np.uint64, z: Floats) -> np.uint64:
-    """Independent standard normal numbers into z; the new state of the stream (SplitMix64).
-
-    By the ziggurat of Doornik (2005): 128 layers of equal area, of which one and a place in it
-    are drawn; nearly always the place lies under the curve for certain.
+    keys : (n, 2) of the random stream of each trial
     """
-    for a in range(z.size):
-        while True:
-            state += STEP
-            bits = _mixed(state)
-            layer = bits & LAYER
-            place = (bits >> S11) * 2.0**-52 - 1.0
-            if abs(place) < CORE[layer]:
-                z[a] = place * EDGE[layer]
-                break
-            state += STEP
-            uniform = ((_mixed(state) >> S11) + 1.0) * 2.0**-53  # in (0, 1]: log is finite
-            if layer == 0:  # the tail beyond the last edge, by rejection from an exponential
-                state += STEP
-                other = ((_mixed(state) >> S11) + 1.0) * 2.0**-53
-                beyond = -log(uniform) / EDGE[1]
-                if -2.0 * log(other) >= beyond * beyond:
-                    z[a] = np.copysign(EDGE[1] + beyond, place)
-                    break
-            else:
-                x = place * EDGE[layer]
-                high = exp(0.5 * (x * x - EDGE[layer] * EDGE[layer]))
-                low = exp(0.5 * (x * x - EDGE[layer + 1] * EDGE[layer + 1]))
-                if low + uniform * (high - low) < 1.0:
-                    z[a] = x
-                    break
-    return state
+    shares = np.empty(values.shape)
+    for mean, root, key, share in zip(values, roots, keys.astype(np.uint64), shares, strict=True):
+        z = np.random.Generator(np.random.Philox(key=key)).standard_normal((samples, root.shape[1]))
+        share[:] = np.bincount((mean + z @ root.T).argmax(axis=1), minlength=mean.size) / samples
+    return shares
 
 
-@kernel(small=0)
-def best_shares(
-    X: Floats,
-    counts: Floats,
-    sums: Floats,
-    ridge: float,
-    sd: float,
-    seeds: NDArray[np.uint64],
-    played: NDArray[np.uint64],
-    samples: int,
-    values: Floats,
-    shares: Floats,
-) -> None:
-    """Posterior means into values (n, K); how often each arm was best into shares (n, K)."""
-    K, r = X.shape
-    A, U, theta = np.empty((r, r)), np.empty((K, r)), np.empty(r)
-    z = np.empty(r)
-    for i in range(shares.shape[0]):
-        _posterior(X, counts[i], sums[i], ridge, A, theta, U)
-        for k in range(K):
-            total = 0.0
-            for a in range(r):
-                total += X[k, a] * theta[a]
-            values[i, k] = total
-        shares[i] = 0.0
-        stream = _mixed(seeds[i] ^ _mixed(played[i] + STEP))
-        for _ in range(samples):
-            stream = fill_normal(stream, z)
-            best, highest = 0, -np.inf
-            for k in range(K):
-                total = 0.0
-                for a in range(r):
-                    total += U[k, a] * z[a]
-                total = values[i, k] + sd * total
-                if total > highest:
-                    best, highest = k, total
-            shares[i, best] += 1.0
-        for k in range(K):
-            shares[i, k] /= samples
-
-
-@kernel
-def top_two(
-    X: Floats,
-    counts: Floats,
-    ridge: float,
-    sd: float,
-    beta: float,
-    values: Floats,
-    shares: Floats,
-    out: Floats,
-) -> None:
-    """Top-two allocation β p_i + (1 - β) p_i Σ_{j≠i} p_j/(1 - p_j) into out (n, K), p = shares.
+def top_two(values: Floats, roots: Floats, shares: Floats, beta: float) -> Floats:
+    """Top-two allocation (n, K): β p_i + (1 - β) p_i Σ_{j≠i} p_j/(1 - p_j), p = shares.
 
     Where one arm won every sample, the others challenge in proportion to the posterior
     probability of each to beat it, which is what is left to sample as that arm's share nears one.
     """
-    K, r = X.shape
-    A, U, theta = np.empty((r, r)), np.empty((K, r)), np.empty(r)
-    nothing = np.zeros(K)
-    for i in range(shares.shape[0]):
-        odds, leader = 0.0, -1
-        for k in range(K):
-            if shares[i, k] < 1.0:
-                odds += shares[i, k] / (1.0 - shares[i, k])
-            else:
-                leader = k
-        if leader < 0:
-            for k in range(K):
-                p = shares[i, k]
-                out[i, k] = p * (beta + (1.0 - beta) * (odds - p / (1.0 - p)))
-            continue
-        _posterior(X, counts[i], nothing, ridge, A, theta, U)
-        largest = -np.inf
-        for k in range(K):
-            out[i, k] = -np.inf
-            if k != leader:
-                spread = 0.0
-                for a in range(r):
-                    apart = U[leader, a] - U[k, a]
-                    spread += apart * apart
-                gap = (values[i, leader] - values[i, k]) / (sd * np.sqrt(spread))
-                out[i, k] = log_upper_tail(gap)
-                largest = max(largest, out[i, k])
-        total = 0.0
-        for k in range(K):
-            out[i, k] = exp(out[i, k] - largest)
-            total += out[i, k]
-        for k in range(K):
-            out[i, k] *= (1.0 - beta) / total
+    odds = shares / np.where(shares < 1.0, 1.0 - shares, 1.0)
+    out = shares * (beta + (1.0 - beta) * (odds.sum(axis=1, keepdims=True) - odds))
+    for i, leader in np.argwhere(shares == 1.0):
+        spread = np.sqrt(np.square(roots[i] - roots[i, leader]).sum(axis=1))
+        spread[leader] = 1.0
+        chance = log_ndtr((values[i] - values[i, leader]) / spread)
+        chance[leader] = -np.inf
+        chance = np.exp(chance - chance.max())
+        out[i] = (1.0 - beta) * chance / chance.sum()
         out[i, leader] = beta
+    return np.asarray(out)
 
 
 @dataclass(frozen=True)
@@ -285,8 +133,15 @@ class ThompsonPolicy(Policy[ThompsonState]):
             whole_number(self.batch, "batch", least=1)
 
     @abstractmethod
-    def allocation(self, state: ThompsonState, values: Floats, shares: Floats) -> Floats:
-        """(n, K) probabilities, from the posterior means and shares of samples won, (n, K)."""
+    def allocation(self, values: Floats, roots: Floats, shares: Floats) -> Floats:
+        """(n, K) probabilities.
+
+        Parameters
+        ----------
+        values : (n, K) posterior means
+        roots : (n, K, r) roots of the posterior covariance of these values
+        shares : (n, K) share of posterior samples in which each arm is the best
+        """
 
     def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> ThompsonState:
         """Nothing but the prior is known."""
@@ -302,21 +157,12 @@ class ThompsonPolicy(Policy[ThompsonState]):
         rounds = end - state.played
         if not rounds.any():
             return None
-        shape = (state.trials, state.arms.size)
-        values, shares = np.empty(shape), np.empty(shape)
-        best_shares(
-            state.arms.coordinates,
-            state.counts.astype(np.float64),
-            state.sums,
-            self.ridge,
-            self.noise_sd,
-            state.seeds.astype(np.uint64),
-            state.played.astype(np.uint64),
-            self.samples,
-            values,
-            shares,
-        )
-        return Segment(self.allocation(state, values, shares), rounds)
+        X = state.arms.coordinates
+        theta, roots = posterior(X, state.counts, state.sums, self.ridge)
+        values, roots = arm_values(X, theta), self.noise_sd * roots
+        keys = np.column_stack([state.seeds, state.played])
+        shares = best_shares(values, roots, keys, self.samples)
+        return Segment(self.allocation(values, roots, shares), rounds)
 
     def observe(self, state: ThompsonState, segment: Segment, stats: SegmentStats) -> ThompsonState:
         """Add the sums."""
@@ -365,19 +211,8 @@ class LinearThompson(ThompsonPolicy):
 
     name: ClassVar[str] = "Linear-Thompson"
 
-    def allocation(self, state: ThompsonState, values: Floats, shares: Floats) -> Floats:
-        """The shares themselves.
-
-        Parameters
-        ----------
-        state : of n trials
-        values : (n, K) posterior means
-        shares : (n, K) probability that each arm is the best
-
-        Returns
-        -------
-        (n, K) probabilities
-        """
+    def allocation(self, values: Floats, roots: Floats, shares: Floats) -> Floats:
+        """The shares themselves."""
         return shares
 
 
@@ -419,28 +254,6 @@ class TopTwoThompson(ThompsonPolicy):
         super().__post_init__()
         check_fraction(self.beta, "beta")
 
-    def allocation(self, state: ThompsonState, values: Floats, shares: Floats) -> Floats:
-        """β p_i + (1 - β) p_i Σ_{j≠i} p_j/(1 - p_j).
-
-        Parameters
-        ----------
-        state : of n trials
-        values : (n, K) posterior means
-        shares : (n, K) p, the probability that each arm is the best
-
-        Returns
-        -------
-        (n, K) probabilities
-        """
-        weights = np.empty(shares.shape)
-        top_two(
-            state.arms.coordinates,
-            state.counts.astype(np.float64),
-            self.ridge,
-            self.noise_sd,
-            self.beta,
-            values,
-            shares,
-            weights,
-        )
-        return weights
+    def allocation(self, values: Floats, roots: Floats, shares: Floats) -> Floats:
+        """β p_i + (1 - β) p_i Σ_{j≠i} p_j/(1 - p_j), see `top_two`."""
+        return top_two(values, roots, shares, self.beta)

@@ -22,7 +22,6 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from steadyarm.compiled import compiling
 from steadyarm.errors import StorageError
 from steadyarm.storages.base import Storage
 from steadyarm.storages.records import ExperimentState
@@ -105,14 +104,8 @@ class _States(Collector):
 # Warming up
 
 
-QUIET = 2.0  # seconds before the log mentions it
-
-
 class Warming:
-    """A thread that runs tiny tests in memory: once as they come, then to compile what they use.
-
-    The service is ready after the first time, which loads what requests need and takes about a
-    second. Small tests are decided by interpreted code until the compiled code is there.
+    """A thread that runs tiny tests in memory, which imports what requests need.
 
     wanted : False if it is done before it begins
     steps : more to be done before the service is ready
@@ -132,11 +125,7 @@ class Warming:
     def start(self) -> None:
         """Start the thread; a process that ends does not wait for it."""
         if self._wanted:
-            for work, name in (
-                (self._run, "steadyarm-warming"),
-                (self._mention, "steadyarm-warming-log"),
-            ):
-                threading.Thread(target=work, name=name, daemon=True).start()
+            threading.Thread(target=self._run, name="steadyarm-warming", daemon=True).start()
 
     def end(self) -> None:
         """Stop after the current step."""
@@ -149,8 +138,6 @@ class Warming:
             for step in self.steps:
                 step()
             self._ready.set()
-            with compiling():
-                self._play()
         except Exception:  # requests work without it, only slower at first
             log.exception("warming up failed")
         finally:
@@ -162,11 +149,6 @@ class Warming:
                 if self._over.is_set():
                     return
                 step()
-
-    def _mention(self) -> None:
-        self._ready.wait()
-        if not self._over.wait(QUIET):
-            log.info("compiling numerical code in the background, as after every installation")
 
 
 PROBE = 3.0  # seconds within which a probe of readiness is answered

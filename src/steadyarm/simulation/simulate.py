@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm import __version__
-from steadyarm.compiled import compiling, seconds_compiling
 from steadyarm.covariates import Slopes, adjusted
 from steadyarm.environments.environment import RewardSource, noise_text
 from steadyarm.errors import InvalidInputError
@@ -58,7 +57,7 @@ class Results:
     regrets : simple regret of each of these arms: how far its time-averaged mean is below the best
         one; None if the environment does not know its means
     best_arm : the arm that should have been recommended
-    seconds : processor time of the policy in all trials, without compiling and the environment
+    seconds : processor time of the policy in all trials, without the environment
     world : name of the environment in a comparison, or of the figure in the paper's runs
     parameter, value : the setting of the environment, such as "budget" and 1000
     budget, arms, features, gap, noise : of the environment; noise in words
@@ -292,7 +291,7 @@ class Chunk:
     ----------
     recommended : (n,) arms
     plays : (K,) how often each arm was played in all of them; None for very many arms
-    seconds : processor time of the policy, without compiling
+    seconds : processor time of the policy
     """
 
     recommended: NDArray[np.int64]
@@ -337,8 +336,7 @@ def run_chunk(
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(chunk,)))
     one_at_a_time = policy.scales and environment.arms.large
     sizes = [1] * trials if one_at_a_time else [trials]
-    with compiling():
-        parts = [_run(policy, environment, size, rng) for size in sizes]
+    parts = [_run(policy, environment, size, rng) for size in sizes]
     if len(parts) == 1:
         return parts[0]
     recommended = np.concatenate([part.recommended for part in parts])
@@ -376,16 +374,16 @@ def _run(
 
 
 class Stopwatch:
-    """Processor time of this thread inside `with` blocks, without compiling."""
+    """Processor time of this thread inside `with` blocks."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     def __enter__(self) -> None:
-        self._began = time.thread_time() - seconds_compiling()
+        self._began = time.thread_time()
 
     def __exit__(self, *_: object) -> None:
-        self.seconds += time.thread_time() - seconds_compiling() - self._began
+        self.seconds += time.thread_time() - self._began
 
 
 def _play_adjusted(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import steadyarm as sa
 from steadyarm.designs import round_design, round_designs
-from steadyarm.designs.exact_design import (
+from steadyarm.designs.rounding import (
     LEAST_SHARE,
     Allocation,
     exact_allocation,
