@@ -37,16 +37,15 @@ def test_a_few_options_are_enough(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 
 def test_options_ask_for_clear_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    more = "--clear 0.7 --control B --correlation 0.5 --delay 2 --stop --looks 3 --spending pocock"
+    more = "--clear 0.7 --control B --correlation 0.5 --delay 2 --stop --looks 3"
     assert main([*SHORT.split(), *more.split(), "--format", "json"]) == 0
     question = json.loads(capsys.readouterr().out)["question"]
-    given = {key: question[key] for key in ("clear", "control", "stop", "looks", "spending")}
+    given = {key: question[key] for key in ("clear", "control", "stop", "looks")}
     assert given == {
         "clear": 0.7,
         "control": "B",
         "stop": "when sure",
         "looks": 3,
-        "spending": "pocock",
     }
     assert question["rewards"] == {"sd": 1.0, "mean": 0.0, "correlation": 0.5, "delay": 2.0}
 
@@ -68,15 +67,6 @@ def test_the_example_in_the_help_is_a_question(tmp_path: Path) -> None:
     assert question.rhythm.days(1, question.traffic_per_day) == 14
 
 
-def test_a_file_is_read_with_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = ["arm,reward", *["A,0", "B,1", "A,1", "B,1", "A,0", "B,0"] * 20]
-    (tmp_path / "log.csv").write_text("\n".join(rows))
-    file = tmp_path / "test.toml"
-    file.write_text('traffic_per_day = 50\npolicies = ["g-bai"]\n[effects]\nlog = "log.csv"\n')
-    assert main(["plan", str(file), "--trials", "100"]) == 0
-    assert "2 arms, known means, smallest lead 0.333" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -90,10 +80,8 @@ def test_a_file_is_read_with_its_log(tmp_path: Path, capsys: pytest.CaptureFixtu
         ([*SHORT.split()[1:], "--plot", "plan.gif"], "--plot is plan.gif"),
         (
             [*SHORT.split()[1:], "--rhythm", "tides"],
-            "--rhythm is 'tides'; expected none, weekend, promotion or trend.",
+            "--rhythm is 'tides'; expected one of 'none', 'weekend', 'promotion', 'trend'",
         ),
-        ([*SHORT.split()[1:], "--rhythm", "weekends"], "did you mean weekend?"),
-        ([*SHORT.split()[1:], "--rhythm", "curve"], "a curve of your own needs a file"),
         ([*SHORT.split()[1:], "--jobs", "0"], "--jobs is 0"),
         ([*SHORT.split()[1:], "--gap", "-1"], "--gap is -1.0; expected a number above 0"),
         ([*SHORT.split()[1:], "--sd", "0"], "--sd is 0.0; expected a number above 0"),
@@ -109,10 +97,9 @@ def test_a_file_is_read_with_its_log(tmp_path: Path, capsys: pytest.CaptureFixtu
         ([*SHORT.split()[1:], "--looks", "4"], "--looks is 4; expected nothing, unless the test"),
         (
             [*SHORT.split()[1:], "--stop", "--looks", "often"],
-            "expected a whole number, daily or we",
+            "expected one of 'daily', 'weekly', 'or a whole number'",
         ),
         ([*SHORT.split()[1:], "--stop", "--looks", "61"], "--looks is 61; expected at most 60"),
-        ([*SHORT.split()[1:], "--stop", "--spending", "x"], "expected obrien-fleming or pocock"),
         ([*SHORT.split()[1:], "--stop", "--clear", "0"], "which is not asked"),
         (
             [*SHORT.split()[1:], "--delay", "90"],

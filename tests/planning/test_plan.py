@@ -17,7 +17,6 @@ from steadyarm.planning import Curve, Line, Need, Point, Progress, Theory
 from steadyarm.planning.candidates import EqualSplit, default_candidates
 from steadyarm.planning.planner import seconds_for
 from steadyarm.planning.search import first_guess, tidy
-from steadyarm.planning.worlds import CALM
 from steadyarm.testing.policies import CHECKS
 
 TWO: dict[str, Any] = {
@@ -149,77 +148,35 @@ def test_too_little_traffic_for_a_clear_answer_is_said() -> None:
     assert "For a clear answer in 80 % of tests 10 days are not enough: at 500 vi" in str(plan)
 
 
-@pytest.mark.parametrize("trials", [500])
-def test_intervals_of_the_budget_cover(trials: int) -> None:
-    """Twenty plans of one question; 95 % intervals that miss five times are too narrow."""
+def test_intervals_of_the_budget_cover() -> None:
+    """Twenty plans of one question; intervals that miss seven times cover less than 90 %."""
     exact = (2 * ndtri(0.05) / 0.2) ** 2
-    needs = [sa.plan(TWO, trials=trials, seed=s).lines[0].calm.need for s in range(20)]
+    needs = [
+        sa.plan(TWO | {"clear": False}, trials=500, seed=s).lines[0].calm.need for s in range(20)
+    ]
     missed = [need for need in needs if not (need.low or 0) <= exact <= (need.high or 0)]
-    assert len(missed) <= 4  # 5 or more of 20: p = 0.003
+    assert len(missed) <= 6  # 7 or more of 20 at 90 %: p = 0.002
 
 
-AGREE: dict[str, dict[str, Any]] = {
-    "clicks at weekends": {
+def test_predicted_errors_agree_with_independent_simulation() -> None:
+    """Two-sample test at another seed, round by round."""
+    asked = {"traffic_per_day": 100, "most_days": 365, "policies": ["steady"]} | {
         "arms": {"one_hot": ["A", "B", "C", "D"]},
-        "effects": {"smallest_gap": 0.1},
-        "rewards": {"rate": 0.2},
+        "effects": {"means": [0.2, 0.3, 0.2, 0.2]},
         "rhythm": {"kind": "weekend", "strength": 2.0},
-        "policies": ["steady"],
-    },
-    "layouts in a trend": {
-        "arms": {"factorial": {f: ["0", "1"] for f in "abc"}, "interactions": 1},
-        "effects": {"smallest_gap": 0.3},
-        "rewards": {"sd": 1.0, "mean": 0.5},
-        "rhythm": {"kind": "trend", "strength": 2.0, "lift": 0.5},
-        "policies": ["p1-rage"],
-    },
-    "a promotion that misleads": {
-        "arms": {"one_hot": ["A", "B", "C", "D", "E"]},
-        "effects": {"means": [0.2, 0.3, 0.5, 0.0, 0.1]},
-        "rewards": {"sd": 0.8},
-        "rhythm": {"kind": "promotion", "week": 1, "strength": 1.0},
-        "policies": ["sequential-halving"],
-    },
-    "effects that nobody knows": {
-        "error": 0.1,
-        "arms": {"one_hot": ["A", "B", "C"]},
-        "effects": {"spread": 0.05, "indifference": 0.03},
-        "rewards": {"rate": 0.3},
-        "rhythm": {"curve": [2.0, 1.0, 0.5]},
-        "policies": ["a/b-test"],
-    },
-    "leader and challenger": {
-        "arms": {"one_hot": ["A", "B", "C"]},
-        "effects": {"smallest_gap": 0.4},
-        "rewards": {"sd": 1.0},
-        "policies": ["top-two-thompson"],
-    },
-}
-
-
-@pytest.mark.parametrize("case", AGREE)
-def test_predicted_errors_agree_with_independent_simulation(case: str) -> None:
-    """Two-sample test, at another seed, round by round in `Environment` instead of pieces."""
-    question = sa.Question.from_settings({"traffic_per_day": 100, "most_days": 365} | AGREE[case])
+    }
+    question = sa.Question.from_settings(asked)
     plan = sa.plan(question, trials=500, seed=3)
     need = plan.lines[0].asked.need
     assert need.budget is not None
-    errors, trials = simulated(question, need.budget)
-    table = [[errors, trials - errors], [need.check.errors, need.check.trials - need.check.errors]]
-    assert fisher_exact(np.array(table)).pvalue > 1e-3
+    world = question.environment(need.budget)
+    rates = world.level + np.outer(world.pieces.swing, world.effects)
+    table = np.repeat(rates, np.diff(world.pieces.ends, prepend=0), axis=0)
+    rounds = sa.Environment.from_means(question.arms, table, sa.BernoulliReward())
+    found = sa.simulate(question.candidates[0].policy, rounds, trials=800, seed=77)
+    counts = [[r.errors, r.trials - r.errors] for r in (found, need.check)]
+    assert fisher_exact(np.array(counts)).pvalue > 1e-3
     assert abs(need.check.rate - question.error) < 0.5 * question.error
-
-
-def simulated(question: sa.Question, budget: int) -> tuple[int, int]:
-    """Errors of the first candidate in independent worlds, one simulated test each if drawn."""
-    worlds, each = (700, 1) if question.effects.drawn else (4, 200)
-    errors = 0
-    for seed in range(worlds):
-        world = question.environment(budget, seed=10_000 + seed)
-        policy = question.candidates[0].policy
-        found = sa.simulate(policy, world, trials=each, seed=77 + seed, jobs=1)
-        errors += round(each * (1 - found.good_rate(question.effects.indifference + 1e-9)))
-    return errors, worlds * each
 
 
 def test_the_same_seed_gives_the_same_plan_whatever_the_jobs() -> None:
@@ -310,8 +267,6 @@ def test_theory_stands_beside() -> None:
     assert set(plan.theory.bounds) == {"G-BAI", "P1-RAGE"}
     exact = 4 * 0.21 * ndtri(0.05) ** 2 / 0.2**2
     assert plan.theory.oracle == np.ceil(exact)
-    drawn = TWO | {"effects": {"spread": 0.3, "indifference": 0.1}}
-    assert sa.plan(drawn, trials=200).theory == Theory(None, None, {})
 
 
 def test_progress_reaches_its_end() -> None:
@@ -335,7 +290,6 @@ def test_the_search_starts_near() -> None:
     question = sa.Question.from_settings(TWO)
     assert first_guess(question) == pytest.approx(4 * ndtri(0.05) ** 2 / 0.04, rel=0.01)
     assert [tidy(x) for x in (5, 999.2, 12_301, 12_300)] == [5, 1000, 12_400, 12_300]
-    assert question.environment(100, CALM).is_stationary
 
 
 def test_slow_policies_and_rare_errors_have_their_own_number_of_trials() -> None:

@@ -54,8 +54,6 @@ QUESTION: tuple[Option, ...] = (
     ("--delay X", "days until a reward is known: its window and grace (default: 0)"),
     ("--stop", "let the test end at a look when its answer is clear"),
     ("--looks LOOKS", "with --stop: how many looks, or daily or weekly"),
-    ("--spending KIND", "with --stop: obrien-fleming or pocock"),
-    ("--futility X", "with --stop: also end when no such difference can be shown any more"),
     ("--policies A,B", "comma-separated policies to compare"),
 )
 OPTIONS = RUNNING | {  # by the settings that they stand for
@@ -70,8 +68,6 @@ OPTIONS = RUNNING | {  # by the settings that they stand for
     "rewards.correlation": "--correlation",
     "rewards.delay": "--delay",
     "looks": "--looks",
-    "spending": "--spending",
-    "futility": "--futility",
     "policies": "--policies",
 }
 
@@ -115,13 +111,13 @@ def plan(args: argparse.Namespace) -> None:
       [arms]                           # as for simulate: one_hot, factorial, bundles or features
       factorial = { headline = ["short", "long"], image = ["cat", "dog", "none"] }
       interactions = 1
-      [effects]                        # or spread, range, means, or log = "last-quarter.csv"
+      [effects]                        # or means
       smallest_gap = 0.02
       [rewards]                        # or sd = 1.0
       rate = 0.10
       correlation = 0.5                # with a covariate of the visitor
       delay = 3                        # days until a reward is known: its window and grace
-      [rhythm]                         # none, weekend, promotion, trend or curve
+      [rhythm]                         # none, weekend, promotion or trend
       kind = "promotion"
       strength = 3.0
     """
@@ -154,8 +150,6 @@ def plan(args: argparse.Namespace) -> None:
 
 
 def _question(args: argparse.Namespace) -> Question:
-    from steadyarm.planning.worlds import KINDS, check_word
-
     options = [typed.partition(" ")[0] for typed, *_ in QUESTION]
     given = {option: getattr(args, option[2:]) for option in options}
     given = {o: value for o, value in given.items() if value is not None and value is not False}
@@ -188,19 +182,10 @@ def _question(args: argparse.Namespace) -> Question:
         "effects": {"smallest_gap": args.gap},
         "rewards": {"sd": args.sd} if args.rate is None else {"rate": args.rate},
     }
-    rhythms = tuple(kind for kind in KINDS if kind != "curve")
-    if args.rhythm == "curve":
-        raise InvalidInputError(
-            "--rhythm is 'curve'; a curve of your own needs a file, with [rhythm] and "
-            f"curve = [1.5, 1.2, 0.3]. Without one expected {', '.join(rhythms)}."
-        )
     if args.rhythm is not None:
-        check_word(args.rhythm, "--rhythm", rhythms)
         settings["rhythm"] = {"kind": args.rhythm}
     settings |= {
-        key: value
-        for key in ("error", "control", "spending", "futility")
-        if (value := getattr(args, key)) is not None
+        key: value for key in ("error", "control") if (value := getattr(args, key)) is not None
     }
     for key in ("correlation", "delay"):
         if (value := getattr(args, key)) is not None:

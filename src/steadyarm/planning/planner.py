@@ -38,7 +38,6 @@ from steadyarm.validation import whole_number
 # Theory beside the simulation: what an oracle needs, and what theorems promise.
 
 
-SHAPES = 8  # of which the hardest counts
 MOST = 2**60
 
 
@@ -77,12 +76,12 @@ def guarantee(question: Question, candidate: Candidate) -> int | None:
 def _bound(question: Question, candidate: Candidate) -> Callable[[int], float] | None:
     """Theorem 1 for G-BAI and Theorem 2 for P1-RAGE: known effects, rewards of 0 or 1."""
     policy = candidate.policy
-    if question.effects.drawn or not isinstance(question.noise, BernoulliReward):
+    if not isinstance(question.noise, BernoulliReward):
         return None
     if not isinstance(policy, (GBAI, P1RAGE)) or policy.order != "iid":
         return None
     function = g_bai_error_bound if isinstance(policy, GBAI) else p1_rage_drift_error_bound
-    means = question.level + question.effects.shapes[0]  # the bounds see the smallest gap alone
+    means = question.level + question.shapes[0]  # the bounds see the smallest gap alone
     theta = np.linalg.lstsq(question.arms.features, means, rcond=None)[0]
     try:
         function(question.arms, theta, 1)
@@ -93,14 +92,9 @@ def _bound(question: Question, candidate: Candidate) -> Callable[[int], float] |
 
 def _oracle_rounds(question: Question) -> float | None:
     """σ² ρ*: the oracle errs with probability Φ(-√(T / (σ² ρ*))) against its hardest rival."""
-    if question.effects.drawn or question.effects.indifference:
-        return None
-    shapes = question.effects.shapes
-    if np.array_equal(question.arms.features, np.eye(question.arms.size)):
-        shapes = shapes[:1]  # all alike
     try:
         return question.scatter**2 * max(
-            rho_star_of_means(question.arms, shape) for shape in shapes[:SHAPES]
+            rho_star_of_means(question.arms, shape) for shape in question.shapes
         )
     except InvalidInputError:
         return None

@@ -11,42 +11,49 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
+from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.environments import BernoulliReward, Environment, GaussianNoise
+from steadyarm.environments import BernoulliReward, GaussianNoise
 from steadyarm.environments.families import arms_from_settings
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import Looks
-from steadyarm.inference.boundaries import SPENDING, Spending
 from steadyarm.planning.candidates import Candidate, candidate_from_settings, default_candidates
-from steadyarm.planning.effects import Effects, LogSummary, has_constant, read_log
-from steadyarm.planning.worlds import CALM, KINDS, BatchWorld, Rhythm, check_word
-from steadyarm.validation import check_fraction, check_positive, finite_number, whole_number
+from steadyarm.planning.worlds import CALM, PlannedWorld, Rhythm
+from steadyarm.validation import (
+    check_choice,
+    check_fraction,
+    check_positive,
+    finite_number,
+    whole_number,
+)
 from steadyarm.wording import did_you_mean, strung
 
 TOP = (
-    "error", "clear", "control", "traffic_per_day", "most_days", "policies",
-    "stop", "looks", "spending", "futility",
+    "error", "clear", "control", "traffic_per_day", "most_days", "policies", "stop", "looks",
 )  # fmt: skip  # the order in which people say it
 TABLES = {
     "arms": None,  # checked where arms are built
-    "effects": ("smallest_gap", "means", "spread", "range", "log", "indifference"),
-    "rewards": ("rate", "sd", "mean", "conversions", "correlation", "delay"),
-    "rhythm": ("kind", "strength", "lift", "starts", "week", "curve"),
+    "effects": ("smallest_gap", "means"),
+    "rewards": ("rate", "sd", "mean", "correlation", "delay"),
+    "rhythm": ("kind", "strength", "lift"),
 }
 MOST_VISITS = 10**12  # whoever has more mistyped
 CLEAR = 0.8  # the usual chance of a clear answer
 STOPS = ("when sure", "recommend")
 RHYTHMS_OF_LOOKS = {"daily": 1, "weekly": 7}  # days
 USUAL_LOOKS, MOST_LOOKS = 8, 60  # as a live test has them
-STOPPING = ("stop", "looks", "spending", "futility")
-OWN = ("error", "most_days", "control", *STOPPING)  # taken as they are
+MOST_LEADERS = 8  # arms that lead in turn in simulated tests
+TINY = 1e-12
+OWN = ("error", "most_days", "control", "stop", "looks")  # taken as they are
 LACKING = {  # what to say where something is missing
     "effects": "say what the arms are worth, such as [effects] with smallest_gap = 0.01.",
     "arms": 'describe them, such as [arms] with one_hot = ["A", "B"].',
     "rewards": "say how rewards scatter, such as [rewards] with rate = 0.05, or with sd = 1.0.",
     "traffic_per_day": "say how many visits a day of the test can have.",
 }
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +65,9 @@ class Question:
     Attributes
     ----------
     arms : the variants
-    effects : what they are worth
+    smallest_gap : by how much one arm leads all others, which apart from that differ as little as
+        their features allow; the arms lead in turn. None if means are known
+    means : (K,) known values of the arms, such as those of an earlier test; None with a gap
     noise : Gaussian, or Bernoulli for conversions
     level : average reward of an arm without effect
     traffic_per_day : visits that a day of the test can have
@@ -76,9 +85,6 @@ class Question:
     stop : "when sure" or "recommend" for a test that may end at one of its looks; None for none
     looks : how many looks at equal distances, or "daily" or "weekly"; None for weekly ones if the
         rhythm is weekly, else for eight
-    spending : how the error probability is spread over the looks, "obrien-fleming" or "pocock"
-    futility : smallest difference that matters, in units of the reward: the test also ends at a
-        look, without a clear answer, when none can be shown any more. None for never
 
     Examples
     --------
@@ -93,11 +99,12 @@ class Question:
     """
 
     arms: ArmSet
-    effects: Effects
     noise: GaussianNoise | BernoulliReward
     level: float
     traffic_per_day: int
     candidates: tuple[Candidate, ...]
+    smallest_gap: float | None = None
+    means: tuple[float, ...] | None = None
     rhythm: Rhythm = CALM
     error: float = 0.05
     most_days: int = 90
@@ -107,17 +114,14 @@ class Question:
     delay: float = 0.0
     stop: str | None = None
     looks: int | str | None = None
-    spending: Spending = SPENDING[0]
-    futility: float | None = None
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], folder: Path = Path()) -> Question:
-        """The question that a dictionary asks; files it names are in `folder`.
+    def from_settings(cls, settings: Mapping[str, Any]) -> Question:
+        """The question that a dictionary asks.
 
         Parameters
         ----------
         settings : keys as in docs/plan.md
-        folder : where files that it names are
 
         Returns
         -------
@@ -137,24 +141,17 @@ class Question:
         """
         _check_keys(settings)
         given = {table: dict(settings.get(table, {})) for table in TABLES}
-        if "effects" not in settings:
-            raise _lacking("effects")
-        log = _log(given["effects"], folder)
-        if given["arms"]:
-            arms = arms_from_settings(given["arms"])
-        elif log is not None:
-            arms = ArmSet.one_hot(log.names)
-        else:
-            raise _lacking("arms")
-        if log is None and "rewards" not in settings:
+        for key in ("effects", "arms", "traffic_per_day"):
+            if key not in settings:
+                raise _lacking(key)
+        gap, means = _effects(given["effects"])
+        if means is None and "rewards" not in settings:
             raise _lacking("rewards")
-        noise, level, effects = _rewards(arms, given["effects"], given["rewards"], log)
+        arms = arms_from_settings(given["arms"])
+        noise, level = _rewards(given["rewards"], means)
         correlation = check_correlation(given["rewards"].get("correlation", 0.0))
-        if isinstance(noise, GaussianNoise):
-            sd = noise.sd
-        else:
-            sd = float(np.sqrt(max(level * (1 - level), 1e-6)))
-        sd *= float(np.sqrt(1 - correlation**2))
+        variance = noise.sd**2 if isinstance(noise, GaussianNoise) else max(level - level**2, 1e-6)
+        sd = float(np.sqrt(variance * (1 - correlation**2)))
         policies = settings.get("policies")
         if policies is None:
             candidates = default_candidates(arms, sd)
@@ -164,16 +161,15 @@ class Question:
             raise InvalidInputError.of(
                 "policies", policies, 'a list of names such as ["steady", "p1-rage"]'
             )
-        if "traffic_per_day" not in settings:
-            raise _lacking("traffic_per_day")
         return cls(
             arms=arms,
-            effects=effects,
             noise=noise,
             level=level,
             traffic_per_day=settings["traffic_per_day"],
             candidates=candidates,
-            rhythm=_rhythm(given["rhythm"]),
+            smallest_gap=gap,
+            means=means,
+            rhythm=Rhythm(**given["rhythm"]),
             correlation=correlation,
             delay=given["rewards"].get("delay", 0.0),
             **{key: settings[key] for key in OWN if settings.get(key) is not None},
@@ -203,7 +199,7 @@ class Question:
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
         try:
-            return cls.from_settings(settings, path.parent)
+            return cls.from_settings(settings)
         except InvalidInputError as error:
             raise InvalidInputError(f"{path}: {error}") from None
 
@@ -228,24 +224,42 @@ class Question:
                 raise InvalidInputError(
                     f"policies has {label!r} twice; give one of them a label of its own."
                 )
-        shortest = self.rhythm.days(1, self.traffic_per_day)
         if self.most_days < self.days(1):
             wait = "" if not self.delay else f" and this delay of rewards ({self.delay:g} days)"
             raise InvalidInputError(
                 f"most_days is {self.most_days}, but a test with this rhythm{wait} takes at least "
                 f"{self.days(1)} days; make it longer or choose another rhythm."
             )
-        if not has_constant(self.arms) and (
-            self.level or self.rhythm.lift or sum(self.effects.range or (0.0,))
-        ):
+        if self.means is not None and len(self.means) != self.arms.size:
+            raise InvalidInputError(
+                f"effects.means has {len(self.means)} values; expected {self.arms.size}, one per "
+                "arm in the order of the arms."
+            )
+        if self.means is not None and self.gap <= 0:
+            raise InvalidInputError(
+                "effects.means has no arm that leads; leave out arms that are equal."
+            )
+        if not has_constant(self.arms) and (self.level or self.rhythm.lift):
             raise InvalidInputError(
                 "arms: the features cannot say a value that all arms share, but the rewards have "
                 "one; add a feature that is 1 for every arm."
             )
-        if isinstance(self.noise, BernoulliReward):  # no rate below 0 or above 1
-            for days in {shortest, self.most_days - ceil(self.delay)}:
-                rounds = days * self.traffic_per_day
-                self.effects.check_within(*self._possible(self.rhythm, rounds))
+        if isinstance(self.noise, BernoulliReward):
+            self._check_rates()
+
+    def _check_rates(self) -> None:
+        """Refuse rates below 0 or above 1."""
+        shortest = self.rhythm.days(1, self.traffic_per_day)
+        for days in {shortest, self.most_days - ceil(self.delay)}:
+            pieces = self.rhythm.pieces(days * self.traffic_per_day, days)
+            levels = (self.level + pieces.level)[:, None, None]
+            rates = levels + pieces.swing[:, None, None] * self.shapes
+            if rates.min() < -TINY or rates.max() > 1 + TINY:
+                raise InvalidInputError(
+                    "with this rate and rhythm some arm converts at a rate below 0 or above 1; "
+                    "make the gap, or the rhythm's strength or lift, smaller.",
+                    field="effects.smallest_gap",
+                )
 
     def _check_answers(self) -> None:
         """Check what is asked about clear answers, and how rewards come."""
@@ -258,29 +272,21 @@ class Question:
         check_correlation(self.correlation)
         if finite_number(self.delay, "rewards.delay") < 0:
             raise InvalidInputError.of("rewards.delay", self.delay, "a number of days, at least 0")
-        check_word(self.spending, "spending", SPENDING)
-        if self.stop is not None:
-            check_word(self.stop, "stop", STOPS)
-        if self.futility is not None:
-            check_positive(self.futility, "futility")
-        spending = None if self.spending == SPENDING[0] else self.spending
-        further = {"looks": self.looks, "spending": spending, "futility": self.futility}
-        for key, given in further.items():
-            if given is None or self.stop is not None:
-                continue
-            expected = 'nothing, unless the test may stop before its end (stop = "when sure")'
-            raise InvalidInputError.of(key, given, expected)
-        if self.stop is not None and self.clear is None:
+        if self.stop is None:
+            if self.looks is not None:
+                expected = 'nothing, unless the test may stop before its end (stop = "when sure")'
+                raise InvalidInputError.of("looks", self.looks, expected)
+            return
+        check_choice(self.stop, "stop", STOPS)
+        if self.clear is None:
             raise InvalidInputError(
                 "stop is given, but a test stops when its answer is clear, which is not asked; "
                 "say the wanted chance of it, such as clear = 0.8.",
                 field="stop",
             )
-        if isinstance(self.looks, str) and self.looks not in RHYTHMS_OF_LOOKS:
-            raise InvalidInputError.of("looks", self.looks, "a whole number, daily or weekly")
         if isinstance(self.looks, str):
-            return
-        if self.looks is not None and whole_number(self.looks, "looks", least=1) > MOST_LOOKS:
+            check_choice(self.looks, "looks", (*RHYTHMS_OF_LOOKS, "or a whole number"))
+        elif self.looks is not None and whole_number(self.looks, "looks", least=1) > MOST_LOOKS:
             raise InvalidInputError.of("looks", self.looks, f"at most {MOST_LOOKS}")
 
     def days(self, budget: int, rhythm: Rhythm | None = None, waits: int = 0) -> int:
@@ -327,9 +333,9 @@ class Question:
         """
         days, looks = rhythm.days(budget, self.traffic_per_day), self.how_often(rhythm)
         if not isinstance(looks, str):
-            return Looks.equally(looks, self.spending)
+            return Looks.equally(looks)
         every = RHYTHMS_OF_LOOKS[looks] * ceil(days / (RHYTHMS_OF_LOOKS[looks] * MOST_LOOKS))
-        return Looks((*(day / days for day in range(every, days, every)), 1.0), self.spending)
+        return Looks((*(day / days for day in range(every, days, every)), 1.0))
 
     @property
     def scatter(self) -> float:
@@ -351,68 +357,67 @@ class Question:
             days -= 1
         return days * self.traffic_per_day
 
-    def world(
-        self, budget: int, rhythm: Rhythm, rng: np.random.Generator, trials: int
-    ) -> BatchWorld:
-        """A batch of worlds, each with effects of its own.
+    @cached_property
+    def shapes(self) -> Floats:
+        """(M, K) effects of the worlds that simulated tests have in turn."""
+        if self.means is not None:
+            basis = _orthonormal(self.arms.coordinates)
+            return np.array([basis @ (basis.T @ (np.array(self.means) - self.level))])
+        gap, K = self.smallest_gap or 0.0, self.arms.size
+        leaders = np.unique(np.linspace(0, K - 1, min(K, MOST_LEADERS)).astype(int))
+        if np.array_equal(self.arms.features, np.eye(K)):
+            return gap * np.eye(K)[leaders]
+        shapes = [flattest(self.arms, int(k), gap) for k in leaders]
+        possible = [shape for shape in shapes if shape is not None]
+        if not possible:
+            raise InvalidInputError("no arm can be the best of all; check the features.")
+        return np.array(possible)
 
-        Parameters
-        ----------
-        budget : rounds of the test
-        rhythm : how effects move
-        rng : from which all randomness comes
-        trials : how many worlds
-        """
-        pieces = rhythm.pieces(budget, rhythm.days(budget, self.traffic_per_day))
-        if isinstance(self.noise, BernoulliReward) and self.effects.drawn:
-            low, high = self._possible(rhythm, budget)
-            effects = self.effects.draw_within(rng, trials, low, high)
-        else:
-            effects = self.effects.draw(rng, trials)
-        world = self.arms, budget, effects, self.level, pieces, self.noise
-        return BatchWorld(*world, correlation=self.correlation)
+    @property
+    def gap(self) -> float:
+        """By how much the best arm leads."""
+        if self.means is None:
+            return self.smallest_gap or 0.0
+        second, first = np.sort(self.shapes[0])[-2:]
+        return float(first - second)
 
-    def environment(self, budget: int, rhythm: Rhythm | None = None, seed: int = 0) -> Environment:
-        """One of the worlds as an `Environment`, for `simulate` and for looking at it.
+    def environment(
+        self, budget: int, rhythm: Rhythm | None = None, leader: int = 0
+    ) -> PlannedWorld:
+        """One of the worlds, for `simulate` and for looking at it.
 
         Parameters
         ----------
         budget : rounds of the test
         rhythm : how effects move; by default that of the question
-        seed : of the effects, where these are drawn
+        leader : which of the worlds, counted from 0
 
         Returns
         -------
-        Environment
+        PlannedWorld
         """
         rhythm = self.rhythm if rhythm is None else rhythm
-        world = self.world(budget, rhythm, np.random.default_rng(seed), 1)
-        p = world.pieces
-        rows = p.swing[:, None] * world.effects + (self.level + p.level)[:, None]
-        if len(rows) == 1:
-            return Environment.from_means(self.arms, rows[0], self.noise, budget)
-        table = np.repeat(rows, np.diff(p.ends, prepend=0), axis=0)
-        return Environment.from_means(self.arms, table, self.noise)
+        pieces = rhythm.pieces(budget, rhythm.days(budget, self.traffic_per_day))
+        effects = self.shapes[leader % len(self.shapes)]
+        world = self.arms, budget, effects, self.level, pieces, self.noise
+        return PlannedWorld(*world, correlation=self.correlation)
 
     def to_dict(self) -> dict[str, Any]:
         """Settings from which `from_settings` makes the same question."""
         conversions = isinstance(self.noise, BernoulliReward)
-        effects = self.effects.to_dict()
-        if self.effects.means is not None:
-            effects["means"] = [value + self.level for value in self.effects.means]
-            rewards: dict[str, Any] = {"conversions": True} if conversions else {"sd": self.sd}
+        rewards: dict[str, Any] = {} if conversions else {"sd": self.sd}
+        effects: dict[str, Any] = {"smallest_gap": self.smallest_gap}
+        if self.means is not None:
+            effects = {"means": list(self.means)}
         else:
-            rewards = {"rate": self.level} if conversions else {"sd": self.sd, "mean": self.level}
-        if self.correlation:
-            rewards["correlation"] = self.correlation
-        if self.delay:
-            rewards["delay"] = self.delay
-        stopping = {name: getattr(self, name) for name in STOPPING}
+            rewards |= {"rate": self.level} if conversions else {"mean": self.level}
+        rewards |= {"correlation": self.correlation} if self.correlation else {}
+        rewards |= {"delay": self.delay} if self.delay else {}
+        optional = {"control": self.control, "stop": self.stop, "looks": self.looks}
         return {
             "error": self.error,
             "clear": False if self.clear is None else self.clear,
-            **({} if self.control is None else {"control": self.control}),
-            **({} if self.stop is None else stopping),
+            **{key: value for key, value in optional.items() if value is not None},
             "traffic_per_day": self.traffic_per_day,
             "most_days": self.most_days,
             "policies": [candidate.to_dict() for candidate in self.candidates],
@@ -424,36 +429,27 @@ class Question:
 
     def describe(self) -> str:
         """The question in one or two lines."""
-        rate = f"conversion rate {self.level:g}"
-        if self.effects.means is not None:
-            rate = "conversions"
+        if self.means is not None:
+            effects, rate = f"known means, smallest lead {self.gap:.3g}", "conversions"
+        else:
+            effects = f"one arm leads the others by {self.gap:g}"
+            rate = f"conversion rate {self.level:g}"
         noise = rate if isinstance(self.noise, BernoulliReward) else f"noise of sd {self.sd:g}"
         control = "" if self.control is None else f", {self.control} is the control"
-        more = []
+        lines = [
+            f"{self.arms.size} arms{control}, {effects}; {noise}; "
+            f"{self.traffic_per_day:,} visits a day.",
+            f"Rhythm: {self.rhythm.describe()}.",
+        ]
         if self.correlation:
-            more.append(f"Covariate: correlation {self.correlation:g} with rewards.")
+            lines.append(f"Covariate: correlation {self.correlation:g} with rewards.")
         if self.delay:
-            more.append(
-                f"Rewards: known after {self.delay:g} {'day' if self.delay == 1 else 'days'}."
-            )
+            unit = "day" if self.delay == 1 else "days"
+            lines.append(f"Rewards: known after {self.delay:g} {unit}.")
         if self.stop is not None:
             what = "Stops when sure" if self.stop == "when sure" else "Says when to stop"
-            futile = "" if self.futility is None else f", futility {self.futility:g}"
-            more.append(f"{what}: looks {self.how_often()}, spending {self.spending}{futile}.")
-        return (
-            f"{self.arms.size} arms{control}, {self.effects.describe()}; {noise}; "
-            f"{self.traffic_per_day:,} visits a day.\nRhythm: {self.rhythm.describe()}."
-        ) + "".join(f"\n{line}" for line in more)
-
-    def _possible(self, rhythm: Rhythm, budget: int) -> tuple[float, float]:
-        """Least and largest effects for which every rate is between 0 and 1."""
-        pieces = rhythm.pieces(budget, rhythm.days(budget, self.traffic_per_day))
-        ends = [
-            ((0.0 - self.level - pieces.level) / pieces.swing)[pieces.swing != 0],
-            ((1.0 - self.level - pieces.level) / pieces.swing)[pieces.swing != 0],
-        ]
-        low, high = np.minimum(*ends), np.maximum(*ends)
-        return float(low.max(initial=-1.0)), float(high.min(initial=1.0))
+            lines.append(f"{what}: looks {self.how_often()}.")
+        return "\n".join(lines)
 
 
 def check_correlation(value: Any) -> float:
@@ -497,96 +493,87 @@ def _check_known(settings: Mapping[str, Any], known: tuple[str, ...], where: str
             )
 
 
-def _log(effects: dict[str, Any], folder: Path) -> LogSummary | None:
-    name = effects.pop("log", None)
-    if name is None:
-        return None
-    if not isinstance(name, str):
-        raise InvalidInputError.of("effects.log", name, "the name of a CSV file")
-    return read_log(folder / name)
-
-
 def _lacking(key: str) -> InvalidInputError:
     name = f"[{key}]" if key in TABLES else key
     return InvalidInputError(f"{name} is missing; {LACKING[key]}")
 
 
+def _effects(given: Mapping[str, Any]) -> tuple[float | None, tuple[float, ...] | None]:
+    """The smallest gap, or known means."""
+    if len(given) != 1:
+        raise InvalidInputError(
+            f"effects has {strung(list(given)) or 'none of its keys'}; expected exactly one of "
+            "smallest_gap or means."
+        )
+    if "smallest_gap" in given:
+        return check_positive(given["smallest_gap"], "effects.smallest_gap"), None
+    if not isinstance(given["means"], (list, tuple)):
+        raise InvalidInputError.of("effects.means", given["means"], "a list of one number per arm")
+    return None, tuple(finite_number(value, "effects.means") for value in given["means"])
+
+
 def _rewards(
-    arms: ArmSet, effects: dict[str, Any], rewards: dict[str, Any], log: LogSummary | None
-) -> tuple[GaussianNoise | BernoulliReward, float, Effects]:
-    """Noise, level and effects."""
-    if log is not None:
-        missing = [name for name in arms.names if name not in log.names]
-        if missing:
-            raise InvalidInputError(
-                f"effects.log has no arm {missing[0]!r}; it has {strung(log.names, 8)}."
-            )
-        if more := [key for key in ("means", "smallest_gap", "spread", "range") if key in effects]:
-            raise InvalidInputError(f"effects has log and {more[0]}; leave one of them out.")
-        effects = effects | {"means": [log.means[log.names.index(name)] for name in arms.names]}
-        if not {"rate", "sd", "conversions"} & rewards.keys():
-            rewards = rewards | ({"conversions": True} if log.conversions else {"sd": log.sd})
-    known = "means" in effects
-    ways = [way for way in ("rate", "sd", "conversions") if way in rewards]
-    allowed = ("sd", "conversions") if known else ("rate", "sd")
-    if rewards.get("conversions", True) is not True:
-        raise InvalidInputError.of(
-            "rewards.conversions", rewards["conversions"], "true, or leave it out"
-        )
-    if len(ways) != 1 or ways[0] not in allowed:
-        raise InvalidInputError(
-            f"rewards says {', '.join(ways) or 'nothing'}; with "
-            f"{'known means' if known else 'these effects'} expected exactly one of "
-            f"{' = … or '.join(allowed)} = … (rate: conversions at that rate; sd: rewards with "
-            "that standard deviation; conversions = true: the means are rates)."
-        )
-    noise: GaussianNoise | BernoulliReward
+    rewards: Mapping[str, Any], means: tuple[float, ...] | None
+) -> tuple[GaussianNoise | BernoulliReward, float]:
+    """Noise and level; known means without an sd are rates, and the level is the second best."""
+    if "sd" in rewards and "rate" in rewards:
+        raise InvalidInputError("rewards has rate and sd; leave one of them out.")
+    if means is not None and {"rate", "mean"} & rewards.keys():
+        raise InvalidInputError("rewards: known means say the level; leave out rate and mean.")
+    if "rate" in rewards and "mean" in rewards:
+        raise InvalidInputError("rewards.mean goes with sd; leave it out.")
+    if "sd" not in rewards and "rate" not in rewards and means is None:
+        raise InvalidInputError(f"rewards: {LACKING['rewards']}")
+    noise: GaussianNoise | BernoulliReward = BernoulliReward()
     if "sd" in rewards:
-        sd = check_positive(rewards["sd"], "rewards.sd")
-        noise, level = GaussianNoise(sd), finite_number(rewards.get("mean", 0.0), "rewards.mean")
-    else:
-        noise = BernoulliReward()
-        level = check_fraction(rewards["rate"], "rewards.rate") if "rate" in rewards else 0.0
-    if "mean" in rewards and ("sd" not in rewards or known):
-        raise InvalidInputError(
-            "rewards.mean goes with sd and effects other than known means; leave it out."
-        )
-    effects = {k: _plain(v, f"effects.{k}") for k, v in effects.items()}
-    if known and has_constant(arms):  # effects are relative to the second best arm
-        level = float(np.sort(effects["means"])[-2]) if len(effects["means"]) > 1 else 0.0
-        effects["means"] = tuple(value - level for value in effects["means"])
-    return noise, level, Effects(arms, **effects)
+        noise = GaussianNoise(check_positive(rewards["sd"], "rewards.sd"))
+    if means is not None:
+        return noise, sorted(means)[-2] if len(means) > 1 else 0.0
+    if "rate" in rewards:
+        return noise, check_fraction(rewards["rate"], "rewards.rate")
+    return noise, finite_number(rewards.get("mean", 0.0), "rewards.mean")
 
 
-def _plain(value: Any, what: str) -> Any:
-    if isinstance(value, (list, tuple)):
-        return tuple(finite_number(x, what) for x in value)
-    if what in ("effects.means", "effects.range"):
-        raise InvalidInputError.of(what, value, "a list of numbers")
-    return finite_number(value, what)
+def flattest(arms: ArmSet, best: int, gap: float) -> Floats | None:
+    """(K,) values with the least variance of which arm `best` leads all others by `gap`.
+
+    The second best is at zero. None if the features let no world have this best arm. A least
+    distance problem, solved by Lawson and Hanson's non-negative least squares. Without a constant
+    among what the features can say, the sum of squares is least and nothing is shifted.
+
+    Examples
+    --------
+    >>> (flattest(ArmSet.one_hot(["A", "B", "C"]), best=1, gap=0.1).round(3) + 0.0).tolist()
+    [0.0, 0.1, 0.0]
+    >>> pages = ArmSet.factorial({"a": ["0", "1"], "b": ["0", "1"]}, interactions=1)
+    >>> (flattest(pages, best=3, gap=0.1).round(3) + 0.0).tolist()
+    [-0.1, 0.0, 0.0, 0.1]
+    """
+    X = arms.coordinates
+    constant = has_constant(arms)
+    basis = _orthonormal(X - X.mean(axis=0) if constant else X)
+    others = np.arange(arms.size) != best
+    lead = basis[best] - basis[others]
+    target = np.zeros(basis.shape[1] + 1)
+    target[-1] = 1.0
+    found, residual = scipy.optimize.nnls(np.vstack([lead.T, np.ones(len(lead))]), target)
+    if residual < 1e-9:
+        return None
+    miss = np.append(found @ lead, found.sum() - 1.0)
+    values = basis @ (-miss[:-1] / miss[-1])
+    values /= values[best] - values[others].max()
+    values = gap * values
+    return np.asarray(values - values[others].max() if constant else values)
 
 
-def _rhythm(settings: dict[str, Any]) -> Rhythm:
-    if "curve" in settings:
-        curve = settings["curve"]
-        if not isinstance(curve, (list, tuple)):
-            raise InvalidInputError.of("rhythm.curve", curve, "a list with one number per day")
-        settings = {"kind": "curve"} | settings
-        settings["curve"] = tuple(finite_number(x, "rhythm.curve") for x in curve)
-    if settings and "kind" not in settings:
-        raise InvalidInputError(
-            f"rhythm has {', '.join(settings)} but no kind; expected none, weekend, promotion, "
-            "trend or curve."
-        )
-    if settings:
-        check_word(settings["kind"], "rhythm.kind", tuple(KINDS))
-        idle = [key for key in settings if key not in ("kind", *KINDS[settings["kind"]])]
-        if idle:
-            kinds = [kind for kind, keys in KINDS.items() if idle[0] in keys]
-            raise InvalidInputError(
-                f'rhythm.{idle[0]} is given, but kind = "{settings["kind"]}" makes no use of it; '
-                f"leave it out, or choose the kind {' or '.join(kinds)}."
-            )
-    if isinstance(settings.get("starts"), str):
-        settings = settings | {"starts": settings["starts"].lower()}
-    return Rhythm(**settings)
+def has_constant(arms: ArmSet) -> bool:
+    """Whether all arms can have the same value, other than zero."""
+    ones = np.ones(arms.size)
+    basis = _orthonormal(arms.coordinates)
+    fitted = basis @ (basis.T @ ones)
+    return bool(np.abs(fitted - 1.0).max() < 1e-8)
+
+
+def _orthonormal(X: Floats) -> Floats:
+    left, singular, _ = np.linalg.svd(X, full_matrices=False)
+    return np.asarray(left[:, singular > singular[0] * 1e-10])

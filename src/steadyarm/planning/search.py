@@ -1,38 +1,47 @@
-"""Search: the smallest budget that gives the wanted error, from as few simulated tests as will do.
+"""Simulated tests with one budget, and the smallest budget that is enough.
 
-Errors of a policy fall with the budget about like Φ(-c √T). The search brackets the wanted error
-with short measurements, fits Φ⁻¹(error) as a line in √T to those nearby, and measures where the
-line says, each time more precisely. What is reported is measured anew, so that the choice of the
-best among noisy measurements does not flatter the answer.
+Shares of failures fall with the budget T about like Φ(a - b √T). The search brackets the wanted
+share with short measurements, measures a few budgets between, fits the curve to them, and checks
+the budget that it names in fresh tests.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import OptimizeWarning, curve_fit
 from scipy.special import ndtr, ndtri
 
-from steadyarm.inference.stopping import UNDECIDED
+from steadyarm.arms import ArmSet
+from steadyarm.inference import Evidence, Looks, stopping_of
+from steadyarm.inference.intervals import SingleAnalysis, pairwise_value
+from steadyarm.inference.lift import simultaneous_value
+from steadyarm.inference.stopping import UNDECIDED, decided_for
+from steadyarm.live.results import ON_THE_WAY
+from steadyarm.live.verdict import arms_judged
 from steadyarm.planning.answer import Answers, Need, Point
 from steadyarm.planning.candidates import Candidate
 from steadyarm.planning.question import Question
-from steadyarm.planning.runs import Run, decided, run
-from steadyarm.planning.worlds import CALM, BatchWorld, Rhythm
-from steadyarm.simulation import clopper_pearson
-from steadyarm.simulation.simulate import CHUNK
+from steadyarm.planning.worlds import CALM, PlannedWorld, Rhythm
+from steadyarm.policies import Policy
+from steadyarm.policies.fixed import ShuffledPlan
+from steadyarm.segments import Segment, SegmentStats
+from steadyarm.simulation.simulate import CHUNK, Batch, play
 
-STEPS = 9  # measurements of a search, about: what a progress bar counts
-MOST_STEPS = 16  # of bracketing
-CHECKS = 8  # budgets that are checked before the best of them is taken as it is
-CLOSE = 1.03  # ratio of budgets that count as equal
-WIDTH = math.log(1.7)  # how near in log T a measurement is to count in the fit
-SLOPE = 0.4  # relative standard deviation of the slope before anything is measured
-NEWTON = 6  # steps
+LEVEL = 0.95  # of verdicts, unless somebody asks for another
+TABLES = 4_000_000  # numbers in the tables of scores that are held at a time
+STEPS = 10  # measurements of a search, about: what a progress bar counts
+BETWEEN = 4  # budgets that are measured between those that bracket the wanted share
+REWEIGHTED = 4  # fits
+CHECKS = 3  # budgets that are checked before the last one is taken as it is
 SEARCHING, CHECKING = range(2)  # random streams that share nothing
+Integers = NDArray[np.int64]
 
 
 def measure(
@@ -46,8 +55,8 @@ def measure(
 ) -> Point:
     """Simulate tests with one budget and count the wrong picks: a pure function."""
     errors = 0
-    for world, done in _runs(question, candidate, rhythm, budget, trials, seed, stream, False):
-        errors += int((~_right(question, world, done.found.arm)).sum())
+    for world, done in _batches(question, candidate, rhythm, budget, trials, seed, stream, False):
+        errors += int((world.regret(done.recommendations.arm) > 0).sum())
     return Point(budget, errors, trials)
 
 
@@ -70,18 +79,17 @@ def measure_answers(
     looks = None
     if question.stop is not None and policy.unbiased:
         looks = question.planned_looks(budget, rhythm)
-    lag, right, clear, visits = question.lag(budget, rhythm), 0, 0, 0
-    for world, done in _runs(question, candidate, rhythm, budget, trials, seed, stream, True):
-        found = decided(policy, arms, budget, done, control, looks, question.futility)
-        right += int(_right(question, world, done.found.arm).sum())
-        named = found.decided != UNDECIDED
-        clear += int((named & _right(question, world, found.decided)).sum())
-        visits += int(np.minimum(found.rounds + lag, budget).sum())
-    mean = None if looks is None else visits / trials
-    return Answers(budget, clear, trials - right, trials, mean)
+    lag, errors, clear, visits = question.lag(budget, rhythm), 0, 0, 0
+    for world, done in _batches(question, candidate, rhythm, budget, trials, seed, stream, True):
+        variant, rounds = decide(policy, arms, budget, done, control, looks)
+        errors += int((world.regret(done.recommendations.arm) > 0).sum())
+        right = world.regret(np.maximum(variant, 0)) == 0
+        clear += int(((variant != UNDECIDED) & right).sum())
+        visits += int(np.minimum(rounds + lag, budget).sum())
+    return Answers(budget, clear, errors, trials, None if looks is None else visits / trials)
 
 
-def _runs(
+def _batches(
     question: Question,
     candidate: Candidate,
     rhythm: Rhythm,
@@ -89,40 +97,124 @@ def _runs(
     trials: int,
     seed: int,
     stream: int,
-    squares: bool,
-) -> Iterator[tuple[BatchWorld, Run]]:
-    """Batches of simulated tests with random streams of their own."""
-    key = np.random.SeedSequence(seed, spawn_key=(stream, budget))
-    own = int(key.generate_state(1, np.uint64)[0])
+    record: bool,
+) -> Iterator[tuple[PlannedWorld, Batch]]:
+    """Batches of simulated tests, the same number in each world of the question."""
     lag, arms = question.lag(budget, rhythm), candidate.arms(question.arms)
-    for chunk, first in enumerate(range(0, trials, CHUNK)):
-        n = min(CHUNK, trials - first)
-        rng = np.random.default_rng(np.random.SeedSequence(own, spawn_key=(chunk, 1)))
-        world = question.world(budget, rhythm, rng, n)
-        rng = np.random.default_rng(np.random.SeedSequence(own, spawn_key=(chunk,)))
-        yield world, run(candidate.policy, replace(world, arms=arms), n, rng, lag, squares)
+    worlds = len(question.shapes)
+    for leader in range(worlds):
+        left = trials * (leader + 1) // worlds - trials * leader // worlds
+        world = replace(question.environment(budget, rhythm, leader), arms=arms)
+        key = np.random.SeedSequence(seed, spawn_key=(stream, budget, leader))
+        rng = np.random.default_rng(key)
+        while left > 0:
+            size = min(CHUNK, left)
+            left -= size
+            yield world, play(candidate.policy, world, size, rng, lag, record)
 
 
-def _right(question: Question, world: BatchWorld, arms: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """(n,) whether these arms are the best, or as good as that."""
-    behind = world.effects.max(axis=1) - world.effects[np.arange(len(arms)), arms]
-    slack = 1e-9 * np.abs(world.effects).max(axis=1)
-    return np.asarray(behind <= question.effects.indifference + slack)
+def decide(
+    policy: Policy[Any],
+    arms: ArmSet,
+    budget: int,
+    done: Batch,
+    control: int | None,
+    looks: Looks | None = None,
+) -> tuple[Integers, Integers]:
+    """(n,) what the verdicts of live tests would decide, -1 if nothing, and after which rounds.
+
+    Without a control a test decides for a declared winner, that is, if all others are ruled out;
+    with one, for the recommended arm if it is shown to beat the control, and for the control if
+    every other arm is shown not to be better. Limits hold with probability 0.95, of whose error a
+    live test spends a fifth before its end, or with looks as these spend it.
+    """
+    picked = done.recommendations.arm
+    variant, rounds = np.empty(len(picked), dtype=np.int64), np.full(len(picked), budget)
+    if not policy.unbiased and not isinstance(policy, ShuffledPlan):
+        return _by_own_errors(done, control), rounds
+    level = 1 - (1 - ON_THE_WAY) * (1 - LEVEL) if policy.unbiased else LEVEL
+    for rows, evidence in evidence_of(arms_judged(policy, arms), done.played):
+        if looks is None:
+            variant[rows] = _at_end(evidence, level, picked[rows], control)
+        else:
+            stopped = stopping_of(evidence, budget, looks, LEVEL, control)
+            variant[rows], rounds[rows] = stopped.variant, stopped.rounds
+    return variant, rounds
+
+
+def evidence_of(
+    arms: ArmSet, played: list[tuple[Segment, SegmentStats]]
+) -> Iterator[tuple[slice, Evidence]]:
+    """The evidence of a batch, so many tests at a time as memory allows."""
+    trials = len(played[0][0].rounds)
+    size = max(1, TABLES // (len(played) * arms.rank**2))
+    for first in range(0, trials, size):
+        rows = slice(first, first + size)
+        pieces = ((_some(segment, rows), _stats(stats, rows)) for segment, stats in played)
+        yield rows, Evidence.from_segments(arms, pieces)
+
+
+def _some(segment: Segment, rows: slice) -> Segment:
+    reference = None if segment.reference is None else segment.reference[rows]
+    weights, rounds = segment.weights[rows], segment.rounds[rows]
+    return replace(segment, weights=weights, rounds=rounds, reference=reference)
+
+
+def _stats(stats: SegmentStats, rows: slice) -> SegmentStats:
+    squares = None if stats.squares is None else stats.squares[rows]
+    return SegmentStats(stats.counts[rows], stats.sums[rows], squares)
+
+
+def _at_end(evidence: Evidence, level: float, picked: Integers, control: int | None) -> Integers:
+    """(n,) the arm that each test decides for, by a single analysis at its end."""
+    analysis, rows, alpha = SingleAnalysis(evidence), np.arange(len(picked)), 1 - level
+    z = pairwise_value(analysis.freedom, alpha)[:, None]
+    low, _ = analysis.gaps_from(picked).limits(z)
+    low[rows, picked] = np.inf
+    winner = np.asarray((low > 0).all(axis=1))
+    if control is None:
+        return np.where(winner, picked, UNDECIDED)
+    z = simultaneous_value(analysis, control, alpha)[:, None]
+    # gaps from the control are by how much the control is better
+    low, high = analysis.gaps_from(np.full(len(picked), control)).limits(z)
+    return decided_for(picked, winner, -high, -low, control)
+
+
+def _by_own_errors(done: Batch, control: int | None) -> Integers:
+    """(n,) as a live test decides by a policy's own standard errors, if nothing moves.
+
+    Errors of two arms add up at worst, with Bonferroni over the arms; an arm that was dropped has
+    no error, so nothing is shown of it.
+    """
+    found = done.recommendations
+    picked, estimates = found.arm, found.estimates
+    if found.standard_errors is None:
+        return np.full(len(picked), UNDECIDED)
+    rows, K = np.arange(len(picked)), estimates.shape[1]
+    errors, values = np.nan_to_num(found.standard_errors, nan=np.inf), np.nan_to_num(estimates)
+    z = -float(ndtri((1 - LEVEL) / (2 * max(K - 1, 1))))
+    low = values[rows, picked][:, None] - values - z * (errors + errors[rows, picked][:, None])
+    low[rows, picked] = np.inf
+    winner = np.asarray((low > 0).all(axis=1))
+    if control is None:
+        return np.where(winner, picked, UNDECIDED)
+    lift, reach = values - values[:, [control]], z * (errors + errors[:, [control]])
+    return decided_for(picked, winner, lift - reach, lift + reach, control)
 
 
 def waits_of(question: Question, candidate: Candidate, budget: int) -> int:
     """How often a policy waits for rewards before it goes on, in a test with delayed rewards."""
     if not question.delay or not candidate.policy.waits:
         return 0
-    _, done = next(_runs(question, candidate, CALM, budget, 1, 0, SEARCHING, False))
-    return done.segments - 1
+    batches = _batches(question, candidate, CALM, budget, 1, 0, SEARCHING, False)
+    return next(batches)[1].segments - 1
 
 
 def first_guess(question: Question) -> int:
     """Budget of an equal split over as many arms as there are dimensions, by Bonferroni."""
     arms = question.arms
     z = ndtri(1 - question.error / max(arms.size - 1, 1) / (1 + (question.error > 0.4)))
-    rounds = 2 * arms.rank * (max(z, 0.5) * question.scatter / question.effects.reference_gap) ** 2
+    rounds = 2 * arms.rank * (max(z, 0.5) * question.scatter / question.gap) ** 2
     return round(min(max(float(rounds), least_budget(question)), question.most_rounds))
 
 
@@ -135,13 +227,14 @@ def least_budget(question: Question) -> int:
 class Search:
     """The smallest budget with which one policy fails as rarely as wanted, in one kind of world.
 
-    To fail is to pick a wrong variant, or to give no clear answer. What `run` returns is a pure
-    function of all but `step`, which is called after each measurement.
+    To fail is to pick a wrong variant, or to give no clear answer.
 
     Attributes
     ----------
     wanted : the share of tests that may fail
     count : simulates tests with a budget, so many, from a random stream, and counts the failures
+    step : called after each measurement
+    points : what was measured, by budget
     """
 
     question: Question
@@ -154,171 +247,104 @@ class Search:
     points: dict[int, Point] = field(default_factory=dict)
 
     def run(self, guess: int) -> Need:
-        """Bracket, refine, check."""
-        first = max(80, self.trials // 8)
-        if not self._bracket(guess, first):
-            return _not_enough(self._fresh(self.question.most_rounds))
-        for trials in (first, self.trials // 4, self.trials // 2, self.trials):
-            self._measure(self._proposal(), max(trials, first))
-        return self._checked()
-
-    def _checked(self) -> Need:
-        """Measure proposals anew until one is neither too small nor too large.
-
-        Errors jump where a test becomes a week longer; then the smallest budget that is enough is
-        found by halving, since no budget has just the wanted error.
-        """
-        wanted, most = self.wanted, self.question.most_rounds
-        least = least_budget(self.question)
-        low, high, best = least / CLOSE, float(most) * CLOSE, None
+        """Bracket, measure between, fit, check."""
+        most = self.question.most_rounds
+        low, high = self._bracket(guess, max(100, self.trials // 4))
+        if high is None:
+            check = self._measure(most, self.trials, CHECKING)
+            if check.interval()[0] > self.wanted:
+                return Need(None, None, None, None, check)
+            high = most
+        for between in np.geomspace(low, high, BETWEEN + 2)[1:-1]:
+            self._measure(round(between), max(100, self.trials // 2))
+        enough = None
         for _ in range(CHECKS):
-            budget = self._proposal()
-            if not low * CLOSE <= budget <= high / CLOSE:
-                budget = round(math.sqrt(low * high))
-            budget = min(tidy(budget), most)
-            check = self._fresh(budget)
-            if check.interval()[0] > wanted:
-                if budget == most:
-                    return _not_enough(check)
-                low = max(low, budget)
-            elif check.interval()[1] < wanted:
-                if budget <= high:
-                    high, best = float(budget), check
+            budget, _ = self._fit(low, high)
+            check = self._measure(min(tidy(budget), most), self.trials, CHECKING)
+            few, many = check.interval()
+            if few > self.wanted:
+                low = max(low, round(1.02 * check.budget))
             else:
-                return self._need(budget, check)
-            self._remember(check)
-            if high / low < CLOSE**2:
+                enough = check
+                if many >= self.wanted:
+                    break
+                high = min(high, check.budget)
+            if high <= 1.02 * low:
                 break
-        if best is not None:  # at a jump: more than what is too few, no more than what is enough
-            need = self._need(best.budget, best)
-            known = least <= low < best.budget
-            return replace(need, low=round(low), high=best.budget) if known else need
-        check = self._fresh(most)
-        return _not_enough(check) if check.interval()[0] > wanted else self._need(most, check)
+        if enough is None:
+            enough = self._measure(high, self.trials, CHECKING)
+        if enough.budget == most and enough.interval()[0] > self.wanted:
+            return Need(None, None, None, None, enough)
+        return self._need(enough)
 
-    def _bracket(self, guess: int, trials: int) -> bool:
-        """Measure until budgets on both sides are known; False if even the largest is too small."""
-        least, most = least_budget(self.question), self.question.most_rounds
-        budget = guess
-        for _ in range(MOST_STEPS):
-            point = self._measure(budget, trials)
-            low, high = clopper_pearson(point.errors, point.trials, 0.99)
-            if budget == most and low > self.wanted:
-                return False
-            if budget == least and high < self.wanted:
-                return True
-            above, below = self._sides()
-            if above and below:
-                return True
-            if (below and budget == least) or (above and budget == most):
-                return True
-            growth = min(max(self._factor(point), 1.5), 8.0)
-            budget = round(budget * growth) if above else round(budget / growth)
-            budget = min(max(budget, least), most)
-        return True
-
-    def _sides(self) -> tuple[list[int], list[int]]:
-        """Budgets with errors above the wanted one, and below."""
-        above = [p.budget for p in self.points.values() if p.rate > self.wanted]
-        return above, [b for b in self.points if b not in above]
-
-    def _factor(self, point: Point) -> float:
-        """By how much the budget is off if errors fall like Φ(-c √T); at least one."""
-        rate = (point.errors + 0.5) / (point.trials + 1)
-        wanted, seen = ndtri(self.wanted / 2), ndtri(min(rate, 0.98) / 2)
-        ratio = (wanted / seen) ** 2
-        return 1.2 * float(max(ratio, 1 / ratio))
-
-    def _proposal(self) -> int:
-        """Where the fitted line meets the wanted error, kept near what was measured."""
-        above, below = self._sides()
-        low = max(above, default=min(self.points)) if above else least_budget(self.question)
-        high = min(below, default=max(self.points))
-        centre = math.sqrt(low * high)
-        for _ in range(6):
-            line = self._fit(centre)
-            if line is None:
-                break
-            centre = min(max(line[0] ** 2, centre / 2), centre * 2)
-        least, most = least_budget(self.question), self.question.most_rounds
-        centre = min(max(centre, min(self.points) / 2), max(self.points) * 2)
-        return round(min(max(centre, least), most))
-
-    def _fit(self, centre: float) -> tuple[float, float] | None:
-        """√T at the wanted error and its standard error; None if errors do not fall there.
-
-        Local probit regression by Newton's method. Measurements close together say little of the
-        slope, so it has a prior: that of K - 1 rivals alike, give or take a part of it.
-        """
-        points = list(self.points.values())
-        n = np.array([p.trials for p in points], dtype=float)
-        seen = np.array([p.errors for p in points]) / n
-        x0 = math.sqrt(centre)
-        X = np.column_stack([np.ones(len(points)), np.sqrt([p.budget for p in points]) - x0])
-        away = (np.log([p.budget / centre for p in points]) / WIDTH) ** 2
-        near = np.exp((away.min() - away) / 2)  # the nearest counts in full, however far
-        wanted = float(ndtri(self.wanted))
-        slope = self._usual_slope() / x0
-        beta = np.array([wanted, slope])
-        prior = np.diag([0.0, (SLOPE * slope) ** -2])
-        for _ in range(NEWTON):
-            eta = np.clip(X @ beta, -4.0, 4.0)
-            p = ndtr(eta)
-            density = np.exp(-(eta**2) / 2) / math.sqrt(2 * math.pi)
-            weight = near * n * density**2 / (p * (1 - p))
-            inverse = np.linalg.inv(X.T @ (weight[:, None] * X) + prior)
-            target = X.T @ (weight * (eta + (seen - p) / density)) + prior @ [0.0, slope]
-            beta = inverse @ target
-        if not beta[1] < 0 or not np.isfinite(beta).all():
-            return None
-        step = (wanted - beta[0]) / beta[1]
-        if not x0 + step > 0:
-            return None
-        at = np.array([1.0, step])
-        spread = inverse @ (X.T @ ((weight * near)[:, None] * X) + prior) @ inverse
-        return float(x0 + step), float(math.sqrt(at @ spread @ at) / -beta[1])
-
-    def _usual_slope(self) -> float:
-        """√T dy/d√T at the wanted error for error (K - 1) Φ(-c √T), y = Φ⁻¹(error)."""
-        rivals = self.question.arms.rank - 1 or 1
-        error = min(self.wanted, 0.3)
-        z, y = ndtri(error / rivals), ndtri(error)
-        return float(rivals * z * math.exp((y**2 - z**2) / 2))
-
-    def _need(self, budget: int, check: Point) -> Need:
-        line = self._fit(float(budget))
-        low = high = None
-        if line is not None:
-            root, error = math.sqrt(budget), 1.96 * line[1]
-            low, high = math.floor(max(root - error, 1.0) ** 2), math.ceil((root + error) ** 2)
+    def _need(self, check: Point) -> Need:
+        """The need with this budget; its interval is that of the fitted curve nearby."""
+        budget, low, high = check.budget, None, None
+        fitted, error = self._fit(budget // 2, 2 * budget)
+        if math.isfinite(error):
+            root = math.sqrt(fitted)
+            low = math.floor(max(root - 1.96 * error, 1.0) ** 2)
+            high = math.ceil((root + 1.96 * error) ** 2)
         waits = waits_of(self.question, self.candidate, budget)
         return Need(budget, low, high, self.question.days(budget, self.rhythm, waits), check)
 
-    def _measure(self, budget: int, trials: int) -> Point:
-        known = self.points.get(budget)
-        if known is None or known.trials < trials:
-            self.points[budget] = self._simulate(budget, trials, SEARCHING)
-        else:
-            self.step()
-        return self.points[budget]
+    def _bracket(self, guess: int, trials: int) -> tuple[int, int | None]:
+        """Budgets that fail too often and rarely enough; None if the largest fails too often."""
+        least, most = least_budget(self.question), self.question.most_rounds
+        low, high, budget = least, None, guess
+        while True:
+            if self._measure(budget, trials).rate > self.wanted:
+                low, following = budget, min(2 * budget, most)
+            else:
+                high, following = budget, max(budget // 2, least)
+            if following in self.points:
+                return low, high
+            budget = following
 
-    def _fresh(self, budget: int) -> Point:
-        return self._simulate(budget, self.trials, CHECKING)
+    def _fit(self, low: int, high: int) -> tuple[float, float]:
+        """The budget at which the fitted curve fails as often as wanted, and the error of its root.
 
-    def _simulate(self, budget: int, trials: int, stream: int) -> Point:
+        A probit curve over √T, fitted to what was measured near these budgets.
+        """
+        points = [p for p in self.points.values() if low / 2 <= p.budget <= 2 * high]
+        if len(points) < BETWEEN:
+            return float(high), math.inf
+        scale = (low * high) ** 0.25
+        x = np.sqrt([p.budget for p in points]) / scale - 1
+        trials = np.array([p.trials for p in points])
+        rates = np.array([p.rate for p in points])
+        wanted = float(ndtri(self.wanted))
+        level, slope = wanted, -1.0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", OptimizeWarning)
+            try:
+                for _ in range(REWEIGHTED):  # by the variances that the curve says
+                    fitted = np.clip(_probit(x, level, slope), 0.5 / trials, 1 - 0.5 / trials)
+                    (level, slope), covariance = curve_fit(
+                        _probit, x, rates, (level, slope), np.sqrt(fitted * (1 - fitted) / trials),
+                        absolute_sigma=True,
+                    )  # fmt: skip  # a table reads better so
+            except (RuntimeError, OptimizeWarning):  # no convergence
+                return math.sqrt(low * high), math.inf
+        step = (wanted - level) / slope if slope < 0 else 0.0
+        budget = (scale * max(1 + step, 0.0)) ** 2
+        if not low <= budget <= high:
+            return min(max(budget, low), high), math.inf
+        gradient = np.array([1.0, step])
+        return budget, scale * math.sqrt(gradient @ covariance @ gradient) / -slope
+
+    def _measure(self, budget: int, trials: int, stream: int = SEARCHING) -> Point:
         point = self.count(budget, trials, stream)
+        known = self.points.get(budget, Point(budget, 0, 0))
+        if stream == CHECKING or point.trials > known.trials:
+            errors, more = (known.errors, known.trials) if stream == CHECKING else (0, 0)
+            self.points[budget] = Point(budget, point.errors + errors, point.trials + more)
         self.step()
         return point
 
-    def _remember(self, point: Point) -> None:
-        known = self.points.get(point.budget, Point(point.budget, 0, 0))
-        self.points[point.budget] = Point(
-            point.budget, known.errors + point.errors, known.trials + point.trials
-        )
 
-
-def _not_enough(check: Point) -> Need:
-    return Need(None, None, None, None, check)
+def _probit(x: Any, level: float, slope: float) -> Any:
+    return ndtr(level + slope * x)
 
 
 def tidy(budget: float, digits: int = 3) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -17,10 +18,12 @@ from steadyarm.environments.environment import RewardSource, noise_text
 from steadyarm.errors import InvalidInputError
 from steadyarm.files import FrameLibrary, frame_of
 from steadyarm.policies import Policy
+from steadyarm.policies.base import Recommendations
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import check_choice, check_fraction, not_negative, whole_number
 
 Workers = Literal["threads", "processes"]
+PARTS = 30  # into which whole tests are cut when they are recorded
 CHUNK = 256  # trials with one random stream; part of what a seed means, so it never changes
 
 
@@ -336,41 +339,102 @@ def run_chunk(
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(chunk,)))
     one_at_a_time = policy.scales and environment.arms.large
     sizes = [1] * trials if one_at_a_time else [trials]
-    parts = [_run(policy, environment, size, rng) for size in sizes]
-    if len(parts) == 1:
-        return parts[0]
-    recommended = np.concatenate([part.recommended for part in parts])
-    return Chunk(recommended, None, sum(part.seconds for part in parts))
+    batches = [play(policy, environment, size, rng) for size in sizes]
+    return Chunk(
+        np.concatenate([batch.recommendations.arm for batch in batches]),
+        batches[0].plays,
+        sum(batch.seconds for batch in batches),
+    )
 
 
-def _run(
-    policy: Policy[Any], environment: RewardSource, trials: int, rng: np.random.Generator
-) -> Chunk:
-    """Run a batch of trials, segment by segment."""
-    clock, arms = Stopwatch(), environment.arms
-    covariates = hasattr(environment, "play_with_covariates")
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A batch of n trials that was played to its end.
+
+    Attributes
+    ----------
+    recommendations : of the policy
+    played : the segments with their statistics, if they were recorded
+    segments : how many there were
+    plays : (K,) how often each arm was played in all trials; None for very many arms
+    seconds : processor time of the policy, without compiling
+    """
+
+    recommendations: Recommendations
+    played: list[tuple[Segment, SegmentStats]]
+    segments: int
+    plays: NDArray[np.int64] | None
+    seconds: float
+
+
+def play(
+    policy: Policy[Any],
+    environment: RewardSource,
+    trials: int,
+    rng: np.random.Generator,
+    lag: int = 0,
+    record: bool = False,
+) -> Batch:
+    """Play a batch of trials, segment by segment.
+
+    Parameters
+    ----------
+    lag : rounds that are played before a reward arrives; meanwhile the allocation stays. A policy
+        that must wait for rewards waits, which takes no rounds
+    record : whether to keep segments and statistics with squares, those of unbiased policies cut
+        into parts, so that intervals can be computed
+    """
+    clock, arms, budget = Stopwatch(), environment.arms, environment.budget
     plays = None if arms.large else np.zeros(arms.size, dtype=np.int64)
     slopes: Slopes | None = None
     seed = int(rng.integers(2**63))
+    at, segments = np.zeros(trials, dtype=np.int64), 0
+    late: deque[tuple[int, Segment, SegmentStats]] = deque()  # by the round of their arrival
+    played: list[tuple[Segment, SegmentStats]] = []
     with clock:
-        state = policy.start(arms, environment.budget, trials, seed=seed)
+        state = policy.start(arms, budget, trials, seed=seed)
         segment = policy.next_segment(state)
     while segment is not None:
         segment.checked(arms.size)
-        if covariates:
-            stats, slopes = _play_adjusted(environment, segment, state.played, rng, slopes)
-        else:
-            stats = environment.play(segment, state.played, rng)
-            if environment.direction == "minimize":
-                stats = stats.negated()
+        cut = record and policy.unbiased
+        total = SegmentStats.empty(trials, segment.columns)
+        for part in segment.parts(budget, PARTS) if cut else (segment,):
+            if hasattr(environment, "play_with_covariates"):
+                stats, slopes = _play_adjusted(environment, part, at, rng, slopes)
+            else:
+                stats = environment.play(part, at, rng, squares=record)
+                if environment.direction == "minimize":
+                    stats = stats.negated()
+            if record:
+                played.append((part, stats))
+            at, total = at + part.rounds, total + stats if cut else stats
         if plays is not None:
-            plays[slice(None) if segment.arms is None else segment.arms] += stats.counts.sum(axis=0)
+            plays[slice(None) if segment.arms is None else segment.arms] += total.counts.sum(axis=0)
+        late.append((int(at.max()) + lag, segment, total))
+        segments += 1
+        learned = False
         with clock:
-            state = policy.observe(state, segment, stats)
-            segment = policy.next_segment(state)
+            while late and (policy.waits or late[0][0] <= at.max() or at.min() >= budget):
+                _, old, seen = late.popleft()
+                state, learned = policy.observe(state, old, seen), True
+            if learned:
+                segment = policy.next_segment(state)
+            else:
+                segment = _continued(segment, int((late[0][0] - at).max()))
+        if lag and segment is not None:
+            segment = replace(segment, rounds=np.minimum(segment.rounds, budget - at))
+            segment = segment if segment.rounds.any() else None
     with clock:
-        recommended = policy.recommend(state).arm
-    return Chunk(recommended, plays, clock.seconds)
+        recommendations = policy.recommend(state)
+    return Batch(recommendations, played, segments, plays, clock.seconds)
+
+
+def _continued(segment: Segment, rounds: int) -> Segment:
+    """The same allocation for so many rounds, rounded up to whole blocks."""
+    segment = segment.in_blocks()
+    block = segment.block if segment.order == "blocks" else 1
+    length = max(1, -(-rounds // block)) * block
+    return replace(segment, rounds=np.full(segment.trials, length))
 
 
 class Stopwatch:
