@@ -106,7 +106,6 @@ def test_a_plan_with_looks_a_delay_and_a_control() -> None:
         "rewards": {"sd": 1.0, "correlation": 0.5, "delay": 2},
     }
     plan = sa.plan(asked, trials=200, seed=4)
-    assert sa.Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
     assert sa.plan(plan.question, trials=200, seed=4) == plan
     steady, usual = plan.lines
     assert steady.clear is not None
@@ -138,7 +137,6 @@ def test_clear_answers_need_not_be_asked_for() -> None:
     assert (plan.clear, plan.clear_budget, plan.expected_visits) == (None, None, None)
     assert plan.lines[0].clear is None
     assert "lear answer" not in str(plan)
-    assert sa.Plan.from_dict(plan.to_dict()) == plan
 
 
 def test_too_little_traffic_for_a_clear_answer_is_said() -> None:
@@ -185,12 +183,9 @@ def test_the_same_seed_gives_the_same_plan_whatever_the_jobs() -> None:
     assert sa.plan(THREE, trials=200, seed=6).to_dict() != plans[0]
 
 
-def test_a_plan_survives_json_and_says_everything() -> None:
+def test_a_plan_is_json_and_says_everything() -> None:
     plan = sa.plan(THREE, trials=200)
     data = json.loads(json.dumps(plan.to_dict()))
-    again = sa.Plan.from_dict(data)
-    assert again == plan
-    assert str(again) == str(plan)
     assert sa.plan(data["question"], trials=200) == plan
     text = str(plan)
     for word in ("G-BAI", "Sequential-Halving *", "If nothing moves", "With this rhythm", "oracle"):
@@ -238,7 +233,6 @@ def test_too_little_traffic_is_said() -> None:
     text = str(plan)
     assert "No robust policy gets down to" in text
     assert "> 1,400" in text
-    assert sa.Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
 
 
 def test_without_a_rhythm_there_is_one_world() -> None:
@@ -264,7 +258,6 @@ def test_theory_stands_beside() -> None:
         < g_bai_error_bound(arms, theta, promised - 1)
     )
     assert plan.line("Steady").guarantee is None
-    assert set(plan.theory.bounds) == {"G-BAI", "P1-RAGE"}
     exact = 4 * 0.21 * ndtri(0.05) ** 2 / 0.2**2
     assert plan.theory.oracle == np.ceil(exact)
 
@@ -338,7 +331,7 @@ def line_of(
     return Line(label, robust, curve, curve, Point(1000, 100, 2000), None)
 
 
-def plan_of(*lines: Line, bounds: dict[str, tuple[float, ...]] | None = None) -> sa.Plan:
+def plan_of(*lines: Line) -> sa.Plan:
     return sa.Plan(
         question={"traffic_per_day": 1000},
         summary="A question.",
@@ -347,7 +340,7 @@ def plan_of(*lines: Line, bounds: dict[str, tuple[float, ...]] | None = None) ->
         most_rounds=90_000,
         budgets=(),
         lines=lines,
-        theory=Theory(None, None, bounds or {}),
+        theory=Theory(None, None),
         trials=None,
         seed=0,
     )
@@ -395,7 +388,7 @@ def test_the_text_says_the_same_number_in_the_same_way() -> None:
     need = Need(1000, None, None, 7, Point(1000, 0, 10_000))
     point = Point(1000, 0, 10_000)
     line = Line("Steady", True, Curve(need, (point,)), None, None, 2 * 10**15)
-    plan = replace(plan_of(line, bounds={"Steady": (1.0,)}), budgets=(1000,))
+    plan = replace(plan_of(line), budgets=(1000,))
     text = str(plan)
     assert "0 % (95 % interval 0 to 0.04 %)" in text
     assert " 0 to 0.04 % " in text
@@ -403,11 +396,7 @@ def test_the_text_says_the_same_number_in_the_same_way() -> None:
     assert "unclear" in text  # no interval of zero width
     assert "more than 10^15" in text
     assert "about 5 % wrong picks or fewer need" in text
-    assert "bound" not in text  # 100 says nothing
     assert "guaranteed" not in str(plan_of(line_of("Steady", 1000, 900, 1100)))
-    assert "bound, Steady" in str(
-        replace(plan_of(line, bounds={"Steady": (0.4,)}), budgets=(1000,))
-    )
 
 
 def test_budgets_have_intervals_and_what_is_printed_is_not_contradicted() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import ceil, inf
 from typing import Any
@@ -153,12 +152,10 @@ class Theory:
     oracle : budget with which a fixed design that knows all means reaches the wanted error, if
         nothing moves
     floor : its error at the plan's budgets
-    bounds : per policy, errors that a theorem promises not to exceed, at the plan's budgets
     """
 
     oracle: int | None
     floor: tuple[float, ...] | None
-    bounds: dict[str, tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -190,8 +187,6 @@ class Plan:
     ... }, trials=300)
     >>> found.choice.label, found.days
     ('A/B-test', 1)
-    >>> sa.Plan.from_dict(found.to_dict()) == found
-    True
     """
 
     question: dict[str, Any]
@@ -320,7 +315,7 @@ class Plan:
         return [line for line in self.lines if not line.robust]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; `from_dict` reads them back."""
+        """Plain values, for JSON."""
         saving = self.robustness_saving
         return {
             "question": self.question,
@@ -347,28 +342,6 @@ class Plan:
             "trials": self.trials,
             "seed": self.seed,
         }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Plan:
-        """The plan that `to_dict` wrote.
-
-        Parameters
-        ----------
-        data : what `to_dict` returned
-
-        Returns
-        -------
-        Plan
-        """
-        same = "question", "summary", "error", "clear", "most_days", "most_rounds", "trials", "seed"
-        oracle, floor, bounds = (data["theory"][key] for key in ("oracle", "floor", "bounds"))
-        promised = {name: tuple(values) for name, values in bounds.items()}
-        return cls(
-            **{key: data[key] for key in same},
-            budgets=tuple(data["budgets"]),
-            lines=tuple(_read_line(line) for line in data["policies"]),
-            theory=Theory(oracle, None if floor is None else tuple(floor), promised),
-        )
 
     @property
     def control(self) -> str | None:
@@ -426,19 +399,10 @@ def _write_point(point: Point) -> dict[str, Any]:
     return asdict(point) | {"rate": point.rate, "interval": list(point.interval())}
 
 
-def _read_point(data: Mapping[str, Any]) -> Point:
-    return Point(data["budget"], data["errors"], data["trials"])
-
-
 def _write_need(need: Need) -> dict[str, Any]:
     found = asdict(need) | {"check": _write_point(need.check)}
     low, high = found.pop("low"), found.pop("high")
     return found | {"interval": None if low is None else [low, high]}
-
-
-def _read_need(data: Mapping[str, Any]) -> Need:
-    low, high = data["interval"] or (None, None)
-    return Need(data["budget"], low, high, data["days"], _read_point(data["check"]))
 
 
 def _write_curve(curve: Curve) -> dict[str, Any]:
@@ -446,16 +410,8 @@ def _write_curve(curve: Curve) -> dict[str, Any]:
     return {"need": _write_need(curve.need), "points": points}
 
 
-def _read_curve(data: Mapping[str, Any]) -> Curve:
-    return Curve(_read_need(data["need"]), tuple(map(_read_point, data["points"])))
-
-
 def _write_answers(answers: Answers) -> dict[str, Any]:
     return asdict(answers) | {"rate": answers.rate, "interval": list(answers.interval())}
-
-
-def _read_answers(data: Mapping[str, Any]) -> Answers:
-    return Answers(*(data[key] for key in ("budget", "clear", "errors", "trials", "visits")))
 
 
 def _write_clear(found: Clear) -> dict[str, Any]:
@@ -465,15 +421,6 @@ def _write_clear(found: Clear) -> dict[str, Any]:
         "picked": found.picked and _write_answers(found.picked),
         "points": [_write_answers(point) for point in found.points],
     }
-
-
-def _read_clear(data: Mapping[str, Any]) -> Clear:
-    return Clear(
-        _read_need(data["need"]),
-        _read_answers(data["check"]),
-        data["picked"] and _read_answers(data["picked"]),
-        tuple(map(_read_answers, data["points"])),
-    )
 
 
 def _write_line(line: Line) -> dict[str, Any]:
@@ -486,15 +433,3 @@ def _write_line(line: Line) -> dict[str, Any]:
         "guarantee": line.guarantee,
         "clear": line.clear and _write_clear(line.clear),
     }
-
-
-def _read_line(data: Mapping[str, Any]) -> Line:
-    return Line(
-        data["policy"],
-        data["robust"],
-        _read_curve(data["calm"]),
-        data["moving"] and _read_curve(data["moving"]),
-        data["surprised"] and _read_point(data["surprised"]),
-        data["guarantee"],
-        data["clear"] and _read_clear(data["clear"]),
-    )

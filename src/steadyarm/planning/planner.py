@@ -42,18 +42,13 @@ MOST = 2**60
 
 
 def theory_of(question: Question, budgets: tuple[int, ...]) -> Theory:
-    """The oracle's floor and the theorems' bounds at these budgets."""
-    bounds = {
-        candidate.label: tuple(bound(budget) for budget in budgets)
-        for candidate in question.candidates
-        if (bound := _bound(question, candidate)) is not None
-    }
+    """The oracle's floor at these budgets."""
     spent = _oracle_rounds(question)
     if spent is None:
-        return Theory(None, None, bounds)
+        return Theory(None, None)
     wanted = max(-float(ndtri(question.error)), 0.0)
     floor = tuple(float(ndtr(-math.sqrt(budget / spent))) for budget in budgets)
-    return Theory(math.ceil(spent * wanted**2), floor, bounds)
+    return Theory(math.ceil(spent * wanted**2), floor)
 
 
 def guarantee(question: Question, candidate: Candidate) -> int | None:

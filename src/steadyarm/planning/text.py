@@ -118,9 +118,6 @@ def _errors(plan: Plan) -> str:
         rows.append((line.name, *map(error_cell, line.asked.points)))
     if plan.theory.floor is not None:
         rows.append(("oracle, calm", *(_number(value) for value in plan.theory.floor)))
-    for label, values in plan.theory.bounds.items():
-        if min(values) < 0.995:  # a bound of 100 % says nothing
-            rows.append((f"bound, {label}", *(_number(value) for value in values)))
     where = "with this rhythm" if plan.moving else "if nothing moves"
     return f"Wrong picks in % (95 % interval) by budget, {where}\n{_table(rows)}"
 
