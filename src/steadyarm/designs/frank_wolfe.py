@@ -26,6 +26,7 @@ from steadyarm.linalg import (
 )
 
 PUBLISHED_STEPS = 999
+TIE = 1.0 + 1e-9  # a number that is larger by less is equal up to rounding: the first one counts
 
 
 @kernel
@@ -51,7 +52,7 @@ def frank_wolfe_steps(
     y, Py, Px = np.empty(r), np.empty(r), np.empty(r)
     u = np.empty(m)
     variance = np.empty((m, m) if pairs else (1, m))
-    largest, row, column = -1.0, 0, 0
+    largest, row, column = 0.0, 0, 0
     for i in range(m):
         if pairs:
             for j in range(i):
@@ -60,14 +61,14 @@ def frank_wolfe_steps(
                     apart = B[i, k] - B[j, k]
                     t += apart * apart
                 variance[i, j] = t
-                if t > largest:
+                if t > largest * TIE:
                     largest, row, column = t, i, j
         else:
             t = 0.0
             for k in range(r):
                 t += B[i, k] * B[i, k]
             variance[0, i] = t
-            if t > largest:
+            if t > largest * TIE:
                 largest, row = t, i
     for step in range(1, steps + 1):
         previous = largest
@@ -79,12 +80,12 @@ def frank_wolfe_steps(
             for n in range(r):
                 t += P[k, n] * y[n]
             Py[k] = t
-        best, arm = -1.0, 0
+        best, arm = 0.0, 0
         for i in range(K):
             t = 0.0
             for k in range(r):
                 t += X[i, k] * Py[k]
-            if t * t > best:
+            if t * t > best * TIE:
                 best, arm = t * t, i
         keep = 1.0 - size
         for i in range(K):
@@ -112,26 +113,26 @@ def frank_wolfe_steps(
             for k in range(r):
                 t += B[i, k] * Px[k]
             u[i] = t
-        largest = -1.0
+        largest = 0.0
         if pairs:
             for i in range(1, m):
-                top = -1.0
+                top = 0.0
                 for j in range(i):
                     t = u[i] - u[j]
                     t = (variance[i, j] - shrink * t * t) * grow
                     variance[i, j] = t
                     top = max(top, t)
-                if top > largest:
+                if top > largest * TIE:
                     largest, row = top, i
             for j in range(row):
-                if variance[row, j] == largest:
+                if variance[row, j] * TIE >= largest:
                     column = j
                     break
         else:
             for i in range(m):
                 t = (variance[0, i] - shrink * u[i] * u[i]) * grow
                 variance[0, i] = t
-                if t > largest:
+                if t > largest * TIE:
                     largest, row = t, i
     return previous
 

@@ -14,7 +14,7 @@ import scipy
 from numpy.typing import NDArray
 
 from steadyarm.designs.design import Status
-from steadyarm.linalg import gram, inverse_root, row_dots
+from steadyarm.linalg import first_largest, gram, inverse_root, row_dots
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -79,7 +79,7 @@ def solve_saddle(X: Matrix, B: Matrix, pairs: bool, tol: float) -> Solution:
         return _solve(X, B, pairs, tol)[0]
     distance, partner = farthest(B, pairs)
     rows = _spread(X, 3 * r)
-    points = np.argsort(-distance, kind="stable")[: 3 * r]
+    points = _falling(distance)[: 3 * r]
     if pairs:
         points = np.union1d(points, partner[points])
     best = Solution(np.full(K, 1 / K), np.inf, 0.0, Status.STALLED, 0)
@@ -120,14 +120,22 @@ def solve_saddle(X: Matrix, B: Matrix, pairs: bool, tol: float) -> Solution:
 
 def _spread(X: Matrix, count: int) -> Indices:
     """At least r arms that span the space, and the longest ones, up to `count` in all."""
-    basis = scipy.linalg.qr(X.T, mode="economic", pivoting=True)[2][: X.shape[1]]
-    longest = np.argsort(-row_dots(X, X), kind="stable")[:count]
-    return np.union1d(basis, longest)
+    basis, left = [], X.copy()
+    for _ in range(X.shape[1]):  # the arm farthest from the span of those before
+        basis.append(int(first_largest(row_dots(left, left))))
+        direction = left[basis[-1]] / np.linalg.norm(left[basis[-1]])
+        left -= np.outer(left @ direction, direction)
+    return np.union1d(basis, _falling(row_dots(X, X))[:count])
+
+
+def _falling(size: Matrix) -> Indices:
+    """Indices of the largest first; of those that are equal up to rounding, the first."""
+    return np.argsort(-np.round(size / size.max(), 9), kind="stable")
 
 
 def _most_violating(size: Matrix, bound: float, known: Indices, most: int) -> Indices:
     outside = np.setdiff1d(np.flatnonzero(size > bound), known)
-    return outside[np.argsort(-size[outside], kind="stable")[:most]]
+    return outside[_falling(size[outside])[:most]] if outside.size else outside
 
 
 def farthest(U: Matrix, pairs: bool) -> tuple[Matrix, Indices]:
@@ -142,9 +150,9 @@ def farthest(U: Matrix, pairs: bool) -> tuple[Matrix, Indices]:
     step = max(BLOCK // m, 1)
     for start in range(0, m, step):
         block = slice(start, start + step)
-        table = norm - 2.0 * (U[block] @ U.T)
-        partner[block] = table.argmax(axis=1)
-        distance[block] = np.maximum(norm[block] + table.max(axis=1), 0.0)
+        table = np.maximum(norm[block, None] + norm - 2.0 * (U[block] @ U.T), 0.0)
+        partner[block] = first_largest(table)
+        distance[block] = table.max(axis=1)
     return distance, partner
 
 
@@ -249,7 +257,7 @@ def interior_point(
             scale = np.sqrt(2.0 * largest)  # every q starts at 1/2 or less: strictly inside
             lam, V, U, root = lam * scale**2, V / scale, U / scale, root / scale
             distance, largest = distance / scale**2, 0.5
-        entering = np.flatnonzero(distance > ENTER * (largest if step == 0 else 1.0))
+        entering = np.flatnonzero(distance > ENTER * (largest if step == 0 else 1.0) * (1 - 1e-9))
         other = partner[entering] if pairs else entering
         new, where = np.unique(
             np.maximum(entering, other) * m + np.minimum(entering, other), return_index=True
