@@ -3,7 +3,9 @@
  * however often it is sent; those that could not be sent wait, up to a bound, and are sent later.
  */
 
-import { jittered, temporary, type Reply, type Transport, type Warnings } from "./transport.js";
+import type { EvaluationContext, TrackingEventDetails } from "@openfeature/core";
+
+import { newId, type Service } from "./service.js";
 
 /** One event, as it is kept until the service has it. */
 export interface TrackedEvent {
@@ -14,25 +16,16 @@ export interface TrackedEvent {
   /** When it happened, by the clock of this machine. */
   at: string;
   /** Proof of the unit, where the key demands one. */
-  unitToken?: string;
+  unitToken?: string | undefined;
 }
 
 /** Where events survive the page or the process. */
 export interface EventStore {
-  /** The events that an earlier page or process left, oldest first. */
+  /** The events that an earlier page or process left. */
   load(): TrackedEvent[];
   add(event: TrackedEvent): void;
-  remove(events: readonly TrackedEvent[]): void;
-  close?(): void;
-}
-
-export interface QueueOptions {
-  /** How many events may wait; the oldest are dropped when there are more. */
-  limit: number;
-  /** How long to wait for further events before the first is sent. */
-  delay: number;
-  /** How long one request may take. */
-  timeout: number;
+  /** Remove events; `left` are those that still wait. */
+  remove(events: readonly TrackedEvent[], left: readonly TrackedEvent[]): void;
 }
 
 /** What has become of tracked events so far. */
@@ -43,69 +36,81 @@ export interface EventCounts {
   delivered: number;
   /** No experiment counted them, and none will; a warning said why. */
   rejected: number;
-  /** Too many waited, or they waited for more than a week. */
+  /** Too many waited. */
   dropped: number;
 }
 
-/** What a batch was answered with: every event is done, or when to try again. */
-type Outcome = "done" | "aside" | ServicePause;
-interface ServicePause {
-  retryAfter: number;
+interface Problem {
+  status?: number;
+  type?: string;
+  detail?: string;
+  hint?: string;
+  experiments?: { error?: Problem }[];
 }
 
-const BATCH = 250; // events of one request: well below what services accept
-const KEEPALIVE_BYTES = 60_000; // browsers allow 64 KiB in all that outlives its page
-const OLDEST = 7 * 24 * 3600 * 1000;
+interface EventResult {
+  error?: Problem;
+  experiments?: { status?: string; error?: Problem }[];
+}
+
+/** What became of a request: "aside" says nothing about the next one, "smaller" that it had too many. */
+type Outcome = "done" | "aside" | "smaller" | "down";
+
+const TIMEOUT = 10_000; // milliseconds for a request
 const FIRST_BACKOFF = 1000;
 const LONGEST_BACKOFF = 300_000;
 
 export class EventQueue {
   readonly #waiting = new Map<string, TrackedEvent>(); // by id, oldest first
-  readonly #sending = new Set<string>();
   readonly #counts = { delivered: 0, rejected: 0, dropped: 0 };
-  readonly #transport: Transport;
-  readonly #store: EventStore | undefined;
-  readonly #options: QueueOptions;
-  readonly #warnings: Warnings;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #flushing: Promise<void> | undefined;
   #failures = 0;
-  #most = BATCH; // events of the next request: fewer after 429, as each may count against a rate
-  #closed = false;
+  #most: number; // events of the next request: fewer after a refusal
+  #wanted = 0; // milliseconds for which the service wants to be left alone
 
   constructor(
-    transport: Transport,
-    store: EventStore | undefined,
-    options: QueueOptions,
-    warnings: Warnings,
+    readonly service: Service,
+    readonly store: EventStore | undefined,
+    readonly options: { limit: number; batch: number; delay: number },
   ) {
-    this.#transport = transport;
-    this.#store = store;
-    this.#options = options;
-    this.#warnings = warnings;
-    this.#adopt(store?.load() ?? []);
+    this.#most = options.batch;
+    for (const event of store?.load() ?? []) this.#waiting.set(event.id, event);
     if (this.#waiting.size > 0) this.#schedule(options.delay);
+    service.recovered = () => this.wake();
   }
 
   get counts(): EventCounts {
     return { pending: this.#waiting.size, ...this.#counts };
   }
 
-  /** Keep an event until the service has it. The same id is kept once. */
-  add(event: TrackedEvent): void {
-    if (this.#closed) {
-      this.#warnings.show("closed", `${event.event} was tracked after the provider was closed; it is lost.`);
+  /** Keep what OpenFeature was told until the service has it. */
+  track(
+    name: string,
+    context: EvaluationContext,
+    details: TrackingEventDetails | undefined,
+    unitToken?: string,
+  ): void {
+    const { value = 1, id, at } = details ?? {};
+    const unit = context.targetingKey;
+    const time = at === undefined ? new Date() : new Date(at as string | number | Date);
+    if (!unit || !Number.isFinite(value) || Number.isNaN(time.getTime())) {
+      const what = !unit ? "the context has no targetingKey" : "its value or its time is wrong";
+      this.service.warn("track", `the event ${name} is not reported: ${what}.`);
       return;
     }
+    const key = typeof id === "string" || typeof id === "number" ? String(id) : "";
+    const event = { id: key || newId(), unit, event: name, value, at: time.toISOString(), unitToken };
     if (this.#waiting.has(event.id)) return;
     this.#waiting.set(event.id, event);
-    try {
-      this.#store?.add(event);
-    } catch (error) {
-      this.#warnings.show("store", `an event is kept in memory only, as it cannot be stored: ${String(error)}`);
+    this.#stored(() => this.store?.add(event));
+    const excess = [...this.#waiting.values()].slice(0, Math.max(0, this.#waiting.size - this.options.limit));
+    if (excess.length > 0) {
+      this.#counts.dropped += excess.length;
+      this.#remove(excess);
+      this.service.warn("dropped", `the oldest of more than ${this.options.limit} events are dropped.`);
     }
-    this.#makeRoom();
-    if (this.#failures === 0) this.#schedule(this.#options.delay);
+    if (this.#failures === 0) this.#schedule(this.options.delay);
   }
 
   /** Send what waits now; ends when all was sent or the service did not take it. */
@@ -117,12 +122,7 @@ export class EventQueue {
 
   /** Send what waits without waiting for anything: the page is being left. */
   sendNow(): void {
-    const left = this.#unsent();
-    for (let batch = this.#nextBatch(left); batch.length > 0; batch = this.#nextBatch(left)) {
-      void this.#send(batch).then((outcome) => {
-        if (outcome !== "done" && !this.#closed) this.#schedule(this.#backoff(0));
-      });
-    }
+    for (const batch of this.#batches()) void this.#send(batch);
   }
 
   /** The service is back: try now what waited for it. */
@@ -132,181 +132,118 @@ export class EventQueue {
 
   /** Send what waits a last time. What is left stays in the store, if there is one. */
   async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
     await this.flush();
-    this.#cancel();
-    if (this.#waiting.size > 0 && this.#store === undefined) {
-      this.#warnings.show("lost", `${this.#waiting.size} events were not delivered, and are lost.`);
+    clearTimeout(this.#timer);
+    if (this.#waiting.size > 0 && this.store === undefined) {
+      this.service.warn("lost", `${this.#waiting.size} events were not delivered, and are lost.`);
     }
-    this.#store?.close?.();
   }
 
   async #deliver(): Promise<void> {
-    this.#cancel();
-    const left = this.#unsent();
-    let failed = false;
-    let wanted = 0;
-    for (let batch = this.#nextBatch(left); batch.length > 0; batch = this.#nextBatch(left)) {
-      const outcome = await this.#send(batch);
-      if (outcome === "done") continue;
-      failed = true;
-      if (outcome === "aside") continue; // it says nothing about the others
-      wanted = outcome.retryAfter;
-      break;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    let outcome: Outcome = "done";
+    for (const batch of this.#batches()) {
+      const one = await this.#send(batch);
+      if (one === "smaller") return this.#deliver();
+      if (one !== "done") outcome = one;
+      if (one === "down") break;
     }
-    this.#failures = failed && this.#waiting.size > 0 ? this.#failures + 1 : 0;
-    if (this.#closed || this.#waiting.size === 0) return;
-    this.#schedule(failed ? this.#backoff(wanted) : this.#options.delay);
+    if (outcome === "done") this.#failures = 0;
+    else {
+      const backoff = Math.min(FIRST_BACKOFF * 2 ** this.#failures++, LONGEST_BACKOFF);
+      this.#schedule(Math.max(this.#wanted, backoff * (0.5 + Math.random())));
+    }
   }
 
-  /** The events that are in no request, oldest first. */
-  #unsent(): TrackedEvent[] {
-    return [...this.#waiting.values()].filter((event) => !this.#sending.has(event.id));
-  }
-
-  /** Takes the next events that one request may have: of one unit, if it must be proven. */
-  #nextBatch(left: TrackedEvent[]): TrackedEvent[] {
-    const batch: TrackedEvent[] = [];
-    let bytes = 0;
-    while (left.length > 0 && batch.length < this.#most) {
-      const next = left[0]!;
-      const first = batch[0] ?? next;
-      const proven = first.unitToken !== undefined || next.unitToken !== undefined;
-      if (proven && (first.unitToken !== next.unitToken || first.unit !== next.unit)) break;
-      bytes += new TextEncoder().encode(JSON.stringify(next)).length;
-      if (batch.length > 0 && bytes > KEEPALIVE_BYTES) break;
-      batch.push(next);
-      left.shift();
+  /** What waits, in parts for one request each: of one unit, if it must be proven. */
+  *#batches(): Generator<TrackedEvent[]> {
+    const left = [...this.#waiting.values()];
+    while (left.length > 0) {
+      const { unit, unitToken } = left[0]!;
+      const other = left.findIndex((event) => event.unitToken !== unitToken || (unitToken && event.unit !== unit));
+      yield left.splice(0, Math.min(this.#most, other < 0 ? left.length : other));
     }
-    return batch;
   }
 
   async #send(batch: TrackedEvent[]): Promise<Outcome> {
-    for (const event of batch) this.#sending.add(event.id);
-    try {
-      return this.#settle(batch, await this.#request(batch));
-    } catch (error) {
-      this.#warnings.show("down", `${(error as Error).message}; ${this.#waiting.size} events wait.`);
-      return { retryAfter: 0 };
-    } finally {
-      for (const event of batch) this.#sending.delete(event.id);
-    }
-  }
-
-  #request(batch: TrackedEvent[]): Promise<Reply> {
+    const { unitToken } = batch[0]!;
     const events = batch.map(({ unitToken: _, ...event }) => event);
-    const body = { events, sent: new Date().toISOString() };
-    const token = batch[0]?.unitToken;
-    const headers: Record<string, string> = token === undefined ? {} : { "X-SteadyArm-Unit": token };
-    const keepalive = JSON.stringify(body).length <= KEEPALIVE_BYTES;
-    return this.#transport.send("/v1/events:batch", { body, headers, keepalive }, this.#options.timeout);
+    const init = {
+      method: "POST",
+      headers: {
+        ...this.service.headers,
+        "Content-Type": "application/json",
+        ...(unitToken === undefined ? {} : { "X-SteadyArm-Unit": unitToken }),
+      },
+      body: JSON.stringify({ events, sent: new Date().toISOString() }),
+      keepalive: true, // the request goes on when the page is left
+    };
+    let problem: Problem;
+    try {
+      const response = await this.service.send(`${this.service.url}/v1/events:batch`, init, TIMEOUT);
+      this.#wanted = 1000 * Number(response.headers.get("Retry-After") ?? 0) || 0;
+      const body = (await response.json()) as { events?: EventResult[] } & Problem;
+      if (response.ok && body.events?.length === batch.length) return this.#settle(batch, body.events);
+      problem = { ...body, status: response.status };
+    } catch (error) {
+      problem = { detail: (error as Error).message };
+    }
+    this.service.warn("down", `${this.#waiting.size} events wait: ${explanation(problem)}`);
+    const { status = 0 } = problem;
+    if ([413, 429].includes(status)) this.#most = Math.max(1, batch.length >> 1);
+    if (status === 413 && batch.length > 1) return "smaller";
+    if (status === 413) this.#reject(batch[0]!, problem);
+    return status >= 400 && status < 429 ? "aside" : "down";
   }
 
-  async #settle(batch: TrackedEvent[], reply: Reply): Promise<Outcome> {
-    if (reply.status >= 200 && reply.status < 300) return this.#settleEach(batch, reply);
-    if (temporary(reply.status)) {
-      if (reply.status === 429) this.#most = Math.max(1, batch.length >> 1);
-      this.#warnings.show("down", `${this.#transport.url} answered ${reply.status}; ${this.#waiting.size} events wait.`);
-      return { retryAfter: reply.retryAfter };
-    }
-    if ([400, 413, 422].includes(reply.status)) {
-      if (batch.length === 1) {
-        this.#reject(batch[0]!, problemOf(reply.body, reply.status));
-        return "done";
+  #settle(batch: TrackedEvent[], results: EventResult[]): Outcome {
+    this.#most = Math.min(this.options.batch, 2 * this.#most);
+    const done = batch.filter((event, place) => {
+      const { error, experiments = [] } = results[place]!;
+      const problems = [error, ...experiments.map((one) => one.error)].filter((one) => one !== undefined);
+      if (problems.some((one) => (one.status ?? 0) >= 500 || one.status === 429)) return false;
+      if (!experiments.some((one) => one.status !== undefined)) {
+        this.#reject(event, problems[0] ?? {});
+        return false;
       }
-      // One of them, or that they are so many, makes the service refuse all.
-      const middle = batch.length >> 1;
-      const first = await this.#send(batch.slice(0, middle));
-      if (typeof first === "object") return first;
-      const second = await this.#send(batch.slice(middle));
-      return second === "done" ? first : second;
-    }
-    // The key, the origin or the address may be put right while these wait.
-    this.#warnings.show(
-      `refused ${reply.status}`,
-      `events are refused: ${explanation(reply.body, reply.status)} They wait, and are sent again later.`,
-    );
-    return "aside";
-  }
-
-  #settleEach(batch: TrackedEvent[], reply: Reply): Outcome {
-    const answers = resultsIn(reply.body);
-    if (answers === undefined || answers.length !== batch.length) {
-      this.#warnings.show("answer", `${this.#transport.url} answered events as no SteadyArm service does.`);
-      return "aside";
-    }
-    this.#most = Math.min(BATCH, 2 * this.#most);
-    let outcome: Outcome = "done";
-    const done: TrackedEvent[] = [];
-    batch.forEach((event, place) => {
-      const { problems, counted } = answers[place]!;
-      if (problems.some((problem) => temporary(problem.status))) {
-        outcome = { retryAfter: 0 }; // where it is stored already, it counts once
-      } else if (counted) {
-        done.push(event);
-        for (const problem of problems) this.#explain(event, problem, "does not count everywhere");
-      } else {
-        this.#reject(event, problems[0] ?? { status: 422 });
-      }
+      for (const problem of problems) this.#explain(event, problem, "does not count everywhere");
+      return this.#waiting.has(event.id); // else a second request was faster
     });
-    this.#counts.delivered += done.filter((event) => this.#waiting.has(event.id)).length;
-    this.#takeOut(done);
-    return outcome;
+    this.#counts.delivered += done.length;
+    this.#remove(done);
+    return batch.some((event) => this.#waiting.has(event.id)) ? "aside" : "done";
   }
 
   #reject(event: TrackedEvent, problem: Problem): void {
-    this.#counts.rejected += 1;
-    this.#takeOut([event]);
+    if (this.#waiting.has(event.id)) this.#counts.rejected += 1;
+    this.#remove([event]);
     this.#explain(event, problem, "is refused");
   }
 
   /** Say what is wrong with an event, once for each name of an event and kind of problem. */
   #explain(event: TrackedEvent, problem: Problem, effect: string): void {
-    const reason = explanation(problem, problem.status);
     const kinds = [problem, ...(problem.experiments ?? []).map((one) => one.error)].map((one) => one?.type);
-    this.#warnings.once(`rejected ${event.event} ${kinds.join(" ")}`, `the event ${event.event} ${effect}: ${reason}`);
+    const message = `the event ${event.event} ${effect}: ${explanation(problem)}`;
+    this.service.warn(`${event.event} ${kinds.join(" ")}`, message, Infinity);
   }
 
-  /** Take over what an earlier page or process left. */
-  #adopt(events: TrackedEvent[]): void {
-    const stale = Date.now() - OLDEST;
-    for (const event of events) this.#waiting.set(event.id, event);
-    this.#drop(events.filter((event) => !(Date.parse(event.at) >= stale)), "are older than a week");
-    this.#makeRoom();
-  }
-
-  #makeRoom(): void {
-    const excess = Math.max(0, this.#waiting.size - this.#options.limit);
-    const oldest = excess > 0 ? [...this.#waiting.values()].slice(0, excess) : [];
-    this.#drop(oldest, `were the oldest of more than ${this.#options.limit}`);
-  }
-
-  #drop(events: TrackedEvent[], why: string): void {
-    if (events.length === 0) return;
-    this.#counts.dropped += events.length;
-    this.#takeOut(events);
-    this.#warnings.show("dropped", `undelivered events are dropped, now ${events.length}, which ${why}.`);
-  }
-
-  #takeOut(events: readonly TrackedEvent[]): void {
+  #remove(events: readonly TrackedEvent[]): void {
     for (const event of events) this.#waiting.delete(event.id);
-    try {
-      this.#store?.remove(events);
-    } catch (error) {
-      // They are sent once more by the next page or process, and count once all the same.
-      this.#warnings.show("store", `delivered events cannot be taken out of the store: ${String(error)}`);
-    }
+    this.#stored(() => this.store?.remove(events, [...this.#waiting.values()]));
   }
 
-  #backoff(wanted: number): number {
-    const doubled = FIRST_BACKOFF * 2 ** Math.max(0, this.#failures - 1);
-    return Math.max(wanted, jittered(Math.min(doubled, LONGEST_BACKOFF)));
+  #stored(change: () => void): void {
+    try {
+      change();
+    } catch (error) {
+      this.service.warn("store", `events are kept in memory only: ${String(error)}`);
+    }
   }
 
   #schedule(delay: number): void {
     if (this.#timer !== undefined && delay > 0) return;
-    this.#cancel();
+    clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
       void this.flush();
@@ -314,44 +251,8 @@ export class EventQueue {
     // In Node, events that wait do not keep a program from ending; `close` sends them.
     (this.#timer as { unref?: () => void }).unref?.();
   }
-
-  #cancel(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-  }
 }
 
-interface Problem {
-  status: number;
-  type?: string;
-  detail?: string;
-  experiments?: { error?: Problem }[];
-}
-
-interface EventResult {
-  problems: Problem[];
-  /** Whether at least one experiment counts it. */
-  counted: boolean;
-}
-
-/** For each event of a batch its problems: its own, or those that single experiments have with it. */
-function resultsIn(body: unknown): EventResult[] | undefined {
-  const events = (body as { events?: unknown } | undefined)?.events;
-  if (!Array.isArray(events)) return undefined;
-  return events.map((one: { error?: Problem; experiments?: { error?: Problem; status?: string }[] } | null) => ({
-    problems: [one, ...(one?.experiments ?? [])]
-      .map((part) => part?.error)
-      .filter((error): error is Problem => error !== undefined)
-      .map((error) => problemOf(error, 422)),
-    counted: (one?.experiments ?? []).some((part) => part.status !== undefined),
-  }));
-}
-
-function problemOf(body: unknown, status: number): Problem {
-  return { ...(body as Problem), status: Number((body as Problem | undefined)?.status) || status };
-}
-
-function explanation(body: unknown, status: number): string {
-  const { detail, hint, title } = (body ?? {}) as Record<string, unknown>;
-  return [detail ?? title ?? `the service answered ${status}.`, hint].filter(Boolean).join(" ");
+function explanation({ detail, hint, status }: Problem): string {
+  return [detail ?? `the service answered ${status ?? "nothing"}.`, hint].filter(Boolean).join(" ");
 }

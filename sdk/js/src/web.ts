@@ -1,9 +1,13 @@
 /**
- * SteadyArm for the OpenFeature SDK of browsers. That SDK asks for values and gets them at once,
- * so variants are fetched before: the declared flags each for itself, which assigns the visitor,
- * and whatever else may be given without spending the budget of a test that is not shown.
+ * SteadyArm for the OpenFeature SDK of browsers: the community's OFREP provider, and `track`.
+ *
+ * That SDK asks for values and gets them at once, so variants are fetched before. The provider of
+ * the community fetches all flags of a visitor, for which the service assigns nobody, as that would
+ * spend the budget of tests that are not shown. This one has the visitor assigned in the experiments
+ * that the page declares, and then lets it fetch.
  */
 
+import { OFREPWebProvider } from "@openfeature/ofrep-web-provider";
 import type {
   EvaluationContext,
   JsonValue,
@@ -13,30 +17,19 @@ import type {
 } from "@openfeature/web-sdk";
 import { ErrorCode, OpenFeatureEventEmitter, ProviderEvents } from "@openfeature/web-sdk";
 
-import { detailsOf, evaluate, evaluateAll, isAnswer, NO_UNIT, stale, unitOf, type Answer, type Failure, type Outcome } from "./evaluation.js";
 import { EventQueue, type EventCounts, type EventStore, type TrackedEvent } from "./events.js";
-import { trackedEvent } from "./tracking.js";
-import { positive, Transport, Warnings, type ServiceOptions } from "./transport.js";
+import { newId, positive, Service, type ServiceOptions } from "./service.js";
 
 export type { EventCounts } from "./events.js";
-export type { Log, ServiceOptions } from "./transport.js";
-
-/** The part of `localStorage` that is used. */
-export type KeyValueStore = Pick<Storage, "getItem" | "setItem" | "removeItem" | "key" | "length">;
+export type { Log, ServiceOptions } from "./service.js";
 
 export interface SteadyArmWebOptions extends ServiceOptions {
   /** A publishable key, `pk_…`; never another token, as every visitor can read it. */
   key?: string;
   /** The experiments that this page shows. Each of them assigns the visitor when the page is loaded. */
   flags?: readonly string[];
-  /** Whether to fetch, in one request, also what else is known of the visitor and experiments made for that. true. */
-  bulk?: boolean;
   /** Proof that the visitor is who the context says, where the key demands one: a token, or who gives it for a unit. */
   unitToken?: string | ((unit: string) => string | Promise<string>);
-  /** How many events may wait; the oldest are dropped when there are more. 1000. */
-  bufferLimit?: number;
-  /** Where events and last answers survive the page; null for nowhere. `localStorage`. */
-  storage?: KeyValueStore | null;
 }
 
 /** Variants that this visitor is shown, and events that are their rewards. */
@@ -44,17 +37,14 @@ export class SteadyArmWebProvider implements Provider {
   readonly runsOn = "client";
   readonly metadata = { name: "SteadyArm" } as const;
   readonly events = new OpenFeatureEventEmitter();
-  readonly #transport: Transport;
+  readonly #service: Service;
   readonly #queue: EventQueue;
-  readonly #warnings: Warnings;
-  readonly #flags: Set<string>;
-  readonly #bulk: boolean;
+  readonly #declared: Set<string>;
   readonly #unitToken: SteadyArmWebOptions["unitToken"];
-  readonly #memory: AnswerMemory;
   readonly #unwatch: () => void;
+  #flags: OFREPWebProvider | undefined;
   #context: EvaluationContext = {};
   #token: string | undefined;
-  #outcomes = new Map<string, Outcome>();
   #changes = 0; // of the context: what was fetched for an earlier one is not used
 
   constructor(options: SteadyArmWebOptions) {
@@ -64,20 +54,13 @@ export class SteadyArmWebProvider implements Provider {
           "one with: steadyarm token create --scope assign --experiment NAME --origin ORIGIN",
       );
     }
-    const storage = options.storage === undefined ? localStore() : options.storage;
-    this.#warnings = new Warnings(options.logger);
-    this.#flags = new Set(options.flags ?? []);
-    this.#bulk = options.bulk ?? true;
+    this.#service = new Service(options, options.key);
+    this.#declared = new Set(options.flags ?? []);
     this.#unitToken = options.unitToken;
-    this.#transport = new Transport(options, options.key, () => this.#queue.wake());
-    const space = `steadyarm:${this.#transport.url}:`;
-    this.#memory = new AnswerMemory(storage, `${space}answers`);
-    this.#queue = new EventQueue(
-      this.#transport,
-      storage === null ? undefined : new KeyedStore(storage, `${space}event:`),
-      { limit: positive(options.bufferLimit ?? 1000, "bufferLimit"), delay: 20, timeout: 10_000 },
-      this.#warnings,
-    );
+    const limit = positive(options.bufferLimit ?? 1000, "bufferLimit");
+    const store = new KeyedStore(`steadyarm:${this.#service.url}:event:`);
+    // 50 events have less than the 64 KiB that browsers allow in what outlives its page.
+    this.#queue = new EventQueue(this.#service, store, { limit, batch: 50, delay: 20 });
     this.#unwatch = whenLeft(this.#queue);
   }
 
@@ -91,34 +74,27 @@ export class SteadyArmWebProvider implements Provider {
     return this.#fetch(context);
   }
 
-  /**
-   * Fetch experiments that were not declared, when the page is about to show them; they stay
-   * declared from then on.
-   */
+  /** Have the visitor assigned in experiments that the page is about to show, and fetch them. */
   async load(...flags: string[]): Promise<void> {
-    const changes = this.#changes;
-    for (const flag of flags) this.#flags.add(flag);
-    const found = await this.#evaluate(flags);
-    if (changes !== this.#changes) return;
-    for (const [flag, outcome] of found) this.#outcomes.set(flag, outcome);
-    this.#remember();
+    for (const flag of flags) this.#declared.add(flag);
+    await this.#fetch(this.#context, flags);
     this.events.emit(ProviderEvents.ConfigurationChanged, { flagsChanged: flags });
   }
 
-  resolveBooleanEvaluation(flagKey: string, defaultValue: boolean): ResolutionDetails<boolean> {
-    return detailsOf(this.#outcome(flagKey), defaultValue, "boolean");
+  resolveBooleanEvaluation(flag: string, fallback: boolean): ResolutionDetails<boolean> {
+    return this.#checked(fallback, this.#flags?.resolveBooleanEvaluation(flag, fallback, this.#context));
   }
 
-  resolveStringEvaluation(flagKey: string, defaultValue: string): ResolutionDetails<string> {
-    return detailsOf(this.#outcome(flagKey), defaultValue, "string");
+  resolveStringEvaluation(flag: string, fallback: string): ResolutionDetails<string> {
+    return this.#checked(fallback, this.#flags?.resolveStringEvaluation(flag, fallback, this.#context));
   }
 
-  resolveNumberEvaluation(flagKey: string, defaultValue: number): ResolutionDetails<number> {
-    return detailsOf(this.#outcome(flagKey), defaultValue, "number");
+  resolveNumberEvaluation(flag: string, fallback: number): ResolutionDetails<number> {
+    return this.#checked(fallback, this.#flags?.resolveNumberEvaluation(flag, fallback, this.#context));
   }
 
-  resolveObjectEvaluation<T extends JsonValue>(flagKey: string, defaultValue: T): ResolutionDetails<T> {
-    return detailsOf(this.#outcome(flagKey), defaultValue, "object");
+  resolveObjectEvaluation<T extends JsonValue>(flag: string, fallback: T): ResolutionDetails<T> {
+    return this.#checked(fallback, this.#flags?.resolveObjectEvaluation(flag, fallback, this.#context));
   }
 
   /**
@@ -128,9 +104,7 @@ export class SteadyArmWebProvider implements Provider {
    * page is left, and by the next page if it could not be.
    */
   track(name: string, context: EvaluationContext, details?: TrackingEventDetails): void {
-    const event = trackedEvent(name, context, details, newId, this.#warnings);
-    if (event === undefined) return;
-    this.#queue.add(this.#token === undefined ? event : { ...event, unitToken: this.#token });
+    this.#queue.track(name, context, details, this.#token);
   }
 
   /** Send events that wait now. */
@@ -144,94 +118,73 @@ export class SteadyArmWebProvider implements Provider {
   }
 
   /** OpenFeature calls this when another provider is taken. */
-  onClose(): Promise<void> {
+  async onClose(): Promise<void> {
     this.#unwatch();
-    return this.#queue.close();
+    await this.#flags?.onClose?.();
+    await this.#queue.close();
   }
 
-  #outcome(flag: string): Outcome {
-    const found = this.#outcomes.get(flag);
-    if (found !== undefined) return found;
-    if (unitOf(this.#context) === undefined) return NO_UNIT;
-    const message = `${flag} was not fetched; declare it in flags, or call load(${JSON.stringify(flag)}) before it is shown.`;
-    return { code: "FLAG_NOT_FOUND", message, down: false };
+  #checked<T>(fallback: T, found: ResolutionDetails<T> | undefined): ResolutionDetails<T> {
+    if (found === undefined) {
+      return failure(fallback, ErrorCode.PROVIDER_NOT_READY, "the service gave no variants.");
+    }
+    if (found.value === undefined) return { ...found, value: fallback };
+    if (typeof found.value === typeof fallback) return found;
+    const message = `the value is a ${typeof found.value}; the code asks for a ${typeof fallback}.`;
+    return failure(fallback, ErrorCode.TYPE_MISMATCH, message);
   }
 
-  async #fetch(context: EvaluationContext): Promise<void> {
+  async #fetch(context: EvaluationContext, assign: Iterable<string> = this.#declared): Promise<void> {
     const changes = ++this.#changes;
-    const same = unitOf(context) === unitOf(this.#context);
+    const unit = context.targetingKey;
+    // Nobody is shown what another visitor was assigned.
+    if (unit !== this.#context.targetingKey) this.#flags = undefined;
     this.#context = context;
-    if (!same) this.#outcomes = new Map(); // nobody is shown what another visitor was assigned
-    const token = await this.#tokenOf(context);
-    if (changes !== this.#changes) return;
+    if (!unit) return this.#warn("the context has no targetingKey; give it the id of the visitor.");
+    const token = await this.#tokenOf(unit);
+    const headers = { ...this.#service.headers, ...(token === undefined ? {} : { "X-SteadyArm-Unit": token }) };
+    await Promise.all([...assign].map((flag) => this.#assign(flag, context, headers)));
+    const { url, fetch } = this.#service;
+    const cached = { cacheMode: "network-first", changeDetection: "none", disableVisibilityRefresh: true } as const;
+    const flags = new OFREPWebProvider({ baseUrl: url, headers: Object.entries(headers), fetchImplementation: fetch, ...cached });
+    try {
+      await flags.initialize?.(context);
+    } catch (error) {
+      this.#warn(causeOf(error));
+    }
+    if (changes !== this.#changes) return flags.onClose?.();
     this.#token = token;
-    const [own, all] = await Promise.all([this.#evaluate([...this.#flags]), this.#evaluateAll()]);
-    if (changes !== this.#changes) return;
-    this.#outcomes = new Map([...all, ...own]);
-    this.#remember();
-    this.#report();
+    this.#flags = flags;
   }
 
-  async #tokenOf(context: EvaluationContext): Promise<string | undefined> {
-    const unit = unitOf(context);
-    if (unit === undefined || typeof this.#unitToken !== "function") return this.#unitToken as string | undefined;
+  /** Ask for one flag, which assigns the visitor; its value comes with the others. */
+  async #assign(flag: string, context: EvaluationContext, headers: Record<string, string>): Promise<void> {
+    const path = `${this.#service.url}/ofrep/v1/evaluate/flags/${encodeURIComponent(flag)}`;
+    const init = { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify({ context }) };
     try {
-      return await this.#unitToken(unit);
+      const response = await this.#service.fetch(path, init);
+      if (response.ok) return;
+      const { errorDetails, detail } = (await response.json()) as Record<string, unknown>;
+      this.#service.warn(`flag ${flag}`, `no variant of ${flag}: ${String(errorDetails ?? detail ?? response.status)}`);
     } catch (error) {
-      this.#warnings.show("unit token", `there is no unitToken: ${String(error)}`);
+      this.#service.warn("down", `no variant of ${flag}: ${causeOf(error)}`);
+    }
+  }
+
+  async #tokenOf(unit: string): Promise<string | undefined> {
+    try {
+      return typeof this.#unitToken === "function" ? await this.#unitToken(unit) : this.#unitToken;
+    } catch (error) {
+      this.#service.warn("unit token", `there is no unitToken: ${String(error)}`);
       return undefined;
     }
   }
 
-  async #evaluate(flags: string[]): Promise<Map<string, Outcome>> {
-    const context = this.#context;
-    const unit = unitOf(context);
-    const found = await Promise.all(
-      flags.map(async (flag): Promise<[string, Outcome]> => {
-        if (unit === undefined) return [flag, NO_UNIT];
-        const outcome = await evaluate(this.#transport, flag, context, this.#proof());
-        const known = isAnswer(outcome) || !outcome.down ? undefined : this.#memory.get(unit, flag);
-        return [flag, known === undefined ? outcome : stale(known)];
-      }),
-    );
-    return new Map(found);
-  }
-
-  async #evaluateAll(): Promise<Map<string, Outcome>> {
-    const unit = unitOf(this.#context);
-    if (!this.#bulk || unit === undefined) return new Map();
-    const found = await evaluateAll(this.#transport, this.#context, this.#proof());
-    if (found instanceof Map) return found;
-    this.#warnings.show(`bulk ${found.code}`, `flags that were not declared are unknown: ${found.message}`);
-    const known = found.down ? this.#memory.all(unit) : [];
-    return new Map(known.map(([flag, answer]) => [flag, stale(answer)]));
-  }
-
-  #proof(): Record<string, string> {
-    return this.#token === undefined ? {} : { "X-SteadyArm-Unit": this.#token };
-  }
-
-  #remember(): void {
-    const unit = unitOf(this.#context);
-    const answers = [...this.#outcomes].filter((one): one is [string, Answer] => isAnswer(one[1]));
-    if (unit !== undefined) this.#memory.set(unit, answers);
-  }
-
   /** Say what is missing: in the log, and as an event, for programs that listen. */
-  #report(): void {
-    const failed = [...this.#outcomes].filter((one): one is [string, Failure] => !isAnswer(one[1]));
-    for (const [flag, failure] of failed) {
-      this.#warnings.show(`${flag} ${failure.code}`, `no variant of ${flag}: ${failure.message}`);
-    }
-    const first = failed.find(([, failure]) => failure.code === "GENERAL"); // others are about one flag
-    if (first === undefined) return;
-    // OpenFeature says "ready" when this function has returned, and would outvote what is said now.
-    setTimeout(() => {
-      this.events.emit(ProviderEvents.Error, {
-        message: first[1].message,
-        errorCode: ErrorCode.GENERAL,
-      });
-    }, 0);
+  #warn(message: string): void {
+    this.#service.warn("flags", `no variants: ${message}`);
+    // OpenFeature says "ready" when the provider is initialized, and would outvote what is said now.
+    setTimeout(() => this.events.emit(ProviderEvents.Error, { message, errorCode: ErrorCode.GENERAL }), 0);
   }
 }
 
@@ -239,131 +192,67 @@ export class SteadyArmWebProvider implements Provider {
  * The id of this browser, made at random when it is first asked for and kept in `localStorage`. For
  * visitors who have signed in, take the id that you know them by instead.
  */
-export function visitorId(storage: KeyValueStore | null = localStore()): string {
+export function visitorId(): string {
   const key = "steadyarm:visitor";
   try {
-    const known = storage?.getItem(key);
-    if (known) return known;
-    const made = (pageVisitor ??= newId());
-    storage?.setItem(key, made);
-    return made;
+    pageVisitor ??= localStorage.getItem(key) ?? newId();
+    localStorage.setItem(key, pageVisitor);
   } catch {
-    return (pageVisitor ??= newId()); // nothing can be stored: for as long as the page lasts
+    pageVisitor ??= newId(); // nothing can be stored: for as long as the page lasts
   }
+  return pageVisitor;
 }
 
 let pageVisitor: string | undefined;
-
-/** The last answers to one visitor, for pages that are loaded while the service is down. */
-class AnswerMemory {
-  constructor(
-    readonly storage: KeyValueStore | null,
-    readonly key: string,
-  ) {}
-
-  get(unit: string, flag: string): Answer | undefined {
-    return this.all(unit).find(([name]) => name === flag)?.[1];
-  }
-
-  all(unit: string): [string, Answer][] {
-    try {
-      const kept = JSON.parse(this.storage?.getItem(this.key) ?? "null");
-      return kept?.unit === unit && Array.isArray(kept.answers) ? kept.answers : [];
-    } catch {
-      return [];
-    }
-  }
-
-  set(unit: string, answers: [string, Answer][]): void {
-    const known = this.all(unit).filter(([flag]) => answers.every(([name]) => name !== flag));
-    const kept = [...answers.map(([flag, answer]) => [flag, answer]), ...known].slice(0, 100);
-    try {
-      this.storage?.setItem(this.key, JSON.stringify({ unit, answers: kept }));
-    } catch {
-      // The store is full or closed to us: the next page asks the service, as it does anyway.
-    }
-  }
-}
 
 /**
  * Events in `localStorage`, an entry for each, so that pages in several tabs do not overwrite each
  * other's. Two of them may send the same event; it counts once.
  */
 class KeyedStore implements EventStore {
-  constructor(
-    readonly storage: KeyValueStore,
-    readonly prefix: string,
-  ) {}
+  constructor(readonly prefix: string) {}
 
   load(): TrackedEvent[] {
-    const found: TrackedEvent[] = [];
     try {
-      for (const key of this.#keys()) {
-        const event = parsed(this.storage.getItem(key));
-        if (event === undefined) this.storage.removeItem(key);
-        else found.push(event);
-      }
+      const keys = Object.keys(localStorage).filter((key) => key.startsWith(this.prefix));
+      const events = keys.map((key) => JSON.parse(localStorage.getItem(key)!) as TrackedEvent);
+      return events.sort((one, other) => (one.at < other.at ? -1 : 1));
     } catch {
       return []; // the page may not read its store
     }
-    return found.sort((one, other) => (one.at < other.at ? -1 : 1));
   }
 
   add(event: TrackedEvent): void {
-    this.storage.setItem(this.prefix + event.id, JSON.stringify(event));
+    localStorage.setItem(this.prefix + event.id, JSON.stringify(event));
   }
 
   remove(events: readonly TrackedEvent[]): void {
-    for (const event of events) this.storage.removeItem(this.prefix + event.id);
-  }
-
-  #keys(): string[] {
-    const places = Array.from({ length: this.storage.length }, (_, place) => this.storage.key(place));
-    return places.filter((key): key is string => key?.startsWith(this.prefix) ?? false);
-  }
-}
-
-function parsed(text: string | null): TrackedEvent | undefined {
-  try {
-    const event = JSON.parse(text ?? "null") as TrackedEvent | null;
-    return typeof event?.id === "string" && typeof event.unit === "string" ? event : undefined;
-  } catch {
-    return undefined;
+    for (const event of events) localStorage.removeItem(this.prefix + event.id);
   }
 }
 
 /** Send what waits when the page is hidden or left, and when the network is back. */
 function whenLeft(queue: EventQueue): () => void {
   if (typeof document === "undefined") return () => undefined;
-  const hidden = () => {
+  const left = () => {
     if (document.visibilityState === "hidden") queue.sendNow();
   };
-  const left = () => queue.sendNow();
   const online = () => queue.wake();
-  document.addEventListener("visibilitychange", hidden);
+  document.addEventListener("visibilitychange", left);
   addEventListener("pagehide", left);
   addEventListener("online", online);
   return () => {
-    document.removeEventListener("visibilitychange", hidden);
+    document.removeEventListener("visibilitychange", left);
     removeEventListener("pagehide", left);
     removeEventListener("online", online);
   };
 }
 
-function localStore(): KeyValueStore | null {
-  try {
-    return globalThis.localStorage ?? null;
-  } catch {
-    return null; // the visitor allows no storage
-  }
+function failure<T>(value: T, errorCode: ErrorCode, errorMessage: string): ResolutionDetails<T> {
+  return { value, reason: "ERROR", errorCode, errorMessage };
 }
 
-/** A random UUID, also on pages without TLS, where `randomUUID` is missing. */
-function newId(): string {
-  if (typeof crypto.randomUUID === "function") return crypto.randomUUID();
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  bytes[6] = (bytes[6]! & 0x0f) | 0x40;
-  bytes[8] = (bytes[8]! & 0x3f) | 0x80;
-  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+function causeOf(error: unknown): string {
+  const { cause, message } = error as Error;
+  return cause instanceof Error ? causeOf(cause) : message;
 }

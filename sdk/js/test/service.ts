@@ -37,7 +37,9 @@ export class TestService {
       metadata: { assignmentId: `id of ${unit}`, probability: 0.5, inTest: true, experiment: "shop" },
     }),
   };
+  /** Flags that every unit gets in bulk; else it gets those that it was assigned. */
   bulk: string[] = [];
+  #assigned = new Map<string, Set<string>>(); // by unit
   requests: SeenRequest[] = [];
   /** What events count as, each once: by id. */
   counted = new Map<string, SentEvent>();
@@ -100,7 +102,8 @@ export class TestService {
   #good(path: string, body: any): [number, object] {
     const unit = body.context?.targetingKey;
     if (path === "/ofrep/v1/evaluate/flags") {
-      const flags = this.bulk.map((key) => ({ key, ...this.flags[key]!(unit, body.context) }));
+      const keys = new Set([...this.bulk, ...(this.#assigned.get(unit) ?? [])]);
+      const flags = [...keys].map((key) => ({ key, ...this.flags[key]!(unit, body.context) }));
       return [200, { flags }];
     }
     if (path.startsWith("/ofrep/v1/evaluate/flags/")) {
@@ -109,6 +112,7 @@ export class TestService {
       if (flag === undefined) {
         return [404, { key, errorCode: "FLAG_NOT_FOUND", errorDetails: `there is no experiment ${key}.` }];
       }
+      this.#assigned.set(unit, (this.#assigned.get(unit) ?? new Set()).add(key));
       return [200, { key, ...flag(unit, body.context) }];
     }
     if (path === "/v1/events:batch") {
@@ -147,34 +151,24 @@ export class TestLog {
   warn(...words: unknown[]): void {
     this.warnings.push(words.join(" "));
   }
-
-  debug(): void {}
 }
 
-/** `localStorage` without a browser. */
+/** `localStorage` without a browser: its entries are its properties. */
 export class TestStorage {
-  entries = new Map<string, string>();
-  full = false;
-
-  get length(): number {
-    return this.entries.size;
-  }
-
-  key(place: number): string | null {
-    return [...this.entries.keys()][place] ?? null;
-  }
+  static full = false;
+  [key: string]: any;
 
   getItem(key: string): string | null {
-    return this.entries.get(key) ?? null;
+    return this[key] ?? null;
   }
 
   setItem(key: string, value: string): void {
-    if (this.full) throw new Error("QuotaExceededError");
-    this.entries.set(key, value);
+    if (TestStorage.full) throw new Error("QuotaExceededError");
+    this[key] = value;
   }
 
   removeItem(key: string): void {
-    this.entries.delete(key);
+    delete this[key];
   }
 }
 

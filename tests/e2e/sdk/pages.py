@@ -18,14 +18,19 @@ IMPORTS = """<script type="importmap">
 { "imports": {
   "@openfeature/core": "/sdk/js/node_modules/@openfeature/core/dist/esm/index.js",
   "@openfeature/web-sdk": "/sdk/js/node_modules/@openfeature/web-sdk/dist/esm/index.js",
+  "@openfeature/ofrep-core": "/js/ofrep-core.js",
+  "@openfeature/ofrep-web-provider": "/js/ofrep-web-provider.js",
   "@steadyarm/openfeature/web": "/sdk/js/dist/web.js" } }
 </script>
 """
 
 
+WEB = "/sdk/js/node_modules/@openfeature/ofrep-web-provider"
 MOVED = {  # where a site without the repository has these files: docs/guides/ten_lines.md
     "/js/core.js": "/sdk/js/node_modules/@openfeature/core/dist/esm/index.js",
     "/js/web-sdk.js": "/sdk/js/node_modules/@openfeature/web-sdk/dist/esm/index.js",
+    "/js/ofrep-core.js": f"{WEB}/node_modules/@openfeature/ofrep-core/index.esm.js",
+    "/js/ofrep-web-provider.js": f"{WEB}/index.esm.js",
     "/js/steadyarm/": "/sdk/js/dist/",
 }
 

@@ -149,7 +149,7 @@ def test_pages_work_without_the_service_and_their_events_wait_for_it(
     page.wait_for_function("provider.counts.pending === 1")
     page.reload()
     expect(page.locator("#shown")).to_have_text(shown)  # what this visitor was shown before
-    assert details(page, "shop")["reason"] == "STALE"
+    assert details(page, "shop")["reason"] == "CACHED"
     assert page.evaluate("provider.counts.pending") == 1  # it survived the page
     page.evaluate("OpenFeature.setContext({ targetingKey: 'new' })")
     page.wait_for_function("flags.getStringValue('shop', 'default') === 'default'")

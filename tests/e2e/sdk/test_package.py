@@ -13,7 +13,7 @@ import steadyarm
 from tests.e2e.sdk.node import ROOT, SDK, build, node_tests, run
 
 TESTS = sorted(path.name.removesuffix(".ts") for path in SDK.glob("test/*.test.ts"))
-MODULES = ("evaluation", "events", "server", "tracking", "transport", "web")
+MODULES = ("events", "server", "service", "web")
 CONSUMER = """
 import { OpenFeature as Server } from "@openfeature/server-sdk";
 import { OpenFeature as Web } from "@openfeature/web-sdk";
@@ -38,7 +38,7 @@ new SteadyArmWebProvider({ url: "", timeout: "2s" });
 
 @pytest.mark.parametrize("file", TESTS)
 def test_its_own_tests_pass_in_node(file: str) -> None:
-    assert node_tests(f"{file}.js") >= 20
+    assert node_tests(f"{file}.js") >= 15
 
 
 @pytest.fixture(scope="module")
