@@ -1,12 +1,12 @@
-"""Counts how many files of the package are entered while something is done.
+"""Counts how many files and functions of the package are entered while something is done.
 
-Whoever wants to follow an assignment through the code opens these files. A profile hook notes the
-file of every Python function that is called, in all threads. Each task is done once to warm up, so
+Whoever wants to follow an assignment through the code opens these files. A profile hook notes
+every Python function that is called, in all threads. Each task is done once to warm up, so
 that imports, compilation and filled caches do not count, and then once more for the count. Compiled
 kernels are not seen: they call nothing of ours.
 
     python -m tools.entered            # a table
-    python -m tools.entered --files    # and the files of each task
+    python -m tools.entered --files    # and the functions of each task
 
 The HTTP request goes through the application that ``steadyarm serve`` runs, the service with the
 dashboard; the server in front of it, uvicorn, is left out.
@@ -23,8 +23,8 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 import httpx2
 import numpy as np
@@ -41,12 +41,19 @@ ARMS = {"colour": ["red", "blue"], "text": ["short", "long", "none"], "picture":
 VISITS = 300
 
 
+class Entered(NamedTuple):
+    """A function of the package, and its file."""
+
+    file: str
+    function: str
+
+
 class Counter:
-    """Notes which files of the package are entered, while it counts."""
+    """Notes which functions of the package are entered, while it counts."""
 
     def __init__(self) -> None:
         self._counting = False
-        self._code: set[str] = set()
+        self._code: set[CodeType] = set()
 
     def install(self) -> None:
         """Watch this thread and all that start from now on."""
@@ -55,32 +62,34 @@ class Counter:
 
     def _watch(self, frame: FrameType, event: str, _: Any) -> None:
         if self._counting and event == "call":
-            self._code.add(frame.f_code.co_filename)
+            self._code.add(frame.f_code)
 
     @contextmanager
-    def counting(self, found: set[str]) -> Iterator[None]:
-        """Add the files that are entered meanwhile, as paths within the package."""
+    def counting(self, found: set[Entered]) -> Iterator[None]:
+        """Add the functions that are entered meanwhile."""
         self._code.clear()
         self._counting = True
         try:
             yield
         finally:
             self._counting = False
-        paths = [Path(name) for name in self._code.copy()]
-        found |= {
-            path.relative_to(PACKAGE).as_posix() for path in paths if path.is_relative_to(PACKAGE)
-        }
+        for code in self._code.copy():
+            path = Path(code.co_filename)
+            own = path.is_relative_to(PACKAGE) and not code.co_name.startswith("<")
+            if own:  # comprehensions and lambdas belong to the function around them
+                file = path.relative_to(PACKAGE).as_posix()
+                found.add(Entered(file, f"{code.co_qualname}:{code.co_firstlineno}"))
 
-    def second(self, task: Callable[[int], object]) -> set[str]:
-        """The files that a task enters when it is done for the second time."""
-        found: set[str] = set()
+    def second(self, task: Callable[[int], object]) -> set[Entered]:
+        """The functions that a task enters when it is done for the second time."""
+        found: set[Entered] = set()
         task(1)
         with self.counting(found):
             task(2)
         return found
 
 
-def simulation(counter: Counter, folder: Path) -> set[str]:
+def simulation(counter: Counter, folder: Path) -> set[Entered]:
     """Steady in a small world whose means oscillate."""
     arms = sa.ArmSet.factorial(ARMS)
     waves = np.sin(np.arange(200)[:, None] / 10 + np.arange(arms.dimension))
@@ -89,20 +98,20 @@ def simulation(counter: Counter, folder: Path) -> set[str]:
     return counter.second(lambda _: sa.simulate(sa.Steady(), world, trials=20, seed=1))
 
 
-def ask(counter: Counter, folder: Path) -> set[str]:
+def ask(counter: Counter, folder: Path) -> set[Entered]:
     """A variant for a new unit."""
     with _created(folder, "ask", 10_000) as live:
         return counter.second(lambda k: live.ask(f"visitor {k}"))
 
 
-def tell(counter: Counter, folder: Path) -> set[str]:
+def tell(counter: Counter, folder: Path) -> set[Entered]:
     """The reward of an assignment; no segment ends by it."""
     with _created(folder, "tell", 10_000) as live:
         given = [live.ask(f"visitor {k}") for k in range(3)]
         return counter.second(lambda k: live.tell(given[k], 1.0))
 
 
-def visits(counter: Counter, folder: Path) -> set[str]:
+def visits(counter: Counter, folder: Path) -> set[Entered]:
     """Visits one after the other, with the decisions where segments end."""
     budget = VISITS + 100
     with _created(folder, "first", budget) as first, _created(folder, "second", budget) as second:
@@ -117,11 +126,11 @@ def _visited(live: sa.Experiment) -> None:
         live.tell(given, float(t * 7 % 5 < given.arm % 5))
 
 
-def http_assignment(counter: Counter, folder: Path) -> set[str]:
+def http_assignment(counter: Counter, folder: Path) -> set[Entered]:
     """An assignment for a new unit, over HTTP."""
     url = _url(folder, "http")
     _created(folder, "http", 10_000).close()
-    found: set[str] = set()
+    found: set[Entered] = set()
 
     async def run() -> None:
         app = create_app(open_storage(url), ServiceSettings(storage=url, warm=False))
@@ -169,7 +178,7 @@ def _created(folder: Path, name: str, budget: int) -> sa.Experiment:
     )
 
 
-TASKS: dict[str, Callable[[Counter, Path], set[str]]] = {
+TASKS: dict[str, Callable[[Counter, Path], set[Entered]]] = {
     "simulate, Steady": simulation,
     "ask on SQLite, new unit": ask,
     "tell on SQLite": tell,
@@ -178,8 +187,8 @@ TASKS: dict[str, Callable[[Counter, Path], set[str]]] = {
 }
 
 
-def count_all() -> dict[str, set[str]]:
-    """The files that each task enters."""
+def count_all() -> dict[str, set[Entered]]:
+    """The functions that each task enters."""
     counter = Counter()
     counter.install()
     try:
@@ -193,18 +202,18 @@ def count_all() -> dict[str, set[str]]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--files", action="store_true", help="list the files of each task, too")
+    parser.add_argument("--files", action="store_true", help="list the functions of each task, too")
     options = parser.parse_args()
     counts = count_all()
     width = max(map(len, counts))
-    print(f"{'while this is done':{width}}  files entered")
-    for name, files in counts.items():
-        print(f"{name:{width}}  {len(files):13}")
+    print(f"{'while this is done':{width}}  files  functions")
+    for name, entered in counts.items():
+        print(f"{name:{width}}  {len({one.file for one in entered}):5}  {len(entered):9}")
     if options.files:
-        for name, files in counts.items():
+        for name, entered in counts.items():
             print(f"\n{name}:")
-            for file in sorted(files):
-                print(f"  {file}")
+            for one in sorted(entered):
+                print(f"  {one.file}  {one.function}")
 
 
 if __name__ == "__main__":

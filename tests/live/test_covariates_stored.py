@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import logging
 import random
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,13 +14,10 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.covariates import Moments
-from steadyarm.errors import StorageError
 from steadyarm.live.covariates import KNOWN, stored_covariates
-from steadyarm.live.lifecycle import create_from_description, description_of
 from steadyarm.live.people import breakdown_of
 from steadyarm.live.results import results_by_day, results_of
 from steadyarm.live.scoring import scorecard_of
-from steadyarm.live.settings import Settings
 from steadyarm.live.tables import adjusted_text, columns_of
 from steadyarm.reports.document import text as markdown
 from steadyarm.reports.experiment import experiment_report
@@ -268,35 +263,6 @@ def test_a_replay_notices_other_covariates_and_other_slopes() -> None:
     assert any("stored" in each for each in live.replay().differences)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_an_imported_experiment_goes_on_to_the_bit(suffix: str, tmp_path: Path) -> None:
-    live = created(budget=200)
-    play(live, range(100), World())
-    live.exclude(unit="u7", reason="a bot")
-    path = live.export(tmp_path / f"log{suffix}")
-    if suffix == ".csv":
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        known = [{e.metric: e.value for e in row.events} for row in live.storage.log(live.key)]
-        assert [row["spend"] for row in rows] == [
-            repr(each["spend"]) if "spend" in each else "" for each in known
-        ]
-        assert KNOWN not in rows[0]
-    storage = f"sqlite:///{tmp_path / 'copy.db'}" if suffix == ".csv" else "memory"
-    copy = sa.import_experiment(path, storage, name="copy")
-    for each in (live, copy):
-        play(each, range(100, 200), World(9))
-    ours, theirs = live.recommend(), copy.recommend()
-    assert np.array_equal(ours.estimates, theirs.estimates)
-    assert ours.raw is not None
-    assert theirs.raw is not None
-    assert np.array_equal(ours.raw, theirs.raw)
-    stored = [each.storage.find(each.name).policy_state for each in (live, copy)]
-    assert stored[0] == stored[1]
-    assert copy.replay().agrees
-    copy.close()
-
-
 def test_an_export_is_analyzed_with_its_covariates(tmp_path: Path) -> None:
     live = created(budget=200, missing="fail")
     play(live, range(200), World())
@@ -306,18 +272,6 @@ def test_an_export_is_analyzed_with_its_covariates(tmp_path: Path) -> None:
     assert found.variance_kept == pytest.approx(verdict.variance_kept, rel=0.01)
     # References of the policy came from what it had seen, those of the log from the whole log.
     np.testing.assert_allclose(found.estimates, verdict.estimates, rtol=0.01)
-
-
-def test_settings_are_described_and_loaded(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'e.db'}"
-    live = created(url)
-    described = description_of(live.settings)
-    assert described["covariates"] == list(NAMES)
-    assert create_from_description("f", described, url).settings.covariates == NAMES
-    assert sa.load_experiment("e", url).settings == live.settings
-    with pytest.raises(sa.ExperimentExistsError, match="another covariates"):
-        created(url, covariates=["spend"], load_if_exists=True)
-    assert Settings.from_dict(live.settings.to_dict()) == live.settings
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -474,14 +428,6 @@ def test_many_units_have_expectations_of_their_own() -> None:
         live.ask_many(["u4", "u5"], expected=[1.0])
 
 
-def test_a_unit_that_comes_again_keeps_what_was_known_first() -> None:
-    live = created()
-    live.ask("u1", covariates={"spend": 3.0})
-    assert not live.ask("u1", covariates={"spend": 9.0}).new
-    (row,) = live.storage.log(live.key)
-    assert {e.metric: e.value for e in row.events} == {"spend": 3.0, KNOWN: 1.0}
-
-
 @pytest.mark.parametrize(
     ("names", "words"),
     [
@@ -501,18 +447,3 @@ def test_names_that_cannot_be_declared(names: Any, words: str) -> None:
     with pytest.raises(sa.InvalidInputError, match=words) as caught:
         created(covariates=names, **more)
     assert caught.value.field == "covariates"
-
-
-def test_covariates_that_cannot_be_stored_lose_no_assignment(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    live = created()
-
-    def fail(*_: object) -> None:
-        raise StorageError("the disk is full.")
-
-    with monkeypatch.context() as broken, caplog.at_level(logging.WARNING, "steadyarm"):
-        broken.setattr(live.storage, "measure", fail)
-        assert live.ask("u1", covariates={"spend": 3.0, "visits": 1.0}).new
-    assert "attributes of 1 assignments are lost: the disk is full" in caplog.text
-    assert live.storage.log(live.key)[0].events == ()

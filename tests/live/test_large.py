@@ -13,11 +13,8 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.live.decisions import stored_state
-from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.results import results_of
 from steadyarm.live.settings import Settings, variants_in
-from steadyarm.live.transfer import csv_lines
-from steadyarm.policies import POLICIES
 from steadyarm.storages.records import SegmentRecord
 from tests.live.few import LARGE, Few, FewState, reward_of
 from tests.live.tampering import tamper_with_segment
@@ -170,38 +167,6 @@ def test_status_counts_what_was_handed_out() -> None:
     assert small.status().total_assigned == 1
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_exports_come_back(tmp_path: Path, suffix: str) -> None:
-    live = played()
-    path = live.export(tmp_path / f"log.{suffix}")
-    again = sa.import_experiment(path, "memory", policy=Few(), clock=Clock())
-    assert shown(again) == shown(live)
-    assert again.status().assigned == live.status().assigned
-    assert again.replay().agrees
-    before, after = (x.storage.snapshot(x.key, everything=True).segments for x in (live, again))
-    for (one, tally), (other, counted) in zip(before, after, strict=True):
-        assert one.segment.arms is not None
-        assert other.segment.arms is not None
-        assert np.array_equal(one.segment.arms, other.segment.arms)
-        assert tally == counted
-    assert [again.ask(f"n{i}").arm for i in range(50)] == [live.ask(f"n{i}").arm for i in range(50)]
-    (header, *_) = csv_lines(live)
-    assert "probabilities" not in header
-    (header, *_) = csv_lines(create(arms=SMALL))
-    assert "probabilities" in header
-
-
-def test_an_export_with_other_arms_is_refused(tmp_path: Path) -> None:
-    path = played().export(tmp_path / "log.csv")
-    text = path.read_text()
-    rows = text.splitlines(keepends=True)
-    known = rows[1].split('"')[1]
-    for name, message in (("s0=up", "row 2"), (LARGE.names[77], "was not assigned")):
-        path.write_text("".join([rows[0], rows[1].replace(known, name), *rows[2:]]))
-        with pytest.raises(sa.InvalidInputError, match=message):
-            sa.import_experiment(path, "memory", policy=Few())
-
-
 def test_replay_notices_other_arms() -> None:
     live = played()
 
@@ -245,30 +210,6 @@ def test_stored_settings_are_counted_without_making_the_arms() -> None:
     for arms in (SMALL, LARGE, sa.ArmSet.bundles([f"i{k}" for k in range(20)], 5)):
         config = json.loads(json.dumps(Settings(arms, Few(), 10, 1, missing="drop").to_dict()))
         assert variants_in(config) == arms.size
-
-
-def test_large_sets_are_created_from_a_description(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(POLICIES, "Few", Few)
-    factors = {f"slot {i}": ["off", "on"] for i in range(16)}
-    description = {"arms": {"factorial": factors}, "policy": "few", "budget": 10, "seed": 3}
-    description["missing"] = "drop"
-    live = create_from_description("many", description, "memory")
-    assert (live.arms.size, live.arms.large) == (65536, True)
-    assert live.arms.names[live.ask("u").arm] == live.ask("u").name
-    loaded = sa.load_experiment("many", live.storage)
-    assert loaded.settings == live.settings
-    assert loaded.ask("u").name == live.ask("u").name
-
-
-def test_tables_without_names_are_counted_and_come_back(tmp_path: Path) -> None:
-    """`arm 17` is made from the index, and not written down."""
-    X = np.random.default_rng(1).normal(size=(6000, 50))
-    live = create(arms=sa.ArmSet.from_features(X), policy=sa.GBAI(), budget=60, clock=Clock())
-    for i in range(30):
-        live.tell(live.ask(f"u{i}"), i % 2)
-    assert variants_in(live.settings.to_dict()) == 6000
-    copy = sa.import_experiment(live.export(tmp_path / "log.csv"), storage="memory", name="copy")
-    assert shown(copy) == shown(live)
 
 
 def test_exports_of_large_sets_can_be_analysed(tmp_path: Path) -> None:

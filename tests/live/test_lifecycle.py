@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import steadyarm as sa
-from steadyarm.cli.main import main
 from steadyarm.environments.families import arms_from_settings
 from steadyarm.errors import InvalidInputError
 from steadyarm.files import toml_of
-from steadyarm.live.lifecycle import create_from_description, description_of, load_experiment
+from steadyarm.live.lifecycle import create_from_description, description_of
 from steadyarm.live.settings import Settings
 from steadyarm.policies import POLICIES
 
@@ -115,23 +113,6 @@ def test_shares_are_told_by_name_or_for_all() -> None:
     assert description_of(one)["min_share"] == {"A": 0.01}
     for settings in (both, one):
         made = create_from_description("x", description_of(settings), "memory")
-        assert made.settings.to_dict() == settings.to_dict()
-
-
-@pytest.mark.parametrize("kind", ["names", "pairs", "features"])
-def test_the_command_line_takes_the_file(kind: str, tmp_path: Path) -> None:
-    settings = Settings(
-        ARMS[kind],
-        sa.P1RAGE(max_phases=5),
-        900,
-        seed=7,
-        reward_range=(0, 1),
-        reward_window=172800.0,
-    )
-    file, storage = tmp_path / "test.toml", f"sqlite:///{tmp_path}/tests.db"
-    file.write_text(toml_of({"name": "test", **description_of(settings)}), encoding="utf-8")
-    main(["experiment", "create", str(file), "--storage", storage])
-    with load_experiment("test", storage) as made:
         assert made.settings.to_dict() == settings.to_dict()
 
 

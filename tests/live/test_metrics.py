@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.lifecycle import description_of, settings_from_description
+from steadyarm.live.lifecycle import settings_from_description
 from steadyarm.live.metrics import Metric
 from steadyarm.live.settings import Settings
 
@@ -45,27 +44,6 @@ def test_without_a_primary_metric_the_reward_is_called_reward() -> None:
     settings = described(metrics=SHOP[1:], missing="drop", direction="minimize")
     assert (settings.primary.name, settings.primary.direction) == ("reward", "minimize")
     assert settings.primary.missing == "drop"
-
-
-def test_settings_and_descriptions_survive_a_round_trip() -> None:
-    settings = described()
-    stored = json.loads(json.dumps(settings.to_dict()))
-    assert Settings.from_dict(stored).to_dict() == settings.to_dict()
-    assert settings_from_description(description_of(settings)).to_dict() == settings.to_dict()
-    assert description_of(settings)["metrics"][4] == {
-        "name": "loading",
-        "role": "guardrail",
-        "unit": "s",
-        "direction": "minimize",
-        "margin": 0.2,
-    }
-    assert stored["products"] == [["revenue", "orders"]]
-    assert stored["metrics"][2]["grace"] == 86_400_000_000
-
-
-def test_experiments_without_metrics_are_stored_as_before() -> None:
-    stored = described(metrics=None, missing="drop").to_dict()
-    assert not {"metrics", "products"} & stored.keys()
 
 
 @pytest.mark.parametrize(

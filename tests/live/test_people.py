@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +11,7 @@ import pytest
 import scipy.stats
 
 import steadyarm as sa
-from steadyarm.errors import StorageError
 from steadyarm.inference.lift import lifts
-from steadyarm.live.lifecycle import create_from_description, description_of
-from steadyarm.live.scoring import scorecard_of
-from steadyarm.live.settings import Settings
-from steadyarm.reports.document import text as markdown
-from steadyarm.reports.experiment import experiment_report
 from steadyarm.storages.records import place_of
 from tests.live.crowds import Crowd
 
@@ -114,38 +106,6 @@ def test_attributes_that_cannot_be_kept_are_refused(attributes: Any, message: st
     assert refused.value.field == "attributes"
 
 
-def test_settings_keep_attributes_and_say_nothing_without() -> None:
-    settings = Shop(DEVICES).test.settings
-    stored = settings.to_dict()
-    again = Settings.from_dict(stored)
-    assert again == settings
-    assert again.attributes == {"device": ("mobile", "desktop")}
-    assert again.metrics == ()
-    assert [one["name"] for one in stored["metrics"]] == [
-        *("device=mobile", "device=desktop", "device=other")
-    ]
-    described = description_of(settings)
-    assert described["attributes"] == DEVICES
-    assert create_from_description("again", described, "memory").settings == settings
-    plain = Shop(None).test.settings
-    assert not {"attributes", "metrics", "products"} & plain.to_dict().keys()
-    assert "attributes" not in description_of(plain)
-
-
-def test_an_experiment_with_other_attributes_is_another_one() -> None:
-    storage = Shop(DEVICES).test.storage
-    with pytest.raises(sa.ExperimentExistsError, match="with another attributes;"):
-        sa.create_experiment(
-            *("shop", ARMS, sa.Steady(), 900, storage),
-            seed=1,
-            control="today",
-            reward_range=(0, 1),
-            reward_window="1h",
-            reward_grace=0,
-            load_if_exists=True,
-        )
-
-
 def test_attributes_steer_nothing() -> None:
     bare, kept = Shop(None), Shop(DEVICES)
     bare.visit(900, known=False)
@@ -186,32 +146,6 @@ def counts(test: sa.Experiment) -> dict[str, int]:
         if "*" not in part.series:
             found[part.series] = found.get(part.series, 0) + sum(part.rewarded)
     return found
-
-
-def test_known_units_keep_their_levels() -> None:
-    test = Shop(DEVICES).test
-    for level in ("mobile", "desktop"):
-        test.ask("visitor 1", {"device": level})
-    test.ask("visitor 2")
-    test.ask("visitor 2", {"device": "mobile"})
-    test.ask_many(["visitor 3", "visitor 3"], attributes=[{"device": "watch"}] * 2)
-    assert counts(test) == {"device=mobile": 1, "device=other": 1}
-
-
-def test_levels_that_cannot_be_stored_lose_no_assignment(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    test = Shop(DEVICES).test
-
-    def fail(*_: object) -> None:
-        raise StorageError("the disk is full.")
-
-    with monkeypatch.context() as broken, caplog.at_level(logging.WARNING, "steadyarm"):
-        broken.setattr(test.storage, "measure", fail)
-        assert test.ask("visitor 1", {"device": "mobile"}).new
-    assert "attributes of 1 assignments are lost: the disk is full" in caplog.text
-    assert not test.ask("visitor 1", {"device": "mobile"}).new
-    assert counts(test) == {}
 
 
 def test_estimates_by_level_are_those_of_hand_made_sums(shop: Shop) -> None:
@@ -343,32 +277,6 @@ def test_excluded_units_count_in_no_level() -> None:
     shop.end()
     assert shop.test.recommend(by="device").of("mobile").visits == before["device=mobile"] - 1
     assert shop.test.replay().agrees
-
-
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_replay_and_export_keep_attributes(kind: str, tmp_path: Path) -> None:
-    storage = "memory" if kind == "memory" else f"sqlite:///{tmp_path / 'tests.db'}"
-    shop = played(budget=240, storage=storage)
-    assert shop.test.replay().agrees
-    path = shop.test.export(tmp_path / "log.csv")
-    again = sa.import_experiment(path, "memory", clock=lambda: shop.now)
-    assert again.settings == shop.test.settings
-    assert again.replay().agrees
-    one, other = (test.recommend(by="device") for test in (shop.test, again))
-    assert one.interaction == other.interaction
-    for mine, theirs in zip(one.levels, other.levels, strict=True):
-        assert mine.visits == theirs.visits
-        assert np.array_equal(mine.lift_intervals, theirs.lift_intervals)  # type: ignore[arg-type]
-    shop.test.close()
-
-
-def test_scorecard_and_report_have_results_by_level(shop: Shop) -> None:
-    card = scorecard_of(shop.test)
-    assert [found.attribute for found in card.people] == ["device"]
-    text = markdown(experiment_report(shop.test, card, replay=False))
-    assert "Segments of people (exploratory)" in text
-    assert "Results by device" in text
-    assert scorecard_of(Shop(DEVICES).test).people == ()
 
 
 # Whether all of that is honest: tolerances are those of the binomial distribution

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from msgspec.json import decode, encode
 
 import steadyarm as sa
-from steadyarm.cli.experiment_show import drift_text, experiment_text, verdict_text
 from steadyarm.dashboard.views import CHARTS, leaderboard, sections_of, what_is_tested
 from steadyarm.inference import Evidence
 from steadyarm.live.assignments import LiveAssignment
@@ -20,7 +18,6 @@ from steadyarm.live.scoring import scorecard_of, shares_of
 from steadyarm.reports.document import text as markdown
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.segments import Segment, SegmentStats
-from steadyarm.wire.results import Drift, Recommendation
 from steadyarm.wording import factors_in, factors_of
 
 FACTORS = {f"s{i}": ["off", "on"] for i in range(13)}
@@ -181,30 +178,6 @@ def test_pages_and_reports_of_large_sets_are_short(test: sa.Experiment, card: Sc
     assert f"{card.verdict.possible - 1:,} variants cannot be ruled out" in page
     assert "8,192" in page
     assert len(page) < 200_000
-
-
-def test_the_command_line_prints_few(test: sa.Experiment) -> None:
-    verdict = test.recommend()
-    parts = experiment_text(test), verdict_text(verdict, test.settings), drift_text(test.drift())
-    text = "\n".join(parts)
-    assert len(text.splitlines()) < 250
-    assert "of 8,192 variants were assigned so far" in text
-    assert f"{verdict.possible:,} of all may be the best" in text
-    assert "The best 10 of 8,192 variants are shown." in text
-
-
-def test_answers_of_the_service_are_short(test: sa.Experiment) -> None:
-    verdict = test.recommend()
-    found = decode(encode(Recommendation.of(verdict)), type=Recommendation)
-    assert len(found.arms) == len(verdict.estimates) <= 120
-    assert found.others == verdict.others
-    assert found.variants == LARGE.size
-    assert (found.arm, found.sure) == (verdict.name, verdict.sure)
-    assert [one.index for one in found.arms] == list(verdict.shown)  # type: ignore[arg-type]  # large
-    report = test.drift()
-    again = decode(encode(Drift.of(report)), type=Drift)
-    assert again.verdict == report.verdict
-    np.testing.assert_allclose(again.averages, report.averages)  # type: ignore[arg-type]  # all known
 
 
 def test_before_the_first_reward_the_first_variants_are_shown() -> None:

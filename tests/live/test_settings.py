@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.settings import Settings
 from steadyarm.segments import Segment
 from steadyarm.storages import open_storage
@@ -92,21 +91,6 @@ def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], message: s
         settings(**changes)
 
 
-def test_settings_survive_a_round_trip() -> None:
-    given = settings(
-        reward_range=(0, 1),
-        reward_window="3d",
-        control={"arm 1": 0.2},
-        min_share=0.05,
-        direction="minimize",
-        sticky="none",
-    )
-    again = Settings.from_dict(given.to_dict())
-    assert again.to_dict() == given.to_dict()
-    with pytest.raises(sa.InvalidInputError, match="give the one"):
-        Settings.from_dict(given.to_dict(), sa.Uniform())
-
-
 def test_a_control_has_a_name_and_may_have_a_share() -> None:
     named, shared = settings(control="arm 1"), settings(control={"arm 1": 0.2})
     assert (named.control, named.control_share) == ("arm 1", None)
@@ -119,14 +103,6 @@ def test_a_control_has_a_name_and_may_have_a_share() -> None:
     segment = Segment(np.array([[0.4, 0.3, 0.2, 0.1]]), np.array([50]))
     assert named.mixed(segment) is segment  # who is compared with whom changes no draw
     assert settings(control="arm 1", policy=sa.Peace()).control == "arm 1"
-
-
-def test_stored_settings_of_before_are_read() -> None:
-    old = settings().to_dict()
-    del old["control_share"]
-    assert Settings.from_dict(old | {"control": {}}).control is None
-    found = Settings.from_dict(old | {"control": {"arm 1": 0.2}})
-    assert (found.control, found.control_share) == ("arm 1", 0.2)
 
 
 def test_a_control_without_a_share_may_have_a_floor() -> None:
@@ -170,32 +146,6 @@ def test_shares_hold_in_the_live_test_and_estimates_stay_unbiased() -> None:
         estimates.append(live.recommend().estimates)
     error = np.std(estimates, axis=0, ddof=1) / np.sqrt(len(estimates))
     np.testing.assert_array_less(np.abs(np.mean(estimates, axis=0) - means), 4 * error)
-
-
-def test_a_description_in_plain_values_makes_the_same_experiment() -> None:
-    live = create_from_description(
-        "shop",
-        {
-            "arms": {"factorial": {"a": ["x", "y"], "b": ["x", "y"]}, "interactions": 1},
-            "policy": {"name": "p1-rage", "order": "blocks"},
-            "budget": 50,
-            "reward_window": "1d",
-            "missing": "zero",
-            "min_share": 0.01,
-        },
-        open_storage("memory"),
-    )
-    assert live.arms.size == 4
-    assert live.policy == sa.P1RAGE(order="blocks")
-    assert live.settings.reward_window == 86400
-    with pytest.raises(sa.InvalidInputError, match="no setting 'windows'"):
-        create_from_description("x", {"arms": ["A", "B"], "budget": 5, "windows": 1}, "memory")
-    with pytest.raises(sa.InvalidInputError, match="has no budget"):
-        create_from_description("x", {"arms": ["A", "B"]}, "memory")
-    with pytest.raises(sa.InvalidInputError, match="no policy"):
-        create_from_description("x", {"arms": ["A", "B"], "budget": 5, "policy": "best"}, "memory")
-    with pytest.raises(sa.InvalidInputError, match="policy is 7"):
-        create_from_description("x", {"arms": ["A", "B"], "budget": 5, "policy": 7}, "memory")
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,12 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.inference import stopping_of
-from steadyarm.live.lifecycle import create_from_description, description_of
 from steadyarm.live.looks import DAY, ITSELF, WEEK, Stopped, looks_taken
 from steadyarm.live.metrics import Metric
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
 from steadyarm.reports.experiment import experiment_report
-from steadyarm.wire.responses import SettingsAnswer
 from steadyarm.wire.results import Recommendation
 from tests.live.few import LARGE, reward_of
 from tests.live.worlds import Clock, create
@@ -268,25 +266,6 @@ def test_a_session_has_no_clock_for_days() -> None:
     with pytest.raises(sa.InvalidInputError, match="no clock") as error:
         sa.Session(sa.Steady(), AB, 100, stop="when sure", looks="daily")
     assert error.value.field == "looks"
-
-
-def test_settings_survive_storages_descriptions_and_answers() -> None:
-    options: dict[str, Any] = {"stop": "when sure", "looks": "weekly"}
-    options |= {"spending": "pocock", "futility": 0.02}
-    made = sa.create_experiment(
-        "x", ["A", "B"], sa.Steady(), 500, "memory", seed=1, missing="drop", **options
-    )
-    assert Settings.from_dict(made.settings.to_dict()) == made.settings
-    described = description_of(made.settings)
-    assert {name: described[name] for name in options} == options
-    assert create_from_description("y", described, "memory").settings == made.settings
-    answer = SettingsAnswer.of(made.settings)
-    assert (answer.stop, answer.looks, answer.futility) == ("when sure", "weekly", 0.02)
-    usual = Settings(AB, sa.Steady(), 500, 1, missing="drop", stop="when sure")
-    assert (usual.looks, usual.spending) == (8, "obrien-fleming")
-    assert "looks" not in description_of(usual)
-    plain = Settings(AB, sa.Steady(), 500, 1, missing="drop")
-    assert not {"stop", "looks", "spending", "futility"} & plain.to_dict().keys()
 
 
 # Experiments

@@ -7,10 +7,8 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.arms.recipes import BundleNames, FactorialNames
-from steadyarm.live.lifecycle import create_from_description, description_of
 from steadyarm.live.settings import Settings
 from steadyarm.live.values import DEEPEST, LARGEST_VALUE, values_of
-from steadyarm.storages import open_storage
 
 FACTORS = {"headline": ["short", "long"], "image": ["dog", "cat, or none"]}
 PRICES = {"A": {"price": 9, "tags": ["new"]}, "B": {"price": 12.5, "tags": []}}
@@ -98,41 +96,6 @@ def test_an_experiment_returns_values_and_draws_as_without() -> None:
     assert all(a.value == a.name for a in shown[1])
     assert made[0].ask("u0").value == shown[0][0].value
     assert {hash(a) for a in shown[0]}  # an object among the fields does not forbid that
-
-
-def test_descriptions_have_values() -> None:
-    made = settings(sa.ArmSet.one_hot(["A", "B"]), values=PRICES)
-    described = description_of(made)
-    assert described["values"] == PRICES
-    again = create_from_description("again", described, "memory")
-    assert again.settings.values == PRICES
-    assert "values" not in description_of(settings(sa.ArmSet.one_hot(["A", "B"])))
-
-
-def test_loading_if_exists_compares_values() -> None:
-    storage = open_storage("memory")
-
-    def shop(values: Any) -> sa.Experiment:
-        return sa.create_experiment(
-            *("shop", ["A", "B"], sa.Steady(), 50, storage),
-            missing="drop",
-            values=values,
-            load_if_exists=True,
-        )
-
-    assert shop(PRICES).settings.values == shop(list(PRICES.values())).settings.values
-    with pytest.raises(sa.ExperimentExistsError, match="another values"):
-        shop(["x", "y"])
-
-
-def test_exports_bring_values_along(tmp_path: Any) -> None:
-    shop = sa.create_experiment(
-        "shop", ["A", "B"], sa.Steady(), 50, "memory", missing="drop", values=PRICES
-    )
-    shop.tell(shop.ask("u"), 1.0)
-    again = sa.import_experiment(shop.export(tmp_path / "shop.csv"), "memory")
-    assert again.ask("u").value == shop.ask("u").value
-    assert again.replay().agrees
 
 
 def test_sessions_have_values() -> None:

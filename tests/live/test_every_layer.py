@@ -1,0 +1,215 @@
+"""Every setting and every answer survives storage, description, REST, the client and the CLI."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import redirect_stdout
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steadyarm as sa
+from steadyarm.cli.main import main
+from steadyarm.dashboard.app import create_app
+from steadyarm.live.lifecycle import create_from_description, description_of
+from steadyarm.live.settings import Settings
+from steadyarm.service.settings import ServiceSettings
+from steadyarm.storages import open_storage
+from tests.service.clients import InProcess, in_process
+
+WINDOW = {"reward_range": [0, 1], "reward_window": "1d"}
+REVENUE = {"name": "revenue", "kind": "money", "several": "sum", "window": "7d", "cap": 500.0}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "names": {"missing": "drop"},
+    "factorial": {
+        "arms": {"factorial": {"color": ["red", "blue"], "text": ["a", "b", "c"]}},
+        "missing": "drop",
+    },
+    "bundles": {"arms": {"bundles": ["a", "b", "c"], "size": 2}, "missing": "fail"},
+    "features": {"arms": {"features": [[1, 0], [0, 1], [1, 1]]}, "missing": "drop"},
+    "large": {
+        "arms": {"factorial": {f"slot {i}": ["on", "off"] for i in range(13)}},
+        "budget": 20_000,
+        "missing": "drop",
+    },
+    "policy": {"policy": {"name": "p1-rage"}, "missing": "drop"},
+    "direction": {"direction": "minimize", "missing": "drop"},
+    "window": WINDOW | {"reward_grace": "2h"},
+    "zero": WINDOW | {"missing": "zero"},
+    "sticky": {"sticky": "none", "missing": "drop"},
+    "control": {"control": {"A": 0.25}, "min_share": {"B": 0.1}, "missing": "drop"},
+    "metrics": {
+        "control": "A",
+        "metrics": [
+            {"name": "bought", "role": "primary", "kind": "yes/no", "window": "1d"},
+            REVENUE,
+            {"name": "errors", "role": "guardrail", "direction": "minimize", "margin": 0.1},
+        ],
+    },
+    "attributes": {"attributes": {"device": ["mobile", "desktop"]}, "missing": "drop"},
+    "covariates": {"covariates": ["spend", "expected"], "missing": "drop"},
+    "stop": {
+        "stop": "when sure",
+        "looks": "weekly",
+        "spending": "pocock",
+        "futility": 0.02,
+        "missing": "drop",
+    },
+    "values": {"values": {"A": 1, "B": {"price": [9, None]}, "C": "x"}, "missing": "drop"},
+    "bulk": {"bulk": True, "missing": "drop"},
+    "after": {"after": "refuse", "missing": "drop"},
+}
+BASE: dict[str, Any] = {"arms": ["A", "B", "C"], "budget": 600, "policy": "steady", "seed": 7}
+
+
+def toml(description: dict[str, Any]) -> str:
+    """The description as TOML; its values are JSON, of which TOML reads inline tables."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{json.dumps(k)} = {text(v)}" for k, v in value.items()) + "}"
+        if isinstance(value, list):
+            return "[" + ", ".join(map(text, value)) + "]"
+        return json.dumps(value)
+
+    return "\n".join(f"{key} = {text(value)}" for key, value in description.items())
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_a_setting_survives_every_layer(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    description = BASE | SETTINGS[case]
+    url = f"sqlite:///{tmp_path}/tests.db"
+    with create_from_description("python", description, url) as made:
+        settings = made.settings
+    changed = {name for name in SETTINGS[case] if name != "missing"}
+    usual = Settings(sa.ArmSet.one_hot(list("ABC")), sa.Steady(), 600, 7, missing="drop")
+    own = {field.name for field in fields(Settings)}
+    for name in changed & own:
+        assert getattr(settings, name) != getattr(usual, name), f"{name} was not taken"
+    # the storage, and what describes the settings
+    with sa.load_experiment("python", url) as loaded:
+        assert loaded.settings == settings
+    config = json.loads(json.dumps(settings.to_dict()))
+    assert Settings.from_dict(config) == settings
+    described = description_of(settings)
+    with create_from_description("again", described, url) as again:
+        assert again.settings == settings
+    # REST
+    with in_process(open_storage(url)) as client:
+        posted = client.post("/v1/experiments", described | {"name": "rest"})
+        assert posted.status_code == 201, posted.text
+        answer = client.get("/v1/experiments/rest").json()["settings"]
+    for name in ("budget", "seed", "direction", "missing", "sticky", "control", "bulk", "after"):
+        assert answer[name] == getattr(settings, name), name
+    assert answer["covariates"] == list(settings.covariates)
+    assert {name: tuple(answer["attributes"][name]) for name in answer["attributes"]} == {
+        name: tuple(levels) for name, levels in settings.attributes.items()
+    }
+    assert [metric["name"] for metric in answer["metrics"]] == [m.name for m in settings.metrics]
+    with sa.load_experiment("rest", url) as rest:
+        assert rest.settings == settings
+    # the command line
+    if case != "values":  # TOML has no null
+        (tmp_path / "test.toml").write_text(toml(described))
+        monkeypatch.setenv("STEADYARM_STORAGE", url)
+        with redirect_stdout(io.StringIO()):
+            assert main(["experiment", "create", str(tmp_path / "test.toml"), "--name", "cli"]) == 0
+        with sa.load_experiment("cli", url) as created:
+            assert created.settings == settings
+
+
+def test_every_setting_has_a_case() -> None:
+    described = {name for case in SETTINGS.values() for name in case} | BASE.keys()
+    assert {field.name for field in fields(Settings)} - described == {"control_share"}
+
+
+def play(experiment: sa.Experiment) -> None:
+    """A finished test with everything that can be known of a visit."""
+    for i in range(experiment.budget):
+        known = {"device": ("mobile", "desktop")[i % 2]}
+        shown = experiment.ask(f"u{i}", known, {"spend": i % 7 / 7})
+        bought = float((i * 7919) % 100 < 20 + 20 * shown.arm)
+        experiment.tell(shown, {"bought": bought, "revenue": 10.0 * bought})
+
+
+def test_an_answer_is_the_same_in_every_layer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/tests.db"
+    with sa.create_experiment(
+        "shop",
+        ["A", "B"],
+        sa.Steady(),
+        400,
+        url,
+        seed=3,
+        control="A",
+        metrics=[sa.Metric("bought", role="primary", missing="drop"), sa.Metric("revenue")],
+        attributes={"device": ["mobile", "desktop"]},
+        covariates=["spend"],
+        values={"A": {"price": 9}, "B": {"price": 12}},
+    ) as experiment:
+        play(experiment)
+        verdict, status = experiment.recommend(), experiment.status()
+        known, breakdown = experiment.ask("u1"), experiment.recommend(by="device")
+    app = create_app(open_storage(url), ServiceSettings(access_log=False, warm=False))
+    with InProcess(app) as client:
+        base = "/v1/experiments/shop"
+        shown = client.post(f"{base}/assignments", {"unit": "u1"}).json()
+        assert (shown["id"], shown["arm"], shown["new"]) == (known.id, known.name, False)
+        assert shown["value"] == known.value == {"price": 9 if known.name == "A" else 12}
+        totals = client.get(base).json()["totals"]
+        assert totals["assigned"] == status.total_assigned == 400
+        assert totals["rewarded"] == status.total_rewarded == 400
+        answer = client.get(f"{base}/recommendation").json()
+        assert answer["arm"] == verdict.name
+        assert answer["decision"]["text"] == verdict.decision.text
+        levels = client.get(f"{base}/breakdowns/device").json()["levels"]
+        assert [level["name"] for level in levels] == [level.name for level in breakdown.levels]
+        page = client.get("/experiments/shop").text
+        assert verdict.name in page
+        assert "device" in page
+    monkeypatch.setenv("STEADYARM_STORAGE", url)
+    out = io.StringIO()
+    with redirect_stdout(out):
+        assert main(["experiment", "recommend", "shop", "--format", "json"]) == 0
+    said = json.loads(out.getvalue())
+    assert verdict.decision.text in json.dumps(said, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"attributes": {"color": "red"}}, "attributes"),
+        ({"attributes": {"device": 3}}, "attributes"),
+        ({"covariates": {"color": 1.0}}, "covariates"),
+        ({"covariates": {"spend": "much"}}, "covariates"),
+        ({"unit": ""}, "unit"),
+    ],
+)
+def test_bad_visits_are_refused_in_every_layer(given: dict[str, Any], field: str) -> None:
+    declared: dict[str, Any] = {
+        "attributes": {"device": ["tv", "phone"]},
+        "covariates": ["spend"],
+    }
+    storage = open_storage("memory")
+    with in_process(storage) as client:
+        description = BASE | {"name": "shop", "missing": "drop"} | declared
+        assert client.post("/v1/experiments", description).status_code == 201
+        visit = {"unit": "u1"} | given
+        refused = client.post("/v1/experiments/shop/assignments", visit)
+        assert (refused.status_code, refused.json()["field"]) == (422, field)
+        experiment = sa.load_experiment("shop", storage)
+        with pytest.raises(sa.InvalidInputError):
+            experiment.ask(visit["unit"], visit.get("attributes"), visit.get("covariates"))
+        assert experiment.status().total_assigned == 0
+        answers = experiment.ask_many(["u2", visit["unit"]], attributes=[{"device": "tv"}, None])
+        assert [isinstance(answer, sa.LiveAssignment) for answer in answers] == [
+            True,
+            field != "unit",
+        ]
