@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Literal
+from functools import cached_property
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,6 +189,18 @@ class Waiting:
     hours: Floats
 
 
+class Sections(Protocol):
+    """Computes the sections of a scorecard that not every reader needs."""
+
+    def course(self) -> Course | None: ...
+
+    def shares(self) -> Shares | None: ...
+
+    def effects(self) -> Effects | None: ...
+
+    def people(self) -> tuple[Breakdown, ...]: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Scorecard:
     """A live test at one moment.
@@ -204,21 +217,18 @@ class Scorecard:
     headline : the verdict in a few plain sentences, without markup
     announcement : what of it is worth saying aloud when it changes; without numbers of visits
     verdict : None if there is none yet; `obstacle` then says why, in one sentence
-    course : None if the policy's estimates are not unbiased, or before the first reward
-    shares : None before the first visit
     drift : by day (`by_day`) if the test has lasted for at least two, else by equal shares; None
         if there is nothing to compare
     by_day : whether the periods of `drift` are days (UTC), with labels such as 2026-11-15
     health : None before the first visit
-    effects : None if the test is neither factorial nor of bundles
     waiting : None before the first visit
     shown : (m,) variants of a large set that are shown, in rising order; None for all. What has a
         row for each variant, such as `names` and the verdict, then has one for each of these
     planned : (m,) shares with which those shown are assigned now; None if that is not known
     corrections : entries of the audit log that corrected rewards or visits, oldest first
-    people : results by level of every attribute of units; empty without a verdict
     needs_stop : all visits were assigned, rewards are missing and have no window: stopping the test
         says that none will come any more
+    sections : computes `course`, `shares`, `effects` and `people` when they are read first
     """
 
     name: str
@@ -234,18 +244,35 @@ class Scorecard:
     announcement: str
     verdict: Verdict | None
     obstacle: str
-    course: Course | None
-    shares: Shares | None
     drift: DriftReport | None
     by_day: bool
     health: HealthReport | None
-    effects: Effects | None
     waiting: Waiting | None
     shown: Integers | None = None
     planned: Floats | None = None
     needs_stop: bool = False
     corrections: tuple[AuditEntry, ...] = ()
-    people: tuple[Breakdown, ...] = ()
+    sections: Sections | None = None
+
+    @cached_property
+    def course(self) -> Course | None:
+        """None if the policy's estimates are not unbiased, or before the first reward."""
+        return None if self.sections is None else self.sections.course()
+
+    @cached_property
+    def shares(self) -> Shares | None:
+        """None before the first visit."""
+        return None if self.sections is None else self.sections.shares()
+
+    @cached_property
+    def effects(self) -> Effects | None:
+        """None if the test is neither factorial nor of bundles."""
+        return None if self.sections is None else self.sections.effects()
+
+    @cached_property
+    def people(self) -> tuple[Breakdown, ...]:
+        """Results by level of every attribute of units; empty without a verdict."""
+        return () if self.sections is None else self.sections.people()
 
     @property
     def light(self) -> Light:

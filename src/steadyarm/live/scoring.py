@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import accumulate
 
@@ -33,11 +33,19 @@ from steadyarm.live.results import (
     with_events,
     with_outlier,
 )
-from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting, announcement, headline
+from steadyarm.live.scorecard import (
+    Course,
+    Effects,
+    Scorecard,
+    Shares,
+    Waiting,
+    announcement,
+    headline,
+)
 from steadyarm.live.settings import Settings
 from steadyarm.live.stopping import LEVEL, schedule_of
 from steadyarm.live.verdict import Verdict
-from steadyarm.storages.records import DaySums, Snapshot, to_datetime
+from steadyarm.storages.records import DaySums, SeriesSums, Snapshot, to_datetime
 from steadyarm.wording import counted
 
 __all__ = ["LEVEL", "course_of", "expected_end", "scorecard_of", "shares_of", "waiting_of"]
@@ -267,23 +275,11 @@ def scorecard_of(
         if settings.stop is not None and level != LEVEL:
             at_stop = metric_results(settings, snapshot, series, now, LEVEL)
     verdict, obstacle = _verdict(results, snapshot, level, metrics, at_stop)
-    course = effects = drift = None
-    by_day = False
+    drift, by_day = None, False
     if verdict is not None and settings.policy.unbiased:
-        course = course_of(results, settings.budget, spans, level, settings.reward_range)
-        _end_with(course, verdict, settings.arms.names)
-        if has_effects(settings.arms):
-            effects = effects_of(results.evidence, level=level, arm=verdict.arm)
         drift = drift_by_day(*results_by_day(results, snapshot, days), level)
         by_day = drift is not None
         drift = _alarmed(drift, results, level)
-    people: tuple[Breakdown, ...] = ()
-    if verdict is not None and settings.policy.unbiased and not settings.arms.large:
-        against = settings.control or verdict.name
-        people = tuple(
-            breakdown_of(results, snapshot, series, attribute, against, level)
-            for attribute in settings.attributes
-        )
     open_until = rewards_until(settings, snapshot, now)
     until = None if open_until is None else to_datetime(open_until)
     stuck = settings.policy.waits and any(p.exhausted and p.waiting for p in results.pieces)
@@ -312,20 +308,68 @@ def scorecard_of(
         announcement="",
         verdict=verdict,
         obstacle=obstacle,
-        course=course,
-        shares=shares_of(settings.arms.names, results.pieces, spans) if results.pieces else None,
         drift=drift,
         by_day=by_day,
         health=health,
-        effects=effects,
         waiting=waiting,
         shown=shown,
         planned=_planned(results, shown) if results.pieces else None,
         needs_stop=needs_stop,
         corrections=tuple(experiment.corrections()),
-        people=people,
+        sections=StoredSections(results, snapshot, series, spans, level, verdict),
     )
     return replace(card, headline=headline(card), announcement=announcement(card))
+
+
+@dataclass(frozen=True)
+class StoredSections:
+    """Sections of the scorecard of a stored test; see `Scorecard`."""
+
+    results: LiveResults
+    snapshot: Snapshot
+    series: Sequence[SeriesSums]
+    spans: Spans
+    level: float
+    verdict: Verdict | None
+
+    @property
+    def _told(self) -> Verdict | None:
+        """The verdict, if estimates are unbiased on the way."""
+        return self.verdict if self.results.settings.policy.unbiased else None
+
+    def course(self) -> Course | None:
+        """What one would have seen at earlier times."""
+        settings = self.results.settings
+        if self._told is None:
+            return None
+        bounds = settings.reward_range
+        course = course_of(self.results, settings.budget, self.spans, self.level, bounds)
+        _end_with(course, self._told, settings.arms.names)
+        return course
+
+    def shares(self) -> Shares | None:
+        """Shares of the variants by segment."""
+        results = self.results
+        if not results.pieces:
+            return None
+        return shares_of(results.settings.arms.names, results.pieces, self.spans)
+
+    def effects(self) -> Effects | None:
+        """Effects of factors or items."""
+        if self._told is None or not has_effects(self.results.settings.arms):
+            return None
+        return effects_of(self.results.evidence, level=self.level, arm=self._told.arm)
+
+    def people(self) -> tuple[Breakdown, ...]:
+        """Results by level of each attribute."""
+        settings = self.results.settings
+        if self._told is None or settings.arms.large:
+            return ()
+        against = settings.control or self._told.name
+        return tuple(
+            breakdown_of(self.results, self.snapshot, self.series, name, against, self.level)
+            for name in settings.attributes
+        )
 
 
 def _shown(settings: Settings, status: Status, verdict: Verdict | None) -> Integers | None:
