@@ -61,11 +61,11 @@ from steadyarm.errors import (
     VisitsPendingError,
     WrongStateError,
 )
-from steadyarm.live.assignments import LiveAssignment
+from steadyarm.live.assigner import LiveAssignment
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import create_experiment, import_experiment, load_experiment
 from steadyarm.live.metrics import Metric
-from steadyarm.live.people import Breakdown
+from steadyarm.live.breakdowns import Breakdown
 from steadyarm.live.results import Status
 from steadyarm.live.session import Assignment, Session
 from steadyarm.live.verdict import Verdict

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 import steadyarm as sa
 from steadyarm.inference import Evidence
-from steadyarm.live import people
+from steadyarm.live import breakdowns
+from steadyarm.live.breakdowns import Breakdown, breakdown_of
 from steadyarm.live.measured import by_series
-from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.results import LiveResults, results_of
 from steadyarm.segments import Segment
 from steadyarm.storages.records import SegmentRecord, SeriesSums, Snapshot, Tally
@@ -96,13 +96,13 @@ class Crowd:
             results, moment, series = self.drawn(rng)
             sums, tested = by_series(series), []
             for level, batch in zip(self.levels, found, strict=True):
-                parts = people._visits_of(f"crowd={level}", results, moment, sums)
-                batch.append(people._alone(results, parts).evidence)
+                parts = breakdowns._visits_of(f"crowd={level}", results, moment, sums)
+                batch.append(breakdowns._alone(results, parts).evidence)
                 each = [(tally.assigned, tally.rewarded, tally.sums) for _, tally in parts]
                 seen, rewards, totals = np.sum(np.array(each, dtype=object), axis=0)
-                if people.enough(seen, seen, totals, batch[-1], rewards):
+                if breakdowns.enough(seen, seen, totals, batch[-1], rewards):
                     tested.append(batch[-1])
-            p = people.interaction(tested, row=0)
+            p = breakdowns.interaction(tested, row=0)
             p_values.append(np.nan if p is None else p)
         return [_together(batch) for batch in found], np.array(p_values)
 

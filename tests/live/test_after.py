@@ -13,7 +13,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.live.after_test import Outside
-from steadyarm.live.assignments import AssignmentId
+from steadyarm.live.assigner import AssignmentId
 from steadyarm.live.looks import ITSELF
 from steadyarm.storages import open_storage
 from tests.live.worlds import Clock

@@ -14,11 +14,11 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.covariates import Moments
-from steadyarm.live.covariates import KNOWN, stored_covariates
-from steadyarm.live.people import breakdown_of
+from steadyarm.live.breakdowns import breakdown_of
 from steadyarm.live.results import results_by_day, results_of
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.tables import adjusted_text, columns_of
+from steadyarm.live.units import KNOWN, stored_covariates
 from steadyarm.reports.document import text as markdown
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.storages import open_storage, upgrade_storage

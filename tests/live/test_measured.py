@@ -13,7 +13,7 @@ from scipy.stats import false_discovery_control
 import steadyarm as sa
 from steadyarm.inference import Evidence
 from steadyarm.inference.lift import lift_p_values, lifts
-from steadyarm.live.assignments import LiveAssignment
+from steadyarm.live.assigner import LiveAssignment
 from steadyarm.live.measured import results_by_metric
 from steadyarm.live.metrics import Metric, MetricResult
 

@@ -15,7 +15,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.transfer import read_export
+from steadyarm.live.export import read_export
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Change

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import steadyarm as sa
 from steadyarm.analysis.log import open_log
 from steadyarm.files import csv_cell, csv_text
-from steadyarm.live.assignments import open_segment
+from steadyarm.live.assigner import open_segment
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import SegmentRecord, number_of
 from tests.live.tampering import tamper, tamper_with_segment, tamper_with_state

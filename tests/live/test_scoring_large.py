@@ -10,7 +10,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.dashboard.views import CHARTS, leaderboard, sections_of, what_is_tested
 from steadyarm.inference import Evidence
-from steadyarm.live.assignments import LiveAssignment
+from steadyarm.live.assigner import LiveAssignment
 from steadyarm.live.decisions import SegmentLedger
 from steadyarm.live.effects import effects_of
 from steadyarm.live.scorecard import Scorecard, order_of, standing_of

@@ -11,7 +11,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.transfer import segment_from, segment_to
+from steadyarm.live.export import segment_from, segment_to
 from steadyarm.segments import Segment
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import (

@@ -26,7 +26,7 @@ from steadyarm.wording import counted, did_you_mean, shortened, strung
 
 if TYPE_CHECKING:
     from steadyarm.analysis.result import Analysis, Asked, Summed
-    from steadyarm.live.people import Breakdown, LevelResult
+    from steadyarm.live.breakdowns import Breakdown, LevelResult
     from steadyarm.live.verdict import Verdict
 
 MOST_SEGMENTS = 8  # columns
@@ -170,8 +170,14 @@ def with_segments(asked: Asked, found: Analysis, again: Callable[[Asked], Summed
 def _breakdown(
     asked: Asked, found: Analysis, ours: str, theirs: str, again: Callable[[Asked], Summed]
 ) -> tuple[Breakdown, str]:
-    from steadyarm.live.attributes import OTHER
-    from steadyarm.live.people import Breakdown, LevelResult, compared_level, enough, interaction
+    from steadyarm.live.breakdowns import (
+        Breakdown,
+        LevelResult,
+        compared_level,
+        enough,
+        interaction,
+    )
+    from steadyarm.live.units import OTHER
 
     names, table = found.arms.names, asked.table
     level = table[ours].cast("string").nullif("")

@@ -139,12 +139,12 @@ def with_own_verdict(
 
 def _own_verdict(path: Path, control: str | None, level: float) -> Verdict:
     """What the test said when it was exported."""
+    from steadyarm.live.export import read_export
     from steadyarm.live.looks import stopped_in
     from steadyarm.live.measured import metric_results
     from steadyarm.live.results import results_of
     from steadyarm.live.settings import Settings
     from steadyarm.live.stopping import LEVEL
-    from steadyarm.live.transfer import read_export
     from steadyarm.storages import open_storage
 
     storage, (exported, rows, trace) = open_storage("memory"), read_export(path)

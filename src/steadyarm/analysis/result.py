@@ -35,7 +35,7 @@ from steadyarm.segments import Direction
 from steadyarm.wording import counted, percent, strung
 
 if TYPE_CHECKING:
-    from steadyarm.live.people import Breakdown
+    from steadyarm.live.breakdowns import Breakdown
     from steadyarm.live.verdict import Verdict
 
 Missing = Literal["fail", "drop", "zero"]

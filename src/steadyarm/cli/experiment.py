@@ -344,7 +344,7 @@ def _export(args: argparse.Namespace) -> None:
 )
 def _import(args: argparse.Namespace) -> None:
     """Import an exported test into a storage, where it goes on."""
-    from steadyarm.live.transfer import read_export
+    from steadyarm.live.export import read_export
 
     read_export(args.file)  # errors come before there is a database
     with opened(args, new=True) as storage:

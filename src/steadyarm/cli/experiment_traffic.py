@@ -17,7 +17,7 @@ from steadyarm.cli.common import loaded, read_time, show, table
 from steadyarm.errors import InvalidInputError, SteadyArmError
 
 if TYPE_CHECKING:
-    from steadyarm.live.assignments import LiveAssignment
+    from steadyarm.live.assigner import LiveAssignment
 
 BATCH = 1000  # in one transaction
 WIDEST = 60  # characters of a value

@@ -30,9 +30,8 @@ from steadyarm.client.core import (
 )
 from steadyarm.covariates import with_expected
 from steadyarm.errors import ServiceError, SteadyArmError
-from steadyarm.live.assignments import At, Values
-from steadyarm.live.attributes import Given
-from steadyarm.live.covariates import Covariates
+from steadyarm.live.assigner import At, Values
+from steadyarm.live.units import Covariates, Given
 from steadyarm.wire.responses import AssignmentAnswer, ExperimentAnswer
 from steadyarm.wire.results import Recommendation
 

@@ -30,9 +30,8 @@ from steadyarm.errors import (
     StorageError,
     UnknownAssignmentError,
 )
-from steadyarm.live.assignments import At, Values, checked_unit, finite_values
-from steadyarm.live.attributes import Given, check_as_many
-from steadyarm.live.covariates import Covariates
+from steadyarm.live.assigner import At, Values, checked_unit, finite_values
+from steadyarm.live.units import Covariates, Given, check_as_many
 from steadyarm.storages.records import LATEST, to_datetime, to_micros
 from steadyarm.validation import check_choice, finite_number, whole_number
 from steadyarm.wire.responses import (

@@ -27,8 +27,8 @@ from steadyarm.covariates import Moments, Slopes, adjusted, level_variance
 from steadyarm.designs.rounding import Allocation, exact_allocation
 from steadyarm.errors import BudgetSpentError, InvalidInputError, RewardsPendingError
 from steadyarm.estimators import fill_missing, rewards_so_far
-from steadyarm.live.covariates import moments_in
 from steadyarm.live.settings import Settings
+from steadyarm.live.units import moments_in
 from steadyarm.policies import Policy, State
 from steadyarm.policies.ips import IPSPolicy, IPSState
 from steadyarm.segments import (

@@ -25,27 +25,30 @@ from steadyarm.errors import (
 )
 from steadyarm.inference import HealthReport
 from steadyarm.live.after_test import Outside, RollOut, choose_default, roll_out, why_stopped
-from steadyarm.live.assignments import (
+from steadyarm.live.assigner import (
     AssignmentId,
     At,
     LiveAssignment,
     Report,
+    ReportedEvent,
     Told,
     Values,
     Visit,
     checked_unit,
+    checked_values,
     close_segments,
     is_due,
     not_running,
     open_segment,
+    refusal,
     take_positions,
+    when_of,
 )
-from steadyarm.live.attributes import Given, check_as_many, check_attribute, levels_in
-from steadyarm.live.covariates import Covariates, values_in
+from steadyarm.live.breakdowns import Breakdown, breakdown_of
+from steadyarm.live.export import export_experiment
 from steadyarm.live.looks import ITSELF, Stopped, stopped_in
 from steadyarm.live.measured import Many, metric_results
 from steadyarm.live.metrics import MetricResult, microseconds
-from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import (
     LiveResults,
@@ -55,10 +58,16 @@ from steadyarm.live.results import (
     status_of,
     with_outlier,
 )
-from steadyarm.live.rewards import ReportedEvent, checked_values, refusal, when_of
 from steadyarm.live.settings import Settings
 from steadyarm.live.stopping import LEVEL, stop_now
-from steadyarm.live.transfer import export_experiment
+from steadyarm.live.units import (
+    Covariates,
+    Given,
+    check_as_many,
+    check_attribute,
+    levels_in,
+    values_in,
+)
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy
 from steadyarm.storages.base import Storage

@@ -25,6 +25,7 @@ from steadyarm.errors import (
 )
 from steadyarm.live.decisions import check_servable, first_state, stored_state
 from steadyarm.live.experiment import OWN_CLOCK, Experiment
+from steadyarm.live.export import read_export
 from steadyarm.live.metrics import Metric, duration_text, microseconds, unnamed, usual_grace
 from steadyarm.live.settings import (
     NEVER_MATURE,
@@ -38,7 +39,6 @@ from steadyarm.live.settings import (
     Sticky,
     Stop,
 )
-from steadyarm.live.transfer import read_export
 from steadyarm.policies import Policy, policy_class, policy_from_dict, policy_named
 from steadyarm.segments import Direction
 from steadyarm.storages import open_storage

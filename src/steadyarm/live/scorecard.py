@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.inference import DriftReport, HealthReport
+from steadyarm.live.breakdowns import Breakdown
 from steadyarm.live.conclusion import Compared, Decision, compared
-from steadyarm.live.people import Breakdown
 from steadyarm.live.results import Status
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict

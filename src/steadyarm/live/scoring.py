@@ -15,13 +15,13 @@ from steadyarm.errors import RewardsPendingError
 from steadyarm.inference import DriftReport, drift_report
 from steadyarm.inference.limits import SHORT, evenly_spaced
 from steadyarm.inference.sequences import confidence_path
+from steadyarm.live.breakdowns import Breakdown, breakdown_of
 from steadyarm.live.decisions import SegmentLedger, stored_state
 from steadyarm.live.effects import effects_of, has_effects
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.looks import stopped_in
 from steadyarm.live.measured import metric_results
 from steadyarm.live.metrics import MetricResult
-from steadyarm.live.people import Breakdown, breakdown_of
 from steadyarm.live.results import (
     LiveResults,
     Status,

@@ -14,8 +14,6 @@ from steadyarm.arms import ArmSet
 from steadyarm.arms.recipes import names_in
 from steadyarm.covariates import checked_covariates
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.attributes import Declared, checked_attributes, stored_levels, without_known
-from steadyarm.live.covariates import check_names, stored_covariates
 from steadyarm.live.metrics import (
     LARGEST,
     REWARD,
@@ -26,6 +24,14 @@ from steadyarm.live.metrics import (
     seconds_of,
     unnamed,
     usual_grace,
+)
+from steadyarm.live.units import (
+    Declared,
+    check_names,
+    checked_attributes,
+    stored_covariates,
+    stored_levels,
+    without_known,
 )
 from steadyarm.live.values import checked_variant_values, values_of
 from steadyarm.policies import Policy, policy_class, policy_from_dict

@@ -12,11 +12,11 @@ import numpy as np
 from steadyarm import __version__
 from steadyarm.live.after_test import outside_texts
 from steadyarm.live.experiment import Experiment
+from steadyarm.live.export import csv_lines
 from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import Course, Effects, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.tables import adjusted_text, lift_text, metric_cells, metric_obstacles
-from steadyarm.live.transfer import csv_lines
 from steadyarm.plot import charts
 from steadyarm.plot.charts.common import thinned
 from steadyarm.reports.analysis import (

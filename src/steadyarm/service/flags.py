@@ -23,7 +23,7 @@ from steadyarm.errors import (
     UnknownExperimentError,
     WrongStateError,
 )
-from steadyarm.live.assignments import LiveAssignment, Report, Visit
+from steadyarm.live.assigner import LiveAssignment, Report, Visit
 from steadyarm.live.experiment import Experiment
 from steadyarm.service.auth import Claims, allowed, discreet
 from steadyarm.service.catalog import Catalog, Measures

@@ -25,12 +25,12 @@ from steadyarm.errors import (
     MissingExtraError,
     SteadyArmError,
 )
-from steadyarm.live.assignments import AssignmentId, At, LiveAssignment, Report
-from steadyarm.live.covariates import Covariates
+from steadyarm.live.assigner import AssignmentId, At, LiveAssignment, Report
 from steadyarm.live.experiment import Experiment
+from steadyarm.live.export import csv_lines, write_parquet, write_zip
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.results import with_events
-from steadyarm.live.transfer import csv_lines, write_parquet, write_zip
+from steadyarm.live.units import Covariates
 from steadyarm.service.auth import Claims, discreet
 from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
 from steadyarm.service.service import Service

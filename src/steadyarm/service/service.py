@@ -21,7 +21,7 @@ from steadyarm.errors import (
     StorageError,
     UnknownExperimentError,
 )
-from steadyarm.live.assignments import LiveAssignment, Report, Told, Visit
+from steadyarm.live.assigner import LiveAssignment, Report, Told, Visit
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.service.auth import RELOAD, Guard

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from steadyarm.errors import BudgetSpentError, RewardsPendingError, WrongStateError
-from steadyarm.live.assignments import LiveAssignment
+from steadyarm.live.assigner import LiveAssignment
 from steadyarm.wire.responses import PROBLEM, Problem, Response, one_of
 
 # Nothing can be shown for now, or any more: the application uses the default in its own code.

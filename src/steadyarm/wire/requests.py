@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.assignments import LONGEST
+from steadyarm.live.assigner import LONGEST
 from steadyarm.live.settings import After, Missing, Spending, Sticky, Stop
 from steadyarm.segments import Direction
 from steadyarm.wording import did_you_mean, shortened

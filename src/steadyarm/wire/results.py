@@ -11,10 +11,10 @@ import numpy as np
 
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.inference.evidence import json_ready
+from steadyarm.live.breakdowns import Breakdown, LevelResult
 from steadyarm.live.conclusion import Word
 from steadyarm.live.looks import StopReport
 from steadyarm.live.metrics import MetricResult, Safety
-from steadyarm.live.people import Breakdown, LevelResult
 from steadyarm.live.replay import Replay
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.changes import AuditEntry

@@ -22,12 +22,12 @@ from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
 from steadyarm.inference.intervals import SingleAnalysis
 from steadyarm.inference.lift import lift_sequence, lifts
 from steadyarm.inference.variance import score_scatter
-from steadyarm.live.attributes import OTHER, check_attribute, levels_of, series_of
 from steadyarm.live.decisions import ledger_of
 from steadyarm.live.measured import Sums, by_series, with_references
 from steadyarm.live.metrics import REWARD
 from steadyarm.live.results import LiveResults
 from steadyarm.live.tables import FEW, lift_text
+from steadyarm.live.units import OTHER, check_attribute, levels_of, series_of
 from steadyarm.storages.records import SegmentRecord, SeriesSums, Snapshot, Tally
 from steadyarm.validation import check_fraction
 from steadyarm.wording import listed, number, p_value, percent
