@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import getpass
 import json
 
@@ -47,7 +46,7 @@ def test_every_kind_of_correction(shop: Run, capsys: pytest.CaptureFixture[str])
         "experiment.stopped",
     ]
     after = str(told[-3]["id"])
-    assert main(["audit", "--experiment", "shop", "--after", after, "--format", "csv"]) == 0
-    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
-    assert [row["action"] for row in rows] == ["unit.erased", "experiment.stopped"]
-    assert json.loads(rows[0]["detail"]) == {"assignments": 1}
+    assert main(["audit", "--experiment", "shop", "--after", after, "--format", "json"]) == 0
+    left = json.loads(capsys.readouterr().out)["entries"]
+    assert [entry["action"] for entry in left] == ["unit.erased", "experiment.stopped"]
+    assert left[0]["detail"] == {"assignments": 1}

@@ -86,14 +86,14 @@ def test_an_exported_log_tells_its_rewards_again(shop: Run) -> None:
 
 
 def test_units_and_rewards_are_read_line_by_line() -> None:
-    assert read_units(["\ufeffunit\n", "a\n", "\n", '"b, c"\n'])[0] == ["a", "b, c"]
+    assert read_units(["\ufeffunit\n", "a\n", "\n", '"b, c"\n']) == [("a", {}), ("b, c", {})]
     assert read_rewards(["id,unit,reward", "x-0-1,a,2.5", "x-0-2,b,"]) == (
         [("x-0-1", 2.5, None, None)],
         1,
     )
     for read, lines, message in (
         (read_units, ["a", "b,c"], "line 2 has 2 columns"),
-        (read_units, ["time,unit", "12"], "line 2 has 1 columns only"),
+        (read_units, ["time,unit", "12"], "line 2 has 1 columns"),
         (read_rewards, ["a"], "line 1 has 1 columns"),
         (read_rewards, ["who,reward", "a,1"], "expected reward and one of id, assignment, unit"),
         (read_rewards, ['"a",1', '"b'], "line 2 is not CSV"),
@@ -147,3 +147,26 @@ def test_metrics_from_a_file_to_the_verdict(run: Run) -> None:
     assert " s " in shown
     verdict = facts(run, "recommend", "shop")
     assert [one["metric"]["name"] for one in verdict["metrics"]] == ["revenue", "loading"]
+
+
+def test_what_is_known_of_units(run: Run) -> None:
+    known = 'covariates = ["spend"]\nattributes = { device = ["mobile", "desktop"] }\n'
+    Path("test.toml").write_text(known + Path("test.toml").read_text())
+    run("create", "test.toml")
+    run("ask", "shop", "v1", "--known", "device=mobile", "--known", "spend=41")
+    table = "unit,spend,device\nv2,7,desktop\nv3,,\n"
+    assert len(facts(run, "ask", "shop", "-", stdin=table)["assignments"]) == 2
+    run("tell", "shop", "v1", "1", "v2", "0", "v3", "1")
+    with sa.load_experiment("shop", f"sqlite:///{Path.cwd()}/tests.db") as shop:
+        rows = {
+            row.unit: {e.metric: e.value for e in row.events} for row in shop.storage.log(shop.key)
+        }
+    assert rows["v1"].keys() >= {"device=mobile", "spend"}
+    assert (rows["v1"]["spend"], rows["v2"]["spend"]) == (41.0, 7.0)
+    assert "spend" not in rows["v3"]
+    for wrong in ("mobile", "device=", "=mobile"):
+        assert "such as device=mobile" in run("ask", "shop", "v4", "--known", wrong, status=1)
+    twice = ("--known", "spend=1", "--known", "spend=2")
+    assert "each once" in run("ask", "shop", "v4", *twice, status=1)
+    assert "no attribute" in run("ask", "shop", "v4", "--known", "color=1", status=1)
+    assert "finite number" in run("ask", "shop", "v4", "--known", "spend=much", status=1)

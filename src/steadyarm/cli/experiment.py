@@ -183,16 +183,9 @@ command(
     NAME,
     ("units [UNIT ...]", "who gets a variant; - reads standard input"),
     (
-        "--attribute",
-        "what is known of these units, such as device=mobile; once for each attribute",
-        {"action": "append", "default": [], "metavar": "NAME=LEVEL"},
+        "--known NAME=VALUE ...",
+        "an attribute or a covariate of these units, such as device=mobile; may be repeated",
     ),
-    (
-        "--covariate",
-        "a number that is known of these units, such as spend=41.0; once for each covariate",
-        {"action": "append", "default": [], "metavar": "NAME=NUMBER"},
-    ),
-    ("--expected X", "the covariate of that name, predicted by a model of yours"),
 )(experiment_traffic.ask)
 command(
     "experiment tell",
@@ -246,30 +239,6 @@ def _recommend(args: argparse.Namespace) -> None:
             return
         verdict = experiment.recommend(args.level, args.anytime)
         show(args, Recommendation.of(verdict), verdict_text(verdict, experiment.settings))
-
-
-@command(
-    "experiment metrics",
-    NAME,
-    (
-        "--many bonferroni|benjamini-hochberg = bonferroni",
-        "how differences of secondary metrics hold: all at once, or, after the end of the test, a "
-        "share of 1 - level of those selected is wrong on average",
-    ),
-    LEVEL,
-)
-def _metrics(args: argparse.Namespace) -> None:
-    """Show what variants brought in metrics beside the one that steers."""
-    from steadyarm.cli.experiment_show import metrics_text
-    from steadyarm.wire.results import MetricAnswer
-
-    with loaded(args) as experiment:
-        metrics = experiment.metrics(args.level, many=args.many)
-        if not metrics:
-            show(args, [], f"{args.name} has no metric beside the one that steers.")
-            return
-        verdict = experiment.results().recommend(args.level, metrics=metrics)
-    show(args, [MetricAnswer.of(result) for result in metrics], metrics_text(verdict))
 
 
 def _move(args: argparse.Namespace) -> None:

@@ -17,7 +17,6 @@ from steadyarm.live.tables import (
     lift_text,
     metric_cells,
     metric_obstacles,
-    metric_rows,
 )
 from steadyarm.wording import counted, number, percent, reach, span, when
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from steadyarm.inference import DriftReport
     from steadyarm.wire.responses import ListedExperiment
 
-MOST_DRIFTING = 10  # of very many variants
-ACROSS = 8  # periods beside each other
 METRICS = ("metric", "variant", "value", "control", "difference", "guardrail")
 MISSING = {
     "zero": "a missing one counts as zero",
@@ -183,72 +180,22 @@ def breakdown_text(found: sa.Breakdown, settings: Settings) -> str:
     return "\n".join(lines)
 
 
-def metrics_text(verdict: sa.Verdict) -> str:
-    """What is known of further metrics, and how sure it is."""
-    level, rows = percent(verdict.level), metric_rows(verdict)
-    head: tuple[str, ...] = METRICS
-    cells, align = metric_cells(verdict), "<<>>><"
-    roles = {row.role for row in rows}
-    said = []
-    if any(row.selected is not None for row in rows):
-        head, align = (*head, "selected"), f"{align}<"
-        marks = ("yes" if row.selected else "" for row in rows)
-        cells = [(*each, mark) for each, mark in zip(cells, marks, strict=True)]
-        said.append(
-            "Selected differences of secondary metrics, and their intervals, are wrong for "
-            f"{percent(1 - verdict.level)} of them on average (Benjamini and Hochberg)."
-        )
-    elif "secondary" in roles:
-        said.append(f"Intervals of all secondary metrics hold at once with {level} probability.")
-    if "guardrail" in roles:
-        said.append(f"Intervals of each guardrail hold with {level} probability by themselves.")
-    return "\n".join([table(head, cells, align), *metric_obstacles(verdict), "", *said])
-
-
 def drift_text(report: DriftReport) -> str:
     """Variants below each other, periods beside each other, and what it means."""
-    starts = range(0, len(report.periods), ACROSS)
-    lines = [f"{_periods(report, slice(first, first + ACROSS))}\n" for first in starts]
-    lines.append("± standard error; the best on average is marked *\n")
-    if report.others:
-        total = len(report.names) + report.others
-        lines.append(f"The best {MOST_DRIFTING} of {total:,} variants are shown.\n")
-    return "\n".join((*lines, textwrap.fill(report.verdict, WIDTH)))
-
-
-def _periods(report: DriftReport, part: slice) -> str:
-    labels = [label.replace(" to ", "\nto ").partition("\n") for label in report.periods[part]]
-    cells = [
-        ("", *(first for first, _, _ in labels)),
-        ("variant", *(second for _, _, second in labels)),
+    rows = [
+        (
+            name + " *" * (name == report.best),
+            *(
+                f"{number(value)} ±{error:.2g}"
+                for value, error in zip(report.estimates[:, k], report.errors[:, k], strict=True)
+            ),
+        )
+        for k, name in enumerate(report.names)
     ]
-    for k, name in _shown(report):
-        mark = " *" * (name == report.best)
-        cells.append((name + mark, *(number(v) for v in report.estimates[part, k])))
-        cells.append(("", *(f"±{error:.2g}" for error in report.errors[part, k])))
-    cells.append(("rounds", *(f"{rounds:,}" for rounds in report.rounds[part])))
-    wide = [max(map(len, column)) for column in list(zip(*cells, strict=True))[1:]]
-    left = WIDTH - sum(width + 2 for width in wide)
-    longest = max(len(row[0]) for row in cells)
-    column = longest if longest <= left else max(len("variant"), min(left, 20))
-    lines = []
-    for name, *values in cells:
-        if len(name) > column:  # on a line of its own
-            long = len(name) > WIDTH
-            lines.append(textwrap.shorten(name, WIDTH, placeholder=" …") if long else name)
-            name = ""
-        numbers = (f"  {value:>{width}}" for value, width in zip(values, wide, strict=True))
-        lines.append(f"{name:<{column}}{''.join(numbers)}".rstrip())
-    return "\n".join(lines)
-
-
-def _shown(report: DriftReport) -> list[tuple[int, str]]:
-    """All variants; of very many the best."""
-    if not report.others:
-        return list(enumerate(report.names))
-    weights = report.rounds / max(int(report.rounds.sum()), 1)
-    best = np.argsort(np.nan_to_num(report.gaps).T @ weights, kind="stable")[:MOST_DRIFTING]
-    return [(int(k), report.names[k]) for k in best]
+    rows.append(("rounds", *(f"{rounds:,}" for rounds in report.rounds)))
+    lines = [table(("variant", *report.periods), rows, "<" + ">" * len(report.periods))]
+    lines.append("± standard error; the best on average is marked *\n")
+    return "\n".join((*lines, textwrap.fill(report.verdict, WIDTH)))
 
 
 def _rules(settings: Settings) -> str:

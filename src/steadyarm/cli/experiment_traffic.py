@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,42 +36,33 @@ def ask(args: argparse.Namespace) -> None:
 
       steadyarm experiment ask checkout - < visitors.csv
 
-    What is known of them, of the attributes that were declared:
+    What is known of them, of the attributes and covariates that were declared; in CSV in columns of
+    their names:
 
-      steadyarm experiment ask checkout visitor-1 --attribute device=mobile
-
-    Covariates are given alike, or in columns of the CSV that have their names:
-
-      steadyarm experiment ask checkout visitor-1 --covariate spend=41.0 --expected 3.2
+      steadyarm experiment ask checkout visitor-1 --known device=mobile --known spend=41.0
     """
-    bulk = args.units == ["-"]
     from steadyarm.wire.responses import AssignmentAnswer
 
+    bulk = args.units == ["-"]
     with loaded(args) as experiment:
-        covariates = _covariates(args.covariate, args.expected)
-        units: list[str | None] = list(args.units) or [None]
-        numbers: list[dict[str, Any]] = [covariates] * len(units)
-        if bulk:
-            names, columns = read_units(sys.stdin, experiment.settings.covariates)
-            units, numbers = list(names), [covariates | found for found in columns]
-        alone = len(units) == 1 and not bulk
-        if units == [None] and experiment.settings.sticky == "unit":
+        settings = experiment.settings
+        if not args.units and settings.sticky == "unit":
             raise InvalidInputError(
                 "UNIT is missing; say who gets the variant, such as: steadyarm experiment ask "
                 f"{shlex.quote(args.name)} visitor-1"
             )
-        known = _attributes(args.attribute)
+        columns = {*settings.attributes, *settings.covariates}
+        visits = read_units(sys.stdin, columns) if bulk else [(u, {}) for u in args.units or [None]]
+        same = _known(args.known)
+        asked = [(unit, *_split(same | known, settings.covariates)) for unit, known in visits]
+        alone = len(asked) == 1 and not bulk
 
-        def many(part: Sequence[tuple[str | None, dict[str, Any]]]) -> list[Any]:
-            asked, given = [unit for unit, _ in part], [numbers for _, numbers in part]
-            knowns = [known] * len(part)
-            return list(experiment.ask_many(asked, attributes=knowns, covariates=given))
+        def ask_part(part: Sequence[tuple[Any, Any, Any]]) -> list[Any]:
+            units, attributes, covariates = zip(*part, strict=True)
+            return list(experiment.ask_many(units, attributes, covariates))
 
-        answers: list[Any] = (
-            [experiment.ask(units[0], known, covariates)]
-            if alone
-            else _in_batches(list(zip(units, numbers, strict=True)), many)
-        )
+        answers: list[Any] = [experiment.ask(*asked[0])] if alone else _in_batches(asked, ask_part)
+    units = [unit for unit, _, _ in asked]
     assigned = [answer for answer in answers if not isinstance(answer, SteadyArmError)]
     facts = [
         {"unit": unit, "error": problem(answer)}
@@ -79,16 +70,16 @@ def ask(args: argparse.Namespace) -> None:
         else AssignmentAnswer.of(answer)
         for unit, answer in zip(units, answers, strict=True)
     ]
-    given = experiment.settings.values is not None  # else values say what names do
+    valued = settings.values is not None  # else values say what names do
     rows = [
         (
-            *(a.unit, a.name, *([_in_line(a.value)] if given else [])),
+            *(a.unit, a.name, *([_in_line(a.value)] if valued else [])),
             *(f"{a.probability:.4g}" if a.in_test else "", a.id, _remark(a)),
         )
         for a in assigned
     ]
-    head = ("unit", "variant", *(["value"] if given else []), "probability", "id", "")
-    text = table(head, rows, "<<<><<" if given else "<<><<", most=None)
+    head = ("unit", "variant", *(["value"] if valued else []), "probability", "id", "")
+    text = table(head, rows, "<<<><<" if valued else "<<><<", most=None)
     show(args, facts[0] if alone else {"assignments": facts}, text)
     _refuse([unit or "" for unit in units], answers, "units got no variant")
 
@@ -143,73 +134,52 @@ def _in_line(value: Any) -> str:
     return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
 
 
-def _attributes(given: Sequence[str]) -> dict[str, str | None]:
-    """Levels by attribute, from texts such as device=mobile."""
-    found: dict[str, str | None] = {}
+def _known(given: Sequence[str]) -> dict[str, str]:
+    """What is known of units, from texts such as device=mobile."""
+    found: dict[str, str] = {}
     for text in given:
-        name, equals, level = text.partition("=")
-        if not (name and equals and level) or name in found:
+        name, _, value = text.partition("=")
+        if not (name and value) or name in found:
             raise InvalidInputError(
-                f"--attribute is {text!r}; expected an attribute and its level, such as "
-                "device=mobile, each attribute once."
+                f"--known is {text!r}; expected an attribute or a covariate and its value, such as "
+                "device=mobile, each once."
             )
-        found[name] = level
+        found[name] = value
     return found
 
 
-def _covariates(given: Sequence[str], expected: float | None) -> dict[str, Any]:
-    """Numbers by covariate, from texts such as spend=41.0."""
-    from steadyarm.covariates import with_expected
-
-    found: dict[str, Any] = {}
-    for text in given:
-        named = VALUE.fullmatch(text)
-        if named is None or named[1] in found:
-            raise InvalidInputError(
-                f"--covariate is {text!r}; expected a covariate and its number, such as "
-                "spend=41.0, each covariate once."
-            )
-        found[named[1]] = float(named[2])
-    return dict(with_expected(found, expected) or {})
+def _split(
+    known: dict[str, str], covariates: Sequence[str]
+) -> tuple[dict[str, str | None] | None, dict[str, Any] | None]:
+    """What is known of a unit as attributes and as covariates."""
+    numbers = {name: _number(value) for name, value in known.items() if name in covariates}
+    levels: dict[str, str | None] = {n: v for n, v in known.items() if n not in covariates}
+    return levels or None, numbers or None
 
 
-def read_units(
-    lines: Any, covariates: Sequence[str] = ()
-) -> tuple[list[str], list[dict[str, Any]]]:
-    """Units, one in a line, or the column unit of CSV with a header; and their covariates.
+def read_units(lines: Any, columns: Iterable[str] = ()) -> list[tuple[str, dict[str, str]]]:
+    """Units with what is known of them: one in a line, or CSV with a column unit.
 
-    covariates : the names of covariates that a column may have; an empty cell is one not known
+    columns : the names of attributes and covariates; an empty cell is one not known
 
     Examples
     --------
     >>> read_units(["visitor 1", "visitor 2"])
-    (['visitor 1', 'visitor 2'], [{}, {}])
+    [('visitor 1', {}), ('visitor 2', {})]
     >>> read_units(["spend,unit", '41,"Doe, Jo"'], ["spend"])
-    (['Doe, Jo'], [{'spend': 41.0}])
+    [('Doe, Jo', {'spend': '41'})]
     """
-    rows = list(_rows(lines))
-    column, measured = None, list[tuple[str, int]]()
-    if rows and "unit" in rows[0][1]:
-        names = rows.pop(0)[1]
-        column = names.index("unit")
-        measured = [(name, names.index(name)) for name in covariates if name in names]
-    found, known = [], []
-    for line, row in rows:
-        if column is None and len(row) != 1:
-            raise InvalidInputError(
-                f"line {line} has {len(row)} columns; expected one unit in every line, in quotes "
-                "if it has a comma, or CSV whose first line names a column unit."
-            )
-        found.append(_cell(row, column or 0, line))
-        cells = {name: _cell(row, at, line) for name, at in measured}
-        known.append({name: _number(cell) for name, cell in cells.items() if cell != ""})
-    return found, known
+    rows = _table(lines, {"unit"}, ("unit",))
+    return [
+        (row["unit"], {name: row[name] for name in row.keys() & set(columns) if row[name]})
+        for _, row in rows
+    ]
 
 
-Told = tuple[str, Any, datetime | None, str | None]
+Report = tuple[str, Any, datetime | None, str | None]
 
 
-def read_rewards(lines: Any, metrics: Sequence[str] = ()) -> tuple[list[Told], int]:
+def read_rewards(lines: Any, metrics: Iterable[str] = ()) -> tuple[list[Report], int]:
     """Ids or units with their rewards, when these happened and of which event; and lines without.
 
     Two columns, or CSV with a header that names reward, or metrics, then one of id, assignment and
@@ -224,46 +194,38 @@ def read_rewards(lines: Any, metrics: Sequence[str] = ()) -> tuple[list[Told], i
     >>> read_rewards(["unit,event,revenue", "visitor 1,order 17,35.2"], ["revenue"])
     ([('visitor 1', {'revenue': 35.2}, None, 'order 17')], 0)
     """
-    rows = list(_rows(lines))
-    columns = set(rows[0][1]) & {"reward", *metrics} if rows else set()
-    target, reward, headed = 0, 1, bool(columns)
-    at = event = None
-    measured: list[tuple[str, int]] = []
-    if headed:
-        names = rows.pop(0)[1]
-        known = [name for name in TARGETS if name in names]
-        if not known:
+    found: list[Report] = []
+    rows = _table(lines, {"reward", *metrics}, ("unit", "reward"))
+    for line, row in rows:
+        target = next((row[name] for name in TARGETS if name in row), None)
+        if target is None:
             raise InvalidInputError(
-                f"the first line names the columns {', '.join(names)}; expected reward and one of "
+                f"the columns are {', '.join(row)}; expected reward and one of "
                 f"{', '.join(TARGETS)}."
             )
-        target = names.index(known[0])
-        if "reward" in columns:
-            reward = names.index("reward")
-        else:
-            measured = [(name, names.index(name)) for name in names if name in columns]
-        at = next((names.index(name) for name in ("at", "rewarded_at") if name in names), None)
-        event = names.index("event") if "event" in names else None
-    found: list[Told] = []
-    without = 0
+        values: Any = {name: _number(row[name]) for name in row.keys() & set(metrics) if row[name]}
+        if row.get("reward"):
+            values = _number(row["reward"])
+        if values != {}:
+            when = row.get("at") or row.get("rewarded_at")
+            moment = read_time(when, f"at in line {line}") if when else None
+            found.append((target, values, moment, row.get("event") or None))
+    return found, len(rows) - len(found)
+
+
+def _table(lines: Any, named: set[str], usual: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
+    """Rows by the names of columns: those of the first line if it has one of `named`."""
+    rows = list(_rows(lines))
+    columns: Sequence[str] = usual
+    if rows and named & set(rows[0][1]):
+        columns = rows.pop(0)[1]
     for line, row in rows:
-        if not headed and len(row) != 2:
+        if len(row) < len(columns) or (columns == usual and len(row) != len(usual)):
             raise InvalidInputError(
-                f"line {line} has {len(row)} columns; expected an id or a unit and its reward, or "
-                "CSV whose first line names the columns."
+                f"line {line} has {len(row)} columns; expected {', '.join(columns)}, or CSV whose "
+                "first line names the columns."
             )
-        cells = {name: _cell(row, column, line) for name, column in measured}
-        values: Any = {name: _number(cell) for name, cell in cells.items() if cell != ""}
-        if not measured and (cell := _cell(row, reward, line)) != "":
-            values = _number(cell)
-        if values == {}:
-            without += 1
-            continue
-        when = "" if at is None else _cell(row, at, line)
-        moment = read_time(when, f"at in line {line}") if when else None
-        key = None if event is None else _cell(row, event, line) or None
-        found.append((_cell(row, target, line), values, moment, key))
-    return found, without
+    return [(line, dict(zip(columns, row, strict=False))) for line, row in rows]
 
 
 def _rows(lines: Any) -> Iterator[tuple[int, list[str]]]:
@@ -280,16 +242,10 @@ def _rows(lines: Any) -> Iterator[tuple[int, list[str]]]:
         raise InvalidInputError(f"standard input is not UTF-8 text: {error}.") from None
 
 
-def _cell(row: list[str], column: int, line: int) -> str:
-    if column >= len(row):
-        raise InvalidInputError(f"line {line} has {len(row)} columns only; it is cut short.")
-    return row[column]
-
-
-def _pairs(words: Sequence[str], at: str | None, event: str | None) -> list[Told]:
+def _pairs(words: Sequence[str], at: str | None, event: str | None) -> list[Report]:
     """Targets with their rewards, or with one or several values of metrics such as revenue=35."""
     when = None if at is None else read_time(at, "--at")
-    found: list[Told] = []
+    found: list[Report] = []
     left = list(words)
     while left:
         target = left.pop(0)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import json
 import os
 import re
 import sys
@@ -40,7 +37,6 @@ PARTS = ("itsdangerous", "jinja2", "plotly")  # that the dashboard needs beyond 
 POSTGRES_WRITERS = 4  # threads; SQLite lets one write at a time anyway
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 MOST_RATE = 1_000_000
-COLUMNS = ("id", "created", "author", "action", "experiment", "detail")
 
 
 @command(
@@ -306,7 +302,7 @@ def _remove(args: argparse.Namespace) -> None:
         "only entries after this one, to go on where the last export ended",
         {"metavar": "ENTRY"},
     ),
-    ("--format text|json|csv = text", "text for people, json and csv for programs"),
+    FORMAT,
     STORAGE,
 )
 def audit(args: argparse.Namespace) -> None:
@@ -316,23 +312,11 @@ def audit(args: argparse.Namespace) -> None:
     corrections with their reasons, tokens and webhooks added and removed. Entries are only ever
     added; the database itself refuses to change or delete one.
     """
-    from msgspec import to_builtins
-
     from steadyarm.wire.results import AuditEntryAnswer, AuditLog
 
     with opened(args) as storage:
         entries = [AuditEntryAnswer.of(entry) for entry in _entries(storage, args)]
-    if args.format == "csv":
-        file = io.StringIO()
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(COLUMNS)
-        for entry in entries:
-            plain = to_builtins(entry)
-            detail = json.dumps(entry.detail, ensure_ascii=False)
-            rows.writerow([*(plain[name] for name in COLUMNS[:-1]), detail])
-        print(file.getvalue(), end="")
-    else:
-        show(args, AuditLog(entries), "\n".join(map(_line, entries)) or "There are no entries.")
+    show(args, AuditLog(entries), "\n".join(map(_line, entries)) or "There are no entries.")
 
 
 def _entries(log: Storage, args: argparse.Namespace) -> Iterator[AuditEntry]:
