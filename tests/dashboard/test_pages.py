@@ -23,7 +23,7 @@ from steadyarm.live.tables import lift_text
 from steadyarm.plot.plotly import spec_of
 from steadyarm.reports.experiment import labelled
 from steadyarm.storages import open_storage
-from tests.dashboard.clients import Browser, Elements, Guarded, add_tokens, dashboard, stored
+from tests.dashboard.clients import Browser, Elements, Guarded, dashboard, stored
 from tests.live.scorecards import NAMES, played
 
 EVIL = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{7*7}}", "<b>bold</b>"]
@@ -66,16 +66,6 @@ def test_the_decision_and_lifts_come_first(shown: tuple[Browser, Scorecard]) -> 
         assert row.lift in page
         assert row.lift_interval in page
         assert f"{row.lift} ({row.lift_interval})" == lift_text(verdict, k) or k == 0
-
-
-def test_without_a_control_nothing_is_compared_with_it() -> None:
-    storage = open_storage("memory")
-    stored(played(budget=600, visits=300, days=2), storage, "plain")
-    with dashboard(storage) as browser:
-        page = Elements(browser.get("/experiments/plain").text).text
-        assert "gainst control" not in page
-        assert "Against the control" not in page
-        assert browser.get("/experiments/plain/charts/lifts.json").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -239,16 +229,6 @@ def test_actions_are_for_those_who_may(guarded: Guarded) -> None:
     page = browser.get("/experiments/shop").text
     assert 'href="/experiments/shop/stop"' in page
     assert 'href="/experiments/shop/resume"' not in page
-
-
-def test_names_that_look_like_files_have_pages() -> None:
-    storage = open_storage("memory")
-    sa.create_experiment("site.json", ["A", "B"], sa.Steady(), 50, storage, missing="drop")
-    add_tokens(storage, "read")
-    with dashboard(storage) as browser:
-        answer = browser.get("/experiments/site.json")
-    assert answer.status_code == 303
-    assert answer.headers["location"].startswith("/sign-in")
 
 
 def test_an_experiment_without_visits_says_how_to_send_the_first() -> None:

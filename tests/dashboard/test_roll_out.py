@@ -56,9 +56,9 @@ def test_a_decided_test_offers_to_roll_out(spent: sa.Experiment) -> None:
         for bad in ("", "much", "200"):
             refused = browser.post_form(f"{PAGE}/roll-out", {"variant": "blue", "share": bad})
             assert refused.status_code == 422
-    (last,) = [e for e in spent.history() if e.detail.get("reason") == "<b>careful</b>"]
-    assert last.action == "experiment.rolled_out"
-    assert last.detail["share"] == 0.05
+        (last,) = [e for e in spent.history() if e.detail.get("reason") == "<b>careful</b>"]
+        assert last.action == "experiment.rolled_out"
+        assert last.detail["share"] == 0.05
 
 
 def test_a_running_test_is_stopped_only_with_a_tick(free: Browser) -> None:
@@ -76,12 +76,13 @@ def test_a_running_test_is_stopped_only_with_a_tick(free: Browser) -> None:
 
 def test_only_admins_roll_out(spent: sa.Experiment) -> None:
     tokens = add_tokens(spent.storage, *SCOPES)
-    for scope in SCOPES:
-        with dashboard(spent.storage) as browser:
+    with dashboard(spent.storage) as browser:
+        for scope in SCOPES:
             browser.sign_in(tokens[scope])
             assert ("/roll-out" in browser.get(PAGE).text) == (scope == "admin")
             status = browser.get(f"{PAGE}/roll-out").status_code
             assert status == (200 if scope == "admin" else 403)
+            browser.post_form("/sign-out")
 
 
 def test_what_the_page_says(spent: sa.Experiment) -> None:

@@ -94,7 +94,6 @@ def test_cookies_are_secure_when_a_trusted_proxy_says_https(under: tuple[Browser
     for headers, secure in (
         ({"X-Forwarded-Proto": "https"}, True),
         ({"X-Forwarded-Proto": "http"}, False),
-        ({"X-Forwarded-Proto": "https, http"}, False),
     ):
         browser.cookies.clear()
         local = {"Host": "localhost"} | headers
@@ -113,16 +112,6 @@ def test_nobody_elses_word_makes_cookies_secure() -> None:
         assert "Secure" not in browser.get("/sign-in", headers=headers).headers["set-cookie"]
 
 
-def test_a_form_comes_from_the_host_that_the_proxy_reports(under: tuple[Browser, str]) -> None:
-    browser, token = under
-    browser.sign_in(token)
-    for origin, status in (("https://tests.example.org", 303), ("https://evil.example", 403)):
-        headers = {"X-Forwarded-Host": "tests.example.org", "Origin": origin}
-        answer = browser.post_form(f"{ROOT}/experiments/shop/pause", headers=headers)
-        assert answer.status_code == status
-        assert state_of(browser) == "paused"
-
-
 def test_the_first_requests_that_a_page_suggests_have_the_address_of_the_proxy() -> None:
     storage = open_storage("memory")
     token = add_tokens(storage, "admin")["admin"]
@@ -134,7 +123,7 @@ def test_the_first_requests_that_a_page_suggests_have_the_address_of_the_proxy()
         shown = browser.get(f"{ROOT}/experiments/shop", headers={"X-Forwarded-Proto": "http"}).text
         assert "curl http://127.0.0.1/tools/ab/v1/experiments/shop/assignments" in shown
         browser.cookies.clear()
-        proxied = {"X-Forwarded-Host": "tests.example.org", "Origin": "https://tests.example.org"}
+        proxied = {"Host": "tests.example.org", "Origin": "https://tests.example.org"}
         browser._client.headers.update(proxied)
         assert browser.sign_in(token).status_code == 303
         shown = browser.get(f"{ROOT}/experiments/shop").text

@@ -14,7 +14,6 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.errors import StorageError
-from steadyarm.live.settings import events_in
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import AuditEntry
@@ -162,14 +161,6 @@ def test_batches_answer_in_order_with_errors_in_place(two: InProcess) -> None:
     assert two.post("/v1/events:batch", {"events": []}).json() == {"events": []}
 
 
-def test_a_batch_may_say_when_it_was_sent(two: InProcess) -> None:
-    late = (datetime.now(UTC) + timedelta(days=2)).isoformat()
-    event = {"unit": "u1", "event": "purchase", "at": late}
-    (refused,) = two.post("/v1/events:batch", {"events": [event]}).json()["events"]
-    (stored,) = two.post("/v1/events:batch", {"events": [event], "sent": late}).json()["events"]
-    assert (outcomes(refused), outcomes(stored)) == ({"cart": "invalid-input"}, {"cart": "stored"})
-
-
 def test_archived_experiments_take_no_events_and_stopped_ones_do(two: InProcess) -> None:
     two.post("/v1/experiments/shop/stop")
     assert report(two, "u1", "shop") == {"shop": "stored"}
@@ -250,24 +241,6 @@ def test_events_of_units_outside_of_the_test_count_nowhere(client: InProcess) ->
     assert client.get("/v1/experiments/shop").json()["totals"]["rewarded"] == 2
 
 
-def test_too_many_events_at_once_are_refused() -> None:
-    with in_process(max_batch=2) as client:
-        events = [{"unit": "u1", "event": "shop"}] * 3
-        assert client.post("/v1/events:batch", {"events": events}).status_code == 413
-
-
-def test_names_of_events_follow_from_the_settings() -> None:
-    metric = {"role": "secondary", "ratio": None}
-    named = {"name": "bought", "role": "primary", "ratio": None}
-    level = {"name": "device=mobile", "role": "attribute"}
-    assert events_in("shop", {}) == {"reward": "reward", "shop": "reward"}
-    assert events_in("shop", {"metrics": [named, level]}) == {"bought": "bought"}
-    assert events_in("shop", {"metrics": [{"name": "shop"} | metric]}) == {
-        "shop": "shop",  # a metric of that name is meant
-        "reward": "reward",
-    }
-
-
 @pytest.mark.parametrize("backend", ["memory", "sqlite", "postgresql"])
 def test_what_another_process_has_just_created_gets_its_events(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -315,19 +288,6 @@ def test_events_reach_the_experiment_that_has_the_name_now() -> None:
         assert report(client, "u1", "shop") == {}
 
 
-def test_policies_of_somebodys_own_take_no_events_here() -> None:
-    class Mine(sa.Steady):
-        name = "Mine"
-
-    storage = open_storage("memory")
-    with in_process(storage) as client:
-        mine = sa.create_experiment("mine", ["A", "B"], Mine(), 100, storage, missing="drop")
-        mine.ask("u1")
-        client.post("/v1/experiments", SHOP)
-        ask(client, "u1", "shop")
-        assert report(client, "u1", "reward") == {"mine": "invalid-input", "shop": "stored"}
-
-
 class Counted(SQLStorage):
     """Counts how often it is asked what experiments there are, and whether they have changed."""
 
@@ -348,23 +308,6 @@ class Counted(SQLStorage):
     def find(self, name: str) -> Any:
         self.asked["find"] += 1
         return super().find(name)
-
-
-def test_requests_share_the_question_whether_anything_has_changed() -> None:
-    storage = Counted()
-    with in_process(storage) as client:
-        client.post("/v1/experiments", SHOP)
-        units = [f"u{i}" for i in range(400)]
-        client.post("/v1/experiments/shop/assignments:batch", {"units": units})
-        report(client, "nobody", "shop")
-        before = dict(storage.asked)
-        with ThreadPoolExecutor(64) as pool:
-            found = list(pool.map(lambda unit: report(client, unit, "shop"), units))
-        assert found == [{"shop": "stored"}] * 400
-        assert storage.asked["find"] == before["find"]
-        # Once in ten seconds the service looks for experiments of others by itself.
-        assert storage.asked["summaries"] <= before["summaries"] + 3
-        assert storage.asked["audit"] < before["audit"] + 300
 
 
 class Reached(SQLStorage):
@@ -410,19 +353,6 @@ def test_events_and_polls_reach_only_experiments_that_the_unit_is_in() -> None:
         found = [(flag["key"], flag["reason"]) for flag in flags.json()["flags"]]
         assert found == [("e3", "SPLIT"), ("e5", "STATIC"), ("e7", "SPLIT")]
         assert set(storage.keys) == mine
-
-
-def test_requests_share_the_question_which_experiments_units_are_in() -> None:
-    storage = Reached()
-    with in_process(storage) as client:
-        units = [f"u{i}" for i in range(300)]
-        for name in ("shop", "cart"):
-            client.post("/v1/experiments", SHOP | {"name": name})
-        client.post("/v1/experiments/shop/assignments:batch", {"units": units})
-        with ThreadPoolExecutor(64) as pool:
-            found = list(pool.map(lambda unit: report(client, unit, "reward"), units))
-        assert found == [{"shop": "stored"}] * 300
-        assert storage.reads < 200
 
 
 class PartlyAway(SQLStorage):

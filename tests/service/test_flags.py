@@ -8,9 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-import steadyarm as sa
-from steadyarm.errors import InvalidInputError, StorageError
-from steadyarm.live.lifecycle import description_of, settings_from_description
+from steadyarm.errors import StorageError
 from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import AssignmentResult
@@ -202,17 +200,6 @@ def test_polling_costs_an_etag_until_something_changes(client: InProcess) -> Non
     assert assigned(client) == 2
 
 
-def test_policies_of_somebodys_own_are_no_flags_here(client: InProcess) -> None:
-    storage = client.app.state.service.storage
-
-    class Mine(sa.Steady):
-        name = "Mine"
-
-    sa.create_experiment("mine", ["A", "B"], Mine(), 100, storage, missing="drop", bulk=True)
-    client.post("/v1/experiments", SHOP | {"bulk": True})
-    assert [flag["key"] for flag in client.post(FLAGS, context()).json()["flags"]] == ["shop"]
-
-
 class Broken(SQLStorage):
     """A storage that does not answer for a while."""
 
@@ -251,21 +238,6 @@ def test_without_its_storage_the_service_answers_no_flags_rather_than_none(bulk:
             assert answer.headers["Retry-After"] == "1"
         storage.away = False
         assert len(client.post(FLAGS, context()).json()["flags"]) == 1
-
-
-def test_the_setting_bulk_is_kept_and_described() -> None:
-    given = {"arms": ["A", "B"], "budget": 100, "seed": 1, "missing": "drop"}
-    plain, open_to_all = (settings_from_description(given | {"bulk": it}) for it in (False, True))
-    assert "bulk" not in plain.to_dict()  # as experiments of earlier releases have it
-    assert open_to_all.to_dict()["bulk"] is True
-    assert type(plain).from_dict(open_to_all.to_dict()).bulk is True
-    assert type(plain).from_dict(plain.to_dict()).bulk is False
-    assert description_of(open_to_all) == description_of(plain) | {"bulk": True}
-    assert settings_from_description(description_of(open_to_all)) == open_to_all
-    with pytest.raises(InvalidInputError, match="expected True or False"):
-        settings_from_description(given | {"bulk": "yes"})
-    with pytest.raises(InvalidInputError, match="would be assigned anew"):
-        settings_from_description(given | {"bulk": True, "sticky": "none"})
 
 
 def test_where_nothing_can_be_shown_the_application_uses_its_own_default(
