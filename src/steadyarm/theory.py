@@ -25,14 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs import adjacent_optimal, transductive, xy_optimal
-from steadyarm.designs.gaussian_width import least_gaussian_width
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import check_choice, check_positive, finite_number, whole_number
 
 __all__ = [
     "Reading",
     "g_bai_error_bound",
-    "gamma_star",
     "h_adjacent",
     "h_bob",
     "h_g_bai",
@@ -40,7 +38,6 @@ __all__ = [
     "h_p1_rage_ceiling",
     "h_p1_rage_exact",
     "h_p1_rage_one_hot_ceiling",
-    "h_peace",
     "h_unif",
     "p1_rage_drift_error_bound",
     "p1_rage_error_bound",
@@ -180,68 +177,6 @@ def rho_star_of_means(arms: ArmSet, means: ArrayLike) -> float:
     11.1111
     """
     return Instance.from_means(arms, means).worst_comparison(2)
-
-
-def gamma_star(arms: ArmSet, theta: ArrayLike, draws: int = 2**14, seed: int = 0) -> float:
-    """γ*(θ): the least squared Gaussian width of the comparisons with the best arm.
-
-    That is (E max (x* - x)'A(λ)^(-1/2) η / Δ_x)², η standard normal, the maximum over the arms x
-    that are not best and the least over designs λ (Katz-Samuels et al. 2020). ρ* is about the
-    worst comparison and γ* about all at once, without a union bound. With one rival it is zero;
-    with two it is the least ‖y‖² / (2π) for the difference y of the two scaled comparisons.
-
-    Parameters
-    ----------
-    arms : the variants
-    theta : (d,) parameter of a stationary world, in the features of the arms
-    draws : points over which the expectation is taken, and their negatives; with the default the
-        relative error is about 0.002
-    seed : of the points
-
-    Returns
-    -------
-    float : γ*, in the units of `rho_star`
-
-    Examples
-    --------
-    >>> arms = ArmSet.one_hot(["A", "B", "C"])
-    >>> print(f"{gamma_star(arms, [0.7, 0.5, 0.2]):.1f}")  # three such arms: 2 / (π Δ_(1)²)
-    15.9
-    """
-    found = Instance.from_parameter(arms, theta)
-    whole_number(draws, "draws", least=2)
-    others = np.arange(arms.size) != found.best
-    X = arms.coordinates
-    V = (X[found.best] - X[others]) / found.gaps[others, None]
-    return least_gaussian_width(X, V, draws, whole_number(seed, "seed")).value
-
-
-def h_peace(arms: ArmSet, theta: ArrayLike) -> float:
-    """(ρ* + γ*) max(log2 d, 1), Section 3: what Peace needs in a stationary world, up to constants.
-
-    The paper quotes the theorem of its authors as an error of exp(-T / (ρ* log d)), up to constants
-    and logarithms, and adds that rigorously γ* stands beside ρ*. The constants are not given, so
-    this is good to compare instances and no bound. d is the rank of the arms; up to two the
-    logarithm counts as one. `Peace` here does without Gaussian widths: as in the paper's
-    experiments it measures a set of arms by its XY design.
-
-    Parameters
-    ----------
-    arms : the variants
-    theta : (d,) parameter of a stationary world, in the features of the arms
-
-    Returns
-    -------
-    float : a number of rounds
-
-    Examples
-    --------
-    >>> arms = ArmSet.one_hot(["A", "B"])
-    >>> print(f"{h_peace(arms, [0.5, 0.3]):.4f}")  # two arms: γ* = 0, so that ρ* is left
-    100.0000
-    """
-    logarithm = max(math.log2(arms.rank), 1.0)
-    return (rho_star(arms, theta) + gamma_star(arms, theta)) * logarithm
 
 
 def h_g_bai(arms: ArmSet, theta: ArrayLike) -> float:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.optimize import brentq, fmin
+from scipy.optimize import brentq
 
 import steadyarm as sa
 from steadyarm import theory
@@ -267,70 +267,6 @@ def test_phases() -> None:
     assert theory.phases_for(0.5, first_cut=8.0) == theory.phases_for(1 / 16) == 5
 
 
-def test_gamma_star_of_few_arms_has_closed_forms() -> None:
-    """One rival has mean zero; of two E max is sd(X - Y) / √(2π), of three equal ones 3/(2√π)."""
-    assert theory.gamma_star(one_hot(2), [0.5, 0.3]) == 0.0
-    for gaps in ([0.2, 0.2], [0.2, 0.9], [0.5, 0.6]):
-        means = 0.5 - np.array([0.0, *gaps])
-        exact = 2 / (math.pi * min(gaps) ** 2)
-        assert theory.gamma_star(one_hot(3), means) == pytest.approx(exact, rel=5e-3)
-    equal = theory.gamma_star(one_hot(4), [0.5, 0.4, 0.4, 0.4])  # the best arm gets no round
-    assert equal == pytest.approx(3 * 9 / (4 * math.pi) / 0.01, rel=5e-3)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_gamma_star_of_three_arms_is_a_transductive_design(seed: int) -> None:
-    arms, theta = gaussian(3, 2, seed)
-    means = arms.features @ theta
-    best = int(means.argmax())
-    scaled = [
-        (arms.features[best] - arms.features[k]) / (means[best] - means[k])
-        for k in range(3)
-        if k != best
-    ]
-    exact = optimal_value(arms.features, np.array([scaled[0] - scaled[1]])) / (2 * math.pi)
-    assert theory.gamma_star(arms, theta) == pytest.approx(exact, rel=5e-3)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_gamma_star_in_the_plane_is_the_least_that_a_direct_search_finds(seed: int) -> None:
-    """In two dimensions the expectation is √(π/2) times an average over angles."""
-    arms, theta = gaussian(5, 2, seed)
-    X, means = arms.features, arms.features @ theta
-    best = int(means.argmax())
-    others = np.arange(5) != best
-    V = (X[best] - X[others]) / (means[best] - means[others])[:, None]
-    angles = (np.arange(4096) + 0.5) * 2 * np.pi / 4096
-    circle = np.column_stack([np.cos(angles), np.sin(angles)])
-
-    def width(weights: Floats) -> float:
-        root = np.linalg.cholesky(X.T @ (weights[:, None] * X) + 1e-14 * np.eye(2))
-        xi = np.linalg.solve(root.T, circle.T).T
-        return math.sqrt(math.pi / 2) * float((xi @ V.T).max(axis=1).mean())
-
-    def of_logits(logits: Floats) -> float:
-        return width(np.exp(logits) / np.exp(logits).sum())
-
-    rng = np.random.default_rng(seed)
-    starts = [np.full(5, 0.2), *rng.dirichlet(np.ones(5), size=3)]
-    searches = (
-        fmin(of_logits, np.log(start), xtol=1e-6, ftol=1e-10, maxiter=4000, maxfun=8000, disp=False)
-        for start in starts
-    )
-    found = min(of_logits(np.asarray(logits)) for logits in searches)
-    assert theory.gamma_star(arms, theta) == pytest.approx(found**2, rel=5e-3)
-
-
-def test_gamma_star_is_at_most_what_a_union_bound_gives() -> None:
-    """E max of n normals is at most √(2 log n) times the largest deviation."""
-    for seed in range(4):
-        arms, theta = gaussian(12, 4, seed)
-        rho, gamma = theory.rho_star(arms, theta), theory.gamma_star(arms, theta)
-        assert gamma <= 2 * math.log(11) * rho * 1.005
-        assert theory.h_peace(arms, theta) == pytest.approx(2 * (rho + gamma))
-        assert theory.gamma_star(arms, theta, seed=1) == pytest.approx(gamma, rel=5e-3)
-
-
 def test_corollary_1_is_for_arms_that_share_nothing() -> None:
     means = np.array([0.5, 0.4, 0.0])
     i0 = math.ceil(math.log2(10)) + 1
@@ -342,10 +278,3 @@ def test_corollary_1_is_for_arms_that_share_nothing() -> None:
     assert theory.h_p1_rage(skewed, theta) == pytest.approx(theory.h_p1_rage(one_hot(3), means))
     with pytest.raises(sa.InvalidInputError, match="share nothing"):
         theory.h_p1_rage_one_hot_ceiling(*gaussian(4, 2, 0))
-
-
-def test_directions_that_coincide_have_no_width() -> None:
-    """With one feature the best arm is compared with all others in one direction."""
-    line = sa.ArmSet.from_features([[1.0], [0.5], [0.2]])
-    assert theory.gamma_star(line, [1.0]) == pytest.approx(0.0, abs=1e-12)
-    assert theory.h_peace(line, [1.0]) == pytest.approx(theory.rho_star(line, [1.0]))

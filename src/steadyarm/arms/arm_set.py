@@ -64,7 +64,7 @@ Indices = NDArray[np.int64]
 class ArmSet:
     """A finite set of arms: K names and a (K, d) feature matrix, immutable.
 
-    Build one with `from_features`, `from_formula`, `one_hot`, `factorial` or `bundles`.
+    Build one with `from_features`, `one_hot`, `factorial` or `bundles`.
 
     Attributes
     ----------
@@ -142,35 +142,6 @@ class ArmSet:
         if names is None:
             names = CountedNames(K) if is_large(*span.rows.shape) else CountedNames(K)[:]
         return cls(names, feature_names, span, given)
-
-    @classmethod
-    def from_formula(
-        cls, formula: str, frame: Any, names: str | Sequence[str] | None = None
-    ) -> ArmSet:
-        """Arms given by a table with one row an arm, and a formula that says what matters.
-
-        The formula is Wilkinson's, as in R; formulaic reads it: ``a + b`` for effects, ``a:b``
-        for their interaction, ``a * b`` for both, ``C(n)`` for numbers that are categories,
-        ``log(x)``, ``poly(x, 2)``. It may contain any Python code: use only formulas you trust.
-
-        Parameters
-        ----------
-        formula : such as "C(headline) * C(image) + price"
-        frame : of pandas, Polars, PyArrow or whatever Narwhals reads, or a mapping of columns
-        names : of the arms, or the column with them; else made of the categories that vary
-
-        Examples
-        --------
-        >>> frame = {"headline": ["short", "short", "long", "long"], "price": [3, 5, 3, 5]}
-        >>> arms = ArmSet.from_formula("headline * price", frame)
-        >>> arms.feature_names
-        ('(constant)', 'headline=short', 'price', 'headline=short:price')
-        >>> arms.features[1].tolist()
-        [1.0, 1.0, 5.0, 5.0]
-        """
-        from steadyarm.arms.formula import read_formula
-
-        return cls.from_features(*read_formula(formula, frame, names))
 
     @classmethod
     def one_hot(cls, names: Sequence[str]) -> ArmSet:
