@@ -24,7 +24,7 @@ from steadyarm.paper.published import (
 )
 from steadyarm.paper.report import beyond_chart, report_of
 from steadyarm.plot.matplotlib import draw
-from steadyarm.policies.named import VARIANTS
+from steadyarm.policies import VARIANTS
 from steadyarm.reports.document import text as markdown
 from steadyarm.simulation import Results
 from steadyarm.simulation.journal import Journal

@@ -17,7 +17,7 @@ from steadyarm.plot.chart import Chart
 from steadyarm.plot.charts.sweeps import COLOURS, KNOWN, styles
 from steadyarm.plot.matplotlib import draw, save
 from steadyarm.plot.plotly import figure_of
-from steadyarm.policies.named import VARIANTS
+from steadyarm.policies import VARIANTS
 from steadyarm.simulation import Results, clopper_pearson
 from tests.simulation.own import counted
 

@@ -68,9 +68,9 @@ def test_minimising_mirrors_maximising(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_configuration_survives_a_round_trip(name: str) -> None:
-    from steadyarm.policies import policy_from_dict
+    from steadyarm.policies import policy_from
 
-    assert policy_from_dict(CONFIGURATIONS[name].to_dict()) == CONFIGURATIONS[name]
+    assert policy_from(CONFIGURATIONS[name].to_dict()) == CONFIGURATIONS[name]
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from scipy.stats import fisher_exact
 
 import steadyarm as sa
 from steadyarm.plot import charts
+from steadyarm.policies import named_policies
 from steadyarm.policies.ips import IPSState
-from steadyarm.policies.named import named_policies
 from steadyarm.simulation.compare import COLUMNS, stream_of
 from tests.simulation import own
 

@@ -130,9 +130,9 @@ def _policies(args: argparse.Namespace) -> tuple[str, ...] | None:
     """The policies asked for, by their proper names; None if none were."""
     if args.policies is None:
         return None
-    from steadyarm.policies.named import entrant_named
+    from steadyarm.policies import policy_named
 
-    return tuple(dict.fromkeys(entrant_named(name) for name in args.policies.split(",")))
+    return tuple(dict.fromkeys(policy_named(name) for name in args.policies.split(",")))
 
 
 def _is_beyond(name: str) -> bool:

@@ -350,11 +350,9 @@ def _value(text: str) -> Any:
 
 
 def _policy(args: argparse.Namespace, settings: Mapping[str, Any]) -> sa.Policy[Any]:
-    from steadyarm.policies.named import configured, entrant_named
+    from steadyarm.policies import policy_from
 
-    described = dict(settings.get("policy", {}))
-    name = described.pop("name", "Steady")
-    name = entrant_named(args.policy or name)
-    if described and not args.published:
-        return sa.policies.policy_from_dict({"name": name} | described)
-    return configured(name, args.published)
+    described = {"name": "Steady"} | dict(settings.get("policy", {}))
+    if args.policy:
+        described["name"] = args.policy
+    return policy_from({"name": described["name"]} if args.published else described, args.published)

@@ -39,7 +39,7 @@ from steadyarm.live.settings import (
     Sticky,
     Stop,
 )
-from steadyarm.policies import Policy, policy_class, policy_from_dict, policy_named
+from steadyarm.policies import Policy, policy_class, policy_from
 from steadyarm.segments import Direction
 from steadyarm.storages import open_storage
 from steadyarm.storages.base import Storage
@@ -548,7 +548,7 @@ def _policy_in(given: Any) -> Policy[Any]:
             f'policy is {shortened(given)}; expected a name such as "steady", or a table with its '
             "name and settings."
         )
-    return policy_from_dict(settings | {"name": policy_named(settings["name"])})
+    return policy_from(settings)
 
 
 def _check_same(found: Experiment, settings: Settings, ignore_seed: bool) -> None:

@@ -34,7 +34,7 @@ from steadyarm.live.units import (
     without_known,
 )
 from steadyarm.live.values import checked_variant_values, values_of
-from steadyarm.policies import Policy, policy_class, policy_from_dict
+from steadyarm.policies import Policy, policy_class, policy_from
 from steadyarm.segments import Direction, Segment
 from steadyarm.validation import (
     check_choice,
@@ -515,7 +515,7 @@ def stored_policy(stored: Mapping[str, Any], given: Policy[Any] | None, how: str
                 f"the test was run with {name!r}, a policy of your own; give it again: {how}, "
                 "or install it as a package (docs/guides/own_policy.md)."
             )
-        return policy_from_dict(stored)
+        return policy_from(stored)
     if json.loads(json.dumps(given.to_dict())) != json.loads(json.dumps(stored)):
         raise InvalidInputError(
             f"the test was run with {stored}, but the policy given is {given.to_dict()}; give the "

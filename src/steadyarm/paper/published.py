@@ -16,8 +16,7 @@ from scipy.special import ndtr, ndtri
 from steadyarm.environments import Environment, GaussianNoise, RewardSource
 from steadyarm.errors import InvalidInputError
 from steadyarm.paper.specification import FIGURES, Figure
-from steadyarm.policies import GBAI
-from steadyarm.policies.named import VARIANTS
+from steadyarm.policies import GBAI, VARIANTS
 from steadyarm.simulation import Results
 from steadyarm.simulation.compare import Value
 from steadyarm.theory import rho_star_of_means

@@ -10,7 +10,7 @@ from pathlib import Path
 from steadyarm.environments import RewardSource
 from steadyarm.files import write_atomically
 from steadyarm.paper.specification import Figure
-from steadyarm.policies.named import configured
+from steadyarm.policies import policy_from
 from steadyarm.simulation import Results
 from steadyarm.simulation.compare import Task, Value
 
@@ -37,7 +37,7 @@ def tasks_of(points: Iterable[Point], seed: int = 0) -> list[Task]:
     for figure, value, name, trials in dict.fromkeys(points):
         if (figure.name, value) not in worlds:
             worlds[figure.name, value] = figure.world(value)
-        policy, world = configured(name, published=True), worlds[figure.name, value]
+        policy, world = policy_from(name, published=True), worlds[figure.name, value]
         label = policy.name if ":" in name else name
         tasks.append(Task(figure.name, figure.parameter, value, label, policy, world, trials, seed))
     return tasks

@@ -19,8 +19,7 @@ from steadyarm.policies import (
     Peace,
     Steady,
     Uniform,
-    policy_class,
-    policy_from_dict,
+    policy_from,
     policy_named,
 )
 from steadyarm.policies.base import Policy, Recommendations, TallyState, best_arm
@@ -179,8 +178,8 @@ def candidate_from_settings(settings: Any, sd: float) -> Candidate:
             f"there is no policy {typed!r}; expected {expected}.", field="policies"
         ) from None
     given = ", ".join(f"{key}={value}" for key, value in rest.items())
-    if "noise_sd" in {f.name for f in fields(policy_class(name) or Policy)}:
+    if "noise_sd" in {f.name for f in fields(policy_from(name))}:
         rest = {"noise_sd": sd} | rest
     return Candidate(
-        label or (f"{name} ({given})" if given else name), policy_from_dict({"name": name} | rest)
+        label or (f"{name} ({given})" if given else name), policy_from({"name": name} | rest)
     )

@@ -1,4 +1,4 @@
-"""Policies as people name them: ours, variants that separate what Steady gains, and own ones."""
+"""From a name to a policy: ours, those of installed packages, variants, and own classes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,52 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.policies import GBAI, P1RAGE, Policy, Steady, policy_class, policy_named
+from steadyarm.policies.base import Policy
+from steadyarm.policies.fixed import GBAI, AdjacentBAI, Uniform
+from steadyarm.policies.p1 import P1, P1RAGE, MixedPeace, P1Peace
+from steadyarm.policies.phased import ODLinBAI, Peace, SequentialHalving
+from steadyarm.policies.steady import Steady
+from steadyarm.policies.thompson import LinearThompson, TopTwoThompson
+from steadyarm.wording import did_you_mean
 
-__all__ = ["VARIANTS", "Policies", "configured", "entrant_named", "named_policies", "policy_of"]
+__all__ = [
+    "POLICIES",
+    "VARIANTS",
+    "Policies",
+    "named_policies",
+    "offered_policies",
+    "policy_class",
+    "policy_from",
+    "policy_named",
+]
 
 Policies = Mapping[str, Policy[Any] | str] | Sequence[Policy[Any] | str]
+POLICIES: dict[str, type[Policy[Any]]] = {
+    policy.name: policy
+    for policy in (
+        Steady,
+        Uniform,
+        GBAI,
+        P1RAGE,
+        P1Peace,
+        MixedPeace,
+        Peace,
+        ODLinBAI,
+        P1,
+        AdjacentBAI,
+        SequentialHalving,
+        LinearThompson,
+        TopTwoThompson,
+    )
+}
+"""All policies of SteadyArm, by their names."""
+
 VARIANTS: dict[str, GBAI | P1RAGE | Steady] = {
     "G-BAI blocks": GBAI(order="blocks"),
     "P1-RAGE blocks": P1RAGE(order="blocks"),
@@ -24,45 +61,119 @@ VARIANTS: dict[str, GBAI | P1RAGE | Steady] = {
 }
 """What separates the gain of balanced blocks from that of adaptation, by name."""
 
+GROUP = "steadyarm.policies"  # of entry points, by which installed packages offer policies
 
-def entrant_named(name: str) -> str:
-    """The proper name of a policy or variant from what somebody typed; "module:Class" as it is.
+
+@cache
+def offered_policies() -> dict[str, type[Policy[Any]]]:
+    """Policies that installed packages offer by entry points, by their names.
+
+    InvalidInputError says which package offers something else, or one that cannot be imported.
+
+    Returns
+    -------
+    classes by their names; empty if no package offers any
 
     Examples
     --------
-    >>> entrant_named("g-bai-blocks"), entrant_named("p1rage")
-    ('G-BAI blocks', 'P1-RAGE')
+    >>> sorted(offered_policies())
+    []
+    """
+    found: dict[str, type[Policy[Any]]] = {}
+    for point in entry_points(group=GROUP):
+        package = point.dist.name if point.dist is not None else "a package"
+        try:
+            offered = point.load()
+        except Exception as error:  # whatever its import raises
+            raise InvalidInputError(
+                f"{package} offers the policy {point.value}, which cannot be imported ({error!r}); "
+                "mend or uninstall it."
+            ) from error
+        if not (isinstance(offered, type) and issubclass(offered, Policy)):
+            raise InvalidInputError(
+                f"{package} offers {point.value} as a policy; expected a class derived from Policy."
+            )
+        if offered.name in POLICIES or offered.name in found:
+            raise InvalidInputError(
+                f"{package} offers a policy called {offered.name!r}, and there is one of that name "
+                "already; give it another name."
+            )
+        found[offered.name] = offered
+    return found
+
+
+def policy_class(name: object) -> type[Policy[Any]] | None:
+    """The class of a policy by its proper name, ours or an installed package's; None if unknown.
+
+    Parameters
+    ----------
+    name : the proper name, such as "P1-RAGE"
+
+    Returns
+    -------
+    a subclass of Policy, or None
+
+    Examples
+    --------
+    >>> policy_class("P1-RAGE").__name__
+    'P1RAGE'
+    """
+    if name in POLICIES:
+        return POLICIES[str(name)]
+    return offered_policies().get(str(name))
+
+
+def policy_named(name: str) -> str:
+    """The proper name of a policy or variant, given any spelling; "module:Class" as it is.
+
+    Parameters
+    ----------
+    name : such as p1-rage, P1RAGE or P1-RAGE
+
+    Returns
+    -------
+    str : the proper name; InvalidInputError lists all names if there is none
+
+    Examples
+    --------
+    >>> policy_named("p1_rage"), policy_named("g-bai-blocks")
+    ('P1-RAGE', 'G-BAI blocks')
     """
     if ":" in name:
         return name
-    wanted = name.replace("-", "").replace("_", "").replace(" ", "").lower()
-    for proper in VARIANTS:
-        if proper.replace("-", "").replace(" ", "").lower() == wanted:
+    for proper in (*POLICIES, *VARIANTS):
+        if _plain(proper) == _plain(name):
             return proper
-    return policy_named(name)
+    for proper in offered_policies():
+        if _plain(proper) == _plain(name):
+            return proper
+    known = [proper.lower() for proper in (*POLICIES, *offered_policies())]
+    raise InvalidInputError(
+        f"there is no policy {name!r}; the policies are {', '.join(known)}"
+        f"{did_you_mean(name.lower().replace('_', '-'), known)}"
+    )
 
 
-def configured(name: str, published: bool = False) -> Policy[Any]:
-    """The policy of a proper name, a variant, or an own one as "module:Class".
-
-    published : whether policies are to be as in the paper's published runs
-    """
-    if ":" in name:
-        return _imported(name)
-    if name in VARIANTS:
-        return VARIANTS[name]
-    made = policy_class(name) or policy_class(policy_named(name))
-    assert made is not None  # policy_named knows it
-    return made.published() if published else made()
+def _plain(name: str) -> str:
+    return name.replace("-", "").replace("_", "").replace(" ", "").lower()
 
 
-def policy_of(given: Any) -> Policy[Any]:
-    """A policy as it is, of ours by its name, or an own one as "module:Class".
+def policy_from(given: Any, published: bool = False) -> Policy[Any]:
+    """A policy as it is, or made from its name, or from a mapping of its name and settings.
+
+    Parameters
+    ----------
+    given : a policy, a name as `policy_named` takes it, or what `Policy.to_dict` returned
+    published : whether policies that are named are to be as in the paper's published runs
+
+    Returns
+    -------
+    Policy : settings that are missing have their defaults
 
     Examples
     --------
-    >>> policy_of("steady-iid").order
-    'iid'
+    >>> policy_from("steady-iid").order, policy_from({"name": "P1", "ties": "last"}).ties
+    ('iid', 'last')
     """
     if isinstance(given, Policy):
         return given
@@ -70,9 +181,26 @@ def policy_of(given: Any) -> Policy[Any]:
         raise InvalidInputError(
             f"{given.__name__} is a class; give an instance: {given.__name__}()."
         )
-    if not isinstance(given, str):
+    settings = dict(given) if isinstance(given, Mapping) else {"name": given}
+    name = settings.pop("name", None)
+    if not isinstance(name, str):
         raise InvalidInputError.of("policy", given, "a policy, or its name")
-    return configured(entrant_named(given))
+    name = policy_named(name)
+    made = _imported(name) if ":" in name else VARIANTS.get(name)
+    kind = policy_class(name) if made is None else type(made)
+    assert kind is not None  # policy_named knows it
+    known = [field.name for field in fields(kind)]
+    for key in settings:
+        if key not in known:
+            raise InvalidInputError(
+                f"{name} has no setting {key!r}; its settings are {', '.join(known)}"
+                f"{did_you_mean(key, known)}"
+            )
+    if made is None:
+        if not published:
+            return kind(**settings)
+        made = kind.published()
+    return replace(made, **settings) if settings else made
 
 
 def named_policies(policies: Policies) -> dict[str, Policy[Any]]:
@@ -90,9 +218,9 @@ def named_policies(policies: Policies) -> dict[str, Policy[Any]]:
     if isinstance(policies, Policy | str):
         policies = [policies]
     if isinstance(policies, Mapping):
-        found = {name: policy_of(given) for name, given in policies.items()}
+        found = {name: policy_from(given) for name, given in policies.items()}
     else:
-        several = [policy_of(given) for given in policies]
+        several = [policy_from(given) for given in policies]
         names = [_name(policy) for policy in several]
         often = Counter(names)
         labels = [

@@ -23,8 +23,7 @@ from steadyarm.environments import RewardSource
 from steadyarm.environments.families import WORLDS, world_from_settings
 from steadyarm.errors import InvalidInputError
 from steadyarm.files import FrameLibrary, csv_cell, frame_of, write_atomically
-from steadyarm.policies import Policy
-from steadyarm.policies.named import Policies, named_policies
+from steadyarm.policies import Policies, Policy, named_policies
 from steadyarm.progress import Progress
 from steadyarm.simulation.journal import Journal
 from steadyarm.simulation.simulate import (

@@ -8,7 +8,7 @@ import time
 import traceback
 
 from steadyarm.errors import SteadyArmError
-from steadyarm.policies.named import policy_of
+from steadyarm.policies import policy_from
 from steadyarm.testing.policies import CHECKS
 
 USAGE = """usage: python -m steadyarm.testing POLICY [POLICY …]
@@ -23,7 +23,7 @@ def main(given: list[str]) -> int:
         print(USAGE)
         return 0 if given else 2
     try:
-        policies = [policy_of(name) for name in given]
+        policies = [policy_from(name) for name in given]
     except SteadyArmError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
