@@ -166,10 +166,12 @@ class Settings:
             expected = 'an ArmSet, such as ArmSet.one_hot(["A", "B"])'
             raise InvalidInputError.of("arms", self.arms, expected)
         values = checked_variant_values(self.values, self.arms.names, self.arms.large)
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "metrics", checked_metrics(self.metrics or ()))
-        object.__setattr__(self, "attributes", checked_attributes(self.attributes or {}))
-        object.__setattr__(self, "covariates", checked_covariates(self.covariates or ()))
+        self._normalize(
+            values=values,
+            metrics=checked_metrics(self.metrics or ()),
+            attributes=checked_attributes(self.attributes or {}),
+            covariates=checked_covariates(self.covariates or ()),
+        )
         taken = [*(metric.name for metric in self.metrics), *self.attributes]
         check_names(self.covariates, taken)
         self._take_primary()
@@ -191,18 +193,18 @@ class Settings:
                     "could follow; give reward_window, or leave reward_grace out.",
                     field="reward_grace",
                 )
-        object.__setattr__(self, "reward_grace", grace)
         control, share = _control(self.control, self.control_share, self.arms)
-        object.__setattr__(self, "control", control)
-        object.__setattr__(self, "control_share", share)
+        self._normalize(reward_grace=grace, control=control, control_share=share)
         floors = self.min_share
         if isinstance(floors, (int, float)) and self.arms.large:
             floors = _no_floors(floors, self.arms)
         elif isinstance(floors, (int, float)):
             floors = {name: floors for name in self.arms.names if name not in self._fixed}
-        object.__setattr__(self, "reward_window", window)
-        object.__setattr__(self, "reward_range", range_of(self.reward_range))
-        object.__setattr__(self, "min_share", _shares(floors, "min_share", self.arms))
+        self._normalize(
+            reward_window=window,
+            reward_range=range_of(self.reward_range),
+            min_share=_shares(floors, "min_share", self.arms),
+        )
         self._check_shares()
         guarded = [metric.name for metric in self.metrics if metric.role == "guardrail"]
         if guarded and not self.control:
@@ -214,6 +216,10 @@ class Settings:
         self._check_stopping()
         self._check_bulk()
         self._check_missing()  # at last: whoever left it out may have made a plain mistake, too
+
+    def _normalize(self, **values: Any) -> None:
+        """Replace values as they were given by what they mean; only `__post_init__` does."""
+        vars(self).update(values)
 
     def _take_primary(self) -> None:
         """Take over what a primary metric among the metrics says of the reward."""
@@ -229,7 +235,7 @@ class Settings:
                     f"{own}; say it there alone.",
                     field=name,
                 )
-            object.__setattr__(self, name, said)
+            self._normalize(**{name: said})
 
     @cached_property
     def keyed(self) -> bool:
@@ -302,12 +308,12 @@ class Settings:
             except InvalidInputError:
                 expected = f'"daily", "weekly" or a number of looks from 1 to {MOST_LOOKS}'
                 raise InvalidInputError.of("looks", self.looks, expected) from None
-        object.__setattr__(self, "looks", looks)
         spending = self.spending or "obrien-fleming"
         check_choice(spending, "spending", ("obrien-fleming", "pocock"))
-        object.__setattr__(self, "spending", spending)
-        if self.futility is not None:
-            object.__setattr__(self, "futility", check_positive(self.futility, "futility"))
+        futility = self.futility
+        if futility is not None:
+            futility = check_positive(futility, "futility")
+        self._normalize(looks=looks, spending=spending, futility=futility)
 
     def _check_bulk(self) -> None:
         if not isinstance(self.bulk, bool):
@@ -322,7 +328,7 @@ class Settings:
 
     def _check_missing(self) -> None:
         if self.missing is None:
-            object.__setattr__(self, "missing", _usual_missing(self.direction, self.reward_range))
+            self._normalize(missing=_usual_missing(self.direction, self.reward_range))
         elif self.missing == "zero" and self.reward_range is not None:
             low, high = self.reward_range
             if not low <= 0 <= high:
@@ -492,8 +498,6 @@ class Settings:
         values["metrics"] = tuple(map(Metric.from_dict, without_known(values.get("metrics", ()))))
         if not unnamed(values["metrics"]):
             values = {name: value for name, value in values.items() if name not in OF_PRIMARY}
-        if values.get("reward_window") is not None:
-            values.setdefault("reward_grace", 0.0)  # of a release that knew none
         policy = stored_policy(
             values["policy"],
             policy,
