@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from steadyarm import sign_unit
-from tests.e2e.sdk.node import build, run
 from tests.e2e.sdk.pages import IMPORTS, PageServer
 from tests.e2e.sdk.shops import Shop, create_shop
 
@@ -108,18 +107,6 @@ def test_a_page_spends_no_budget_on_what_it_does_not_show(
     assert spent() == [1, 1, 1]
 
 
-def test_another_visitor_is_assigned_for_themselves(
-    visitor: BrowserContext, pages: PageServer, shop: Shop
-) -> None:
-    assigned, rewarded = shop.counts()
-    page = opened(visitor, pages, shop)
-    page.evaluate("OpenFeature.setContext({ targetingKey: 'another', device: 'desktop' })")
-    page.wait_for_function("flags.getStringDetails('shop', '').reason === 'SPLIT'")
-    page.click("#buy")
-    delivered(page, 1)
-    assert shop.counts() == (assigned + 2, rewarded + 1)
-
-
 def test_events_reach_the_service_when_the_page_is_left_or_closed(
     visitor: BrowserContext, pages: PageServer, shop: Shop
 ) -> None:
@@ -182,67 +169,3 @@ def test_a_visitor_who_proves_who_they_are_speaks_for_nobody_else(
     page.click("#buy")
     page.wait_for_function("provider.counts.delivered === 1", timeout=30_000)
     assert shop.counts() == (assigned + 1, rewarded + 1)
-
-
-# The community's provider, bundled as sites do it
-
-
-COMMUNITY = """
-import { OpenFeature } from "@openfeature/web-sdk";
-import { OFREPWebProvider } from "@openfeature/ofrep-web-provider";
-Object.assign(window, { OpenFeature, OFREPWebProvider });
-"""
-
-
-SET_COMMUNITY = """
-async ([baseUrl, key]) => {
-  const headers = [["Authorization", `Bearer ${key}`]];
-  const polling = { pollInterval: 200, cacheMode: "disabled" };
-  const provider = new OFREPWebProvider({ baseUrl, headers, ...polling });
-  await OpenFeature.setProviderAndWait(provider, { targetingKey: "carla" });
-  window.flags = OpenFeature.getClient();
-}
-"""
-
-
-@pytest.fixture(scope="session")
-def community(tmp_path_factory: pytest.TempPathFactory, pages: PageServer) -> str:
-    """The path of a script with the community's provider, unmodified."""
-    folder = tmp_path_factory.mktemp("bundle")
-    source = build() / "build/community.web.js"
-    source.write_text(COMMUNITY)
-    esbuild = ("node", "node_modules/esbuild/bin/esbuild", str(source))
-    run(*esbuild, "--bundle", "--format=esm", f"--outfile={folder}/it.js")
-    pages.pages["/community.html"] = (
-        f"<script type=module>{(folder / 'it.js').read_text()}</script>"
-    )
-    return "/community.html"
-
-
-def test_the_communitys_provider_for_browsers(
-    visitor: BrowserContext, pages: PageServer, shop: Shop, community: str
-) -> None:
-    before = {name: shop.counts(name)[0] for name in ("shop", "everywhere")}
-    page = visitor.new_page()
-    said: list[ConsoleMessage] = []
-    page.on("console", lambda one: said.append(one))
-    page.goto(community)
-    page.wait_for_function("window.OpenFeature !== undefined")
-    page.evaluate(SET_COMMUNITY, [shop.url, shop.keys["web"]])
-    found = details(page, "everywhere")
-    assert found["value"] in ("A", "B")
-    assert found["reason"] == "SPLIT"
-    assert found["flagMetadata"]["inTest"] is True
-    assert details(page, "shop")["errorCode"] == "FLAG_NOT_FOUND"  # it spends no budget there
-    assert shop.counts()[0] == before["shop"]
-    # It polls with the tag of what it has: 304 until something changes.
-    with page.expect_response(lambda one: one.status == 304, timeout=30_000) as unchanged:
-        pass
-    assert unchanged.value.request.headers["if-none-match"]
-    shop.experiment("price").ask("carla")
-    priced = "[9.5, 12].includes(flags.getNumberValue('price', -1))"
-    page.wait_for_function(priced, timeout=30_000)
-    page.evaluate("OpenFeature.setContext({ targetingKey: 'bob' })")
-    page.wait_for_function("flags.getNumberValue('price', -1) === -1")
-    assert shop.counts("everywhere")[0] == before["everywhere"] + 2
-    assert not [one.text for one in said if one.type == "error"]
