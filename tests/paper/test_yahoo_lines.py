@@ -26,35 +26,23 @@ def test_the_published_example_line() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"", "not visit, user and pool, divided by ' |': ''"),
-        (b"garbage", "not visit, user and pool, divided by ' |': 'garbage'"),
-        (b"\xff\xfe\x00", "not visit, user and pool"),
-        (GOOD.split(b" |109498")[0], "not visit, user and pool"),
-        (GOOD.replace(b"109513 0 |", b"109513 |"), "is not 'timestamp article click'"),
-        (GOOD.replace(b"109513 0 |", b"109513  0 |"), "is not 'timestamp article click'"),
-        (GOOD.replace(b"1241160900", b"12411x0900"), "the timestamp is '12411x0900'"),
-        (GOOD.replace(b" 0 |", b" 2 |"), "the click is '2', neither 0 nor 1"),
-        (GOOD.replace(b"|user", b"|users"), "'users' stands where 'user' should"),
+        (b"", "not 'timestamp article click |user … |pool': ''"),
+        (b"\xff\xfe\x00", "not 'timestamp article click"),
+        (GOOD.split(b" |109498")[0], "not 'timestamp article click"),
+        (GOOD.replace(b"109513 0 |", b"109513 |"), "not 'timestamp article click"),
+        (GOOD.replace(b"1241160900", b"12411x0900"), "not 'timestamp article click"),
+        (GOOD.replace(b" 0 |", b" 2 |"), "not 'timestamp article click"),
+        (GOOD.replace(b"|user", b"|users"), "not 'timestamp article click"),
         (GOOD.replace(b"109513 0", b"109514 0"), "article '109514' is not in the pool"),
         (GOOD.replace(b"|109513 ", b"|109498 "), "article '109498' is twice in the pool"),
-        (GOOD.replace(b"6:0.999958", b"6:0.99x958"), "the user has the feature '6:0.99x958'"),
-        (GOOD.replace(b"6:0.999958", b"6:nan"), "the user has the feature '6:nan'"),
-        (GOOD.replace(b"6:0.999958", b"6:1_0"), "the user has the feature '6:1_0'"),
-        (GOOD.replace(b"6:0.999958", b"6:1e999"), "not finite numbers for 1 to 6"),
-        (GOOD.replace(b"6:0.999958", b"5:0.999958"), "the user has the feature '5:0.999958'"),
-        (GOOD.replace(b"6:0.999958", b"7:0.999958"), "not finite numbers for 1 to 6"),
+        (GOOD.replace(b"6:0.999958", b"6:0.99x958"), "not finite numbers for 1 to 6"),
+        (GOOD.replace(b"6:0.999958", b"6:nan"), "not finite numbers for 1 to 6"),
+        (GOOD.replace(b"6:0.999958", b"5:0.999958"), "not finite numbers for 1 to 6"),
         (GOOD.replace(b" 6:0.999958", b""), "not finite numbers for 1 to 6"),
         (GOOD.replace(b" 6:0.257833", b""), "article '109513' has the features"),
-        (GOOD.replace(b" |109498 " + A, b" |109498"), "article '109498' has the feature ''"),
-        (GOOD[:-5] + b"x", "article '109513' has the feature '1:1.0x'"),
     ],
 )
-@pytest.mark.parametrize("warm", [False, True])
-def test_malformed_lines_are_named_and_nothing_else_is_lost(
-    line: bytes, reason: str, warm: bool
-) -> None:
-    if warm:
-        parse_lines([GOOD])
+def test_malformed_lines_are_named_and_nothing_else_is_lost(line: bytes, reason: str) -> None:
     visits, malformed = parse_lines([GOOD, line, GOOD])
     assert [position for position, _ in malformed] == [1]
     assert reason in malformed[0][1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -89,13 +90,6 @@ def _hash(vectors: NDArray[np.float64], seed: int) -> NDArray[np.uint64]:
 FEATURES = 6
 ORDER = (2, 3, 4, 5, 6, 1)  # in which the log names its features
 CLICKS = {b"0": 0.0, b"1": 1.0}
-NUMBER = re.compile(rb"-?\d+(\.\d+)?([eE][-+]?\d+)?")
-USUAL = rb" ".join(rb"%d:\d\.\d{6}" % j for j in ORDER)  # how nearly all features are written
-USUAL_FEATURES = re.compile(USUAL)
-USUAL_LINE = re.compile(rb"\d+ ([^ ]+) ([01]) \|user (" + USUAL + rb") \|(.*)", re.DOTALL)
-WIDTH = 11  # bytes of a usual feature and the space after it
-DIGITS = [WIDTH * j + place for j in range(FEATURES) for place in (2, 4, 5, 6, 7, 8, 9)]
-UNKNOWN = b"0" * (WIDTH * FEATURES - 1)
 
 
 def format_features(values: Sequence[float]) -> str:
@@ -135,61 +129,37 @@ def parse_lines(lines: Sequence[bytes]) -> tuple[Visits, list[tuple[int, str]]]:
     >>> malformed
     [(1, "the displayed article '9' is not in the pool")]
     """
-    texts: list[bytes] = []
-    unusual: dict[int, tuple[float, ...]] = {}
-    articles: list[float] = []
-    clicks, malformed = [], []
+    users: list[tuple[float, ...]] = []
+    articles: list[tuple[float, ...]] = []
+    clicks: list[float] = []
+    malformed = []
     for position, line in enumerate(lines):
-        line = line.rstrip(b"\r ")
         try:
-            usual = USUAL_LINE.fullmatch(line)
-            article = None if usual is None else _pool(usual[4]).get(usual[1])
-            if usual is not None and article is not None:
-                text, click = usual[3], CLICKS[usual[2]]
-            else:
-                user, article, click = _visit(line)
-                text, unusual[len(texts)] = UNKNOWN, user
+            user, article, click = _visit(line.rstrip(b"\r "))
         except MalformedLineError as error:
             malformed.append((position, str(error)))
             continue
-        texts.append(text)
-        articles += article
+        users.append(user)
+        articles.append(article)
         clicks.append(click)
-    users = _usual_features(texts)
-    for row, user in unusual.items():
-        users[row] = user
-    return Visits(users, np.array(articles).reshape(-1, FEATURES), np.array(clicks)), malformed
-
-
-def _usual_features(texts: Sequence[bytes]) -> NDArray[np.float64]:
-    """(n, 6) the features 1 to 6 that usual texts say."""
-    signs = np.frombuffer(b"".join(texts), dtype=np.uint8).reshape(-1, len(UNKNOWN))
-    digits = signs[:, DIGITS].reshape(-1, FEATURES, 7).astype(np.int64) - ord("0")
-    millionths = digits @ 10 ** np.arange(6, -1, -1)
-    return np.asarray(millionths[:, np.argsort(ORDER)] / 1e6)
+    shape = len(users), FEATURES
+    return (
+        Visits(np.reshape(users, shape), np.reshape(articles, shape), np.array(clicks)),
+        malformed,
+    )
 
 
 def _visit(line: bytes) -> tuple[tuple[float, ...], tuple[float, ...], float]:
-    """User, article and click of any line, part by part."""
-    parts = line.split(b" |", 2)
-    if len(parts) < 3:
-        raise MalformedLineError(f"not visit, user and pool, divided by ' |': {_shown(line)}")
-    head = parts[0].split(b" ")
-    if len(head) != 3:
-        raise MalformedLineError(f"{_shown(parts[0])} is not 'timestamp article click'")
-    stamp, article, click = head
-    if not stamp.isdigit():
-        raise MalformedLineError(f"the timestamp is {_shown(stamp)}, not a number")
-    if click not in CLICKS:
-        raise MalformedLineError(f"the click is {_shown(click)}, neither 0 nor 1")
-    label, _, features = parts[1].partition(b" ")
-    if label != b"user":
-        raise MalformedLineError(f"{_shown(label)} stands where 'user' should")
-    user = _features(features, "the user")
-    pool = _pool(parts[2])
-    if article not in pool:
-        raise MalformedLineError(f"the displayed article {_shown(article)} is not in the pool")
-    return user, pool[article], CLICKS[click]
+    """User, article and click of a line."""
+    head, _, rest = line.partition(b" |user ")
+    user, _, pool = rest.partition(b" |")
+    fields = head.split(b" ")
+    if len(fields) != 3 or not fields[0].isdigit() or fields[2] not in CLICKS or not pool:
+        raise MalformedLineError(f"not 'timestamp article click |user … |pool': {_shown(line)}")
+    values, articles = _features(user, "the user"), _pool(pool)
+    if fields[1] not in articles:
+        raise MalformedLineError(f"the displayed article {_shown(fields[1])} is not in the pool")
+    return values, articles[fields[1]], CLICKS[fields[2]]
 
 
 @lru_cache(maxsize=512)  # a day has a few hundred pools, each in thousands of lines
@@ -205,19 +175,14 @@ def _pool(text: bytes) -> dict[bytes, tuple[float, ...]]:
 
 
 def _features(text: bytes, whose: str) -> tuple[float, ...]:
-    if USUAL_FEATURES.fullmatch(text) is not None:
-        return tuple(_usual_features([text])[0].tolist())
-    values: dict[bytes, float] = {}
-    for entry in text.split(b" "):
-        name, _, value = entry.partition(b":")
-        if name in values or not NUMBER.fullmatch(value):
-            raise MalformedLineError(f"{whose} has the feature {_shown(entry)}")
-        values[name] = float(value)
+    """Features 1 to 6, in that order."""
     try:
+        pairs = [entry.split(b":") for entry in text.split(b" ")]
+        values = {name: float(value) for name, value in pairs}
         ordered = tuple(values[b"%d" % j] for j in range(1, FEATURES + 1))
-    except KeyError:
+    except (ValueError, KeyError):
         ordered = ()
-    if len(ordered) != len(values) or not np.isfinite(ordered).all():
+    if len(ordered) != text.count(b":") or not all(map(math.isfinite, ordered)):
         raise MalformedLineError(
             f"{whose} has the features {_shown(text)}, not finite numbers for 1 to {FEATURES}"
         )
@@ -244,23 +209,20 @@ def find_files(folder: Path, days: Sequence[int]) -> dict[int, Path]:
         )
     if not days or len(set(days)) < len(days):
         raise InvalidInputError(f"days is {tuple(days)}; expected at least one, none repeated.")
-    found: dict[int, list[Path]] = {}
+    files: dict[int, Path] = {}
     for path in sorted(folder.iterdir()):
         if match := NAME.fullmatch(path.name):
-            found.setdefault(int(match[1]), []).append(path)
-    missing = [f"ydata-fp-td-clicks-v1_0.200905{day:02}.gz" for day in days if day not in found]
+            if int(match[1]) in files:
+                raise InvalidInputError(f"{folder} holds {path.name} twice; keep one of them.")
+            files[int(match[1])] = path
+    missing = [f"ydata-fp-td-clicks-v1_0.200905{day:02}.gz" for day in days if day not in files]
     if missing:
-        held = ", ".join(str(day) for day in sorted(found)) or "no day"
+        held = ", ".join(map(str, sorted(files))) or "no day"
         raise InvalidInputError(
             f"{folder} lacks {', '.join(missing)} (it holds {held} of May 2009); "
             "add the files or choose other days."
         )
-    for paths in (found[day] for day in days):
-        if len(paths) > 1:
-            raise InvalidInputError(
-                f"{folder} holds both {paths[0].name} and {paths[1].name}; keep one of them."
-            )
-    return {day: found[day][0] for day in days}
+    return {day: files[day] for day in days}
 
 
 def line_blocks(raw: IO[bytes], path: Path) -> Iterator[list[bytes]]:
