@@ -32,7 +32,7 @@ def test_a_few_options_are_enough(capsys: pytest.CaptureFixture[str], tmp_path: 
     stages = printed.err.splitlines()  # no terminal: a line a stage
     assert stages[0].startswith("  0 %: searching the budget of ")
     assert len({stage.split(": ")[1] for stage in stages}) == 8
-    assert stages[-1].endswith("%: comparing answers of A/B-test")
+    assert "%: comparing answers of " in stages[-1]
     assert picture.exists()
 
 

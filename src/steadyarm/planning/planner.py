@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +19,6 @@ from steadyarm.planning.question import Question
 from steadyarm.planning.search import (
     CHECKING,
     SEARCHING,
-    STEPS,
     Search,
     first_guess,
     least_budget,
@@ -127,7 +125,7 @@ def plan(
         have to be expected to go wrong
     seed : the same seed gives the same plan, whatever the number of jobs
     jobs : threads; by default one per core
-    progress : called when a policy's turn comes and after each step, from any of the threads
+    progress : called with what is done, whenever that is more
 
     Returns
     -------
@@ -159,11 +157,7 @@ def plan(
     clear = work.clear_searches(needs) if question.clear is not None else {}
     found = [*needs.values(), *(need for need, _ in clear.values())]
     budgets = _grid(question, [need.budget for need in found if need.budget is not None])
-    points = work.points(needs, budgets)
-    answers = work.answers(needs, budgets) if question.clear is not None else {}
-    for label, (_, found_answers) in answers.items():
-        key = label, question.rhythm.moves
-        points |= {(key, a.budget): Point(a.budget, a.errors, a.trials) for a in found_answers}
+    points, answers = work.compare(needs, budgets)
     return Plan(
         question=question.to_dict(),
         summary=question.describe(),
@@ -242,150 +236,117 @@ class _Work:
         self.rhythms = (CALM, question.rhythm) if question.rhythm.moves else (CALM,)
         # slow ones first, so that they do not run alone at the end
         self.candidates = sorted(question.candidates, key=_haste)
-        searches = len(self.candidates) * len(self.rhythms)
-        self.total = searches * (STEPS + GRID) + len(self.candidates) * (len(self.rhythms) - 1)
-        if question.clear is not None:
-            self.total += len(self.candidates) * (STEPS + 1)
-        self.done, self.progress, self.lock = 0, progress, threading.Lock()
+        self.progress, self.done = progress, 0
+        worlds = len(self.rhythms) + (question.clear is not None)
+        self.left = len(self.candidates) * worlds * (1 + GRID)  # about, until budgets are known
 
-    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Call a function in parallel; results are in the order of the calls."""
-        numbered = ((i, *call) for i, call in enumerate(calls))
-        found = dict(run_in_parallel(function, numbered, self.jobs))
-        return [found[i] for i in range(len(calls))]
+    def run(
+        self, doing: str, function: Callable[..., Any], calls: Mapping[Any, tuple[Any, ...]]
+    ) -> dict[Any, Any]:
+        """Call a function in parallel, by key; the first argument is a candidate."""
+        results = {}
+        self._tell(f"{doing} of {next(iter(calls.values()))[0].label}")
+        numbered = ((key, *call) for key, call in calls.items())
+        for key, result in run_in_parallel(function, numbered, self.jobs):
+            results[key] = result
+            self.done, self.left = self.done + 1, self.left - 1
+            self._tell(f"{doing} of {calls[key][0].label}")
+        return {key: results[key] for key in calls}
+
+    def _tell(self, doing: str) -> None:
+        if self.progress is not None:
+            self.progress(Progress(self.done, self.done + self.left, doing))
 
     def trials_of(self, candidate: Candidate) -> int:
         """Simulated tests behind each error."""
         return self.trials or candidate.trials(self.question.arms, self.question.error)
 
-    def searches(self) -> dict[Key, Need]:
-        """What every candidate needs in every kind of world."""
-        guess = first_guess(self.question)
-        keys = [(c, r) for c in self.candidates for r in self.rhythms]
-
-        def run(candidate: Candidate, rhythm: Rhythm) -> Need:
-            doing, left = f"searching the budget of {candidate.label}", STEPS
-
-            def step() -> None:
-                nonlocal left
-                if left:
-                    left -= 1
-                    self._step(doing)
-
-            def count(budget: int, trials: int, stream: int) -> Point:
-                world = self.question, candidate, rhythm
-                return measure(*world, budget, trials, self.seed, stream)
-
-            self._step(doing, 0)
-            asked = self.question, candidate, rhythm, self.question.error
-            found = Search(*asked, count, self.trials_of(candidate), step).run(guess)
-            self._step(doing, left)
-            return found
-
-        found = self.map(run, keys)
-        return {(c.label, r.moves): need for (c, r), need in zip(keys, found, strict=True)}
-
-    def clear_searches(self, needs: Mapping[Key, Need]) -> dict[str, tuple[Need, Answers]]:
-        """What every candidate needs for clear answers in the world that was asked about."""
-        rhythm, wanted = self.question.rhythm, self.question.clear
-        assert wanted is not None
-
-        def run(candidate: Candidate) -> tuple[Need, Answers]:
-            doing, left = f"searching clear answers of {candidate.label}", STEPS
-            last: dict[int, Answers] = {}
-
-            def step() -> None:
-                nonlocal left
-                if left:
-                    left -= 1
-                    self._step(doing)
-
-            def count(budget: int, trials: int, stream: int) -> Point:
-                world = self.question, candidate, rhythm
-                found = measure_answers(*world, budget, trials, self.seed, stream)
-                if stream == CHECKING:
-                    last[budget] = found
-                return Point(budget, trials - found.clear, trials)
-
-            self._step(doing, 0)
-            asked = self.question, candidate, rhythm, 1 - wanted
-            enough = needs[candidate.label, rhythm.moves].budget
-            guess = 2 * (enough or first_guess(self.question))
-            search = Search(*asked, count, self.judged(candidate), step)
-            need = search.run(min(guess, self.question.most_rounds))
-            self._step(doing, left)
-            return need, last[need.check.budget]
-
-        found = self.map(run, [(candidate,) for candidate in self.candidates])
-        return {c.label: one for c, one in zip(self.candidates, found, strict=True)}
-
     def judged(self, candidate: Candidate) -> int:
         """Simulated tests behind each share of clear answers."""
         return candidate.judged(self.question.arms, self.trials_of(candidate))
 
-    def answers(
-        self, needs: Mapping[Key, Need], budgets: tuple[int, ...]
-    ) -> dict[str, tuple[Answers | None, tuple[Answers, ...]]]:
-        """Clear answers with the budget that is enough to pick the best, and at the common ones."""
-        rhythm, calls = self.question.rhythm, []
-        for candidate in self.candidates:
-            most = self.judged(candidate)
-            enough = needs[candidate.label, rhythm.moves].budget
-            if enough is not None:
-                calls.append((candidate, enough, most, True))
-            few = min(max(self.trials_of(candidate) // 4, LEAST_TRIALS), most)
-            calls += [(candidate, b, few, False) for b in budgets]
+    def searches(self) -> dict[Key, Need]:
+        """What every candidate needs in every kind of world."""
+        calls = {(c.label, r.moves): (c, r) for c in self.candidates for r in self.rhythms}
+        return self.run("searching the budget", self._search, calls)
 
-        def run(candidate: Candidate, budget: int, trials: int, picked: bool) -> Answers:
-            doing = f"comparing answers of {candidate.label}"
-            self._step(doing, 0)
-            stream = CHECKING if picked else SEARCHING
-            world = self.question, candidate, rhythm
+    def _search(self, candidate: Candidate, rhythm: Rhythm) -> Need:
+        world = self.question, candidate, rhythm
+
+        def count(budget: int, trials: int, stream: int) -> Point:
+            return measure(*world, budget, trials, self.seed, stream)
+
+        search = Search(*world, self.question.error, count, self.trials_of(candidate))
+        return search.run(first_guess(self.question))
+
+    def clear_searches(self, needs: Mapping[Key, Need]) -> dict[str, tuple[Need, Answers]]:
+        """What every candidate needs for clear answers in the world that was asked about."""
+        moves = self.question.rhythm.moves
+        calls = {c.label: (c, needs[c.label, moves].budget) for c in self.candidates}
+        return self.run("searching clear answers", self._search_clear, calls)
+
+    def _search_clear(self, candidate: Candidate, enough: int | None) -> tuple[Need, Answers]:
+        world = self.question, candidate, self.question.rhythm
+        checks: dict[int, Answers] = {}
+
+        def count(budget: int, trials: int, stream: int) -> Point:
             found = measure_answers(*world, budget, trials, self.seed, stream)
-            self._step(doing)
-            return found
+            if stream == CHECKING:
+                checks[budget] = found
+            return Point(budget, trials - found.clear, trials)
 
-        found: dict[str, tuple[Answers | None, tuple[Answers, ...]]] = {}
-        for call, one in zip(calls, self.map(run, calls), strict=True):
-            picked, points = found.get(call[0].label, (None, ()))
-            here = (one, points) if call[-1] else (picked, (*points, one))
-            found[call[0].label] = here
-        return found
+        search = Search(*world, 1 - (self.question.clear or 0.0), count, self.judged(candidate))
+        guess = 2 * (enough or first_guess(self.question))
+        need = search.run(min(guess, self.question.most_rounds))
+        return need, checks[need.check.budget]
 
-    def points(
+    def compare(
         self, needs: Mapping[Key, Need], budgets: tuple[int, ...]
-    ) -> dict[tuple[Key, int], Point]:
-        """Errors at the common budgets, and of the calm world's budgets in the moving one.
-
-        Where clear answers are asked for, `answers` has the errors of the world they are about.
+    ) -> tuple[dict[tuple[Key, int], Point], dict[str, tuple[Answers | None, tuple[Answers, ...]]]]:
+        """Errors at the common budgets, and of the calm world's budgets in the moving one; and
+        clear answers at the common budgets and with the budget that is enough to pick the best.
         """
-        calls = []
+        rhythm, asked = self.question.rhythm, self.question.clear is not None
+        errors: dict[tuple[Key, int], tuple[Any, ...]] = {}
+        answers: dict[tuple[str, int | None], tuple[Any, ...]] = {}
         for candidate in self.candidates:
             few, more = (max(self.trials_of(candidate) // n, LEAST_TRIALS) for n in (4, 2))
-            others = self.rhythms[:-1] if self.question.clear is not None else self.rhythms
-            calls += [(candidate, rhythm, b, few) for rhythm in others for b in budgets]
-            calm = needs[candidate.label, False].budget
-            if self.question.rhythm.moves and calm is not None:
-                calls.append((candidate, self.question.rhythm, calm, more))
-
-        def run(candidate: Candidate, rhythm: Rhythm, budget: int, trials: int) -> Point:
-            doing = f"comparing errors of {candidate.label}"
-            self._step(doing, 0)
-            point = measure(self.question, candidate, rhythm, budget, trials, self.seed)
-            self._step(doing)
-            return point
-
-        found = self.map(run, calls)
-        return {
-            ((candidate.label, rhythm.moves), budget): point
-            for (candidate, rhythm, budget, _), point in zip(calls, found, strict=True)
+            judged, label = self.judged(candidate), candidate.label
+            for world in self.rhythms[:-1] if asked else self.rhythms:
+                for budget in budgets:
+                    errors[(label, world.moves), budget] = candidate, world, budget, few
+            calm = needs[label, False].budget
+            if rhythm.moves and calm is not None:
+                errors[(label, True), calm] = candidate, rhythm, calm, more
+            if asked:
+                for budget in budgets:
+                    answers[label, budget] = candidate, budget, min(few, judged), SEARCHING
+                enough = needs[label, rhythm.moves].budget
+                if enough is not None:
+                    answers[label, None] = candidate, enough, judged, CHECKING
+        self.left = len(errors) + len(answers)
+        points: dict[tuple[Key, int], Point] = {}
+        if errors:
+            points = self.run("comparing errors", self._errors, errors)
+        if not asked:
+            return points, {}
+        found = self.run("comparing answers", self._answers, answers)
+        points |= {
+            ((label, rhythm.moves), budget): Point(one.budget, one.errors, one.trials)
+            for (label, budget), one in found.items()
+            if budget is not None and ((label, rhythm.moves), budget) not in points
+        }
+        return points, {
+            c.label: (found.get((c.label, None)), tuple(found[c.label, b] for b in budgets))
+            for c in self.candidates
         }
 
-    def _step(self, doing: str, steps: int = 1) -> None:
-        with self.lock:
-            self.done += steps
-            if self.progress is not None:
-                self.progress(Progress(self.done, self.total, doing))
+    def _errors(self, candidate: Candidate, rhythm: Rhythm, budget: int, trials: int) -> Point:
+        return measure(self.question, candidate, rhythm, budget, trials, self.seed)
+
+    def _answers(self, candidate: Candidate, budget: int, trials: int, stream: int) -> Answers:
+        world = self.question, candidate, self.question.rhythm
+        return measure_answers(*world, budget, trials, self.seed, stream)
 
 
 def _haste(candidate: Candidate) -> int:

@@ -36,7 +36,6 @@ from steadyarm.simulation.simulate import CHUNK, Batch, play
 
 LEVEL = 0.95  # of verdicts, unless somebody asks for another
 TABLES = 4_000_000  # numbers in the tables of scores that are held at a time
-STEPS = 10  # measurements of a search, about: what a progress bar counts
 BETWEEN = 4  # budgets that are measured between those that bracket the wanted share
 REWEIGHTED = 4  # fits
 CHECKS = 3  # budgets that are checked before the last one is taken as it is
@@ -233,7 +232,6 @@ class Search:
     ----------
     wanted : the share of tests that may fail
     count : simulates tests with a budget, so many, from a random stream, and counts the failures
-    step : called after each measurement
     points : what was measured, by budget
     """
 
@@ -243,7 +241,6 @@ class Search:
     wanted: float
     count: Callable[[int, int, int], Point]
     trials: int
-    step: Callable[[], object]
     points: dict[int, Point] = field(default_factory=dict)
 
     def run(self, guess: int) -> Need:
@@ -339,7 +336,6 @@ class Search:
         if stream == CHECKING or point.trials > known.trials:
             errors, more = (known.errors, known.trials) if stream == CHECKING else (0, 0)
             self.points[budget] = Point(budget, point.errors + errors, point.trials + more)
-        self.step()
         return point
 
 
