@@ -20,7 +20,7 @@ Integers = NDArray[np.int64]
 
 UNKNOWN = 1e6  # variances of a reward that an arm without any is taken to have
 TINY = 1e-300
-SINGULAR = 1e-15  # share of the trace below which an eigenvalue of A(λ) is rounding
+SINGULAR = 1e-15  # share of a diagonal element of A(λ) below which its pivot is rounding
 RANK_TOLERANCE = 1e-10  # eigenvalues of X'NX below this share of the largest are taken as zero
 
 
@@ -64,9 +64,13 @@ def _information(X: Floats, segment: Segment) -> Floats:
     """(n, r, r) A(λ) of each trial, (1, r, r) if all have the same; it must be regular."""
     weights = segment.weights
     A = grams(X, weights[:1] if (weights == weights[0]).all() else weights)
-    least = np.linalg.eigvalsh(A)[:, 0]
-    singular = np.flatnonzero(~(least > SINGULAR * np.trace(A, axis1=1, axis2=2)))
-    if singular.size:
+    try:
+        pivots = np.square(np.diagonal(np.linalg.cholesky(A), axis1=1, axis2=2))
+        regular = bool((pivots > SINGULAR * np.diagonal(A, axis1=1, axis2=2)).all())
+    except np.linalg.LinAlgError:
+        regular = False
+    if not regular:
+        singular = np.linalg.matrix_rank(A, hermitian=True).argmin(keepdims=True)
         raise InvalidInputError(
             f"the allocation of trial {singular[0]} leaves directions of the arms' span unplayed, "
             "so inverse-propensity estimates do not exist; mix in a G-optimal design."
