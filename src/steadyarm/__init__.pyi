@@ -22,7 +22,7 @@ from steadyarm import (
     testing as testing,
     theory as theory,
 )
-from steadyarm.analysis import Analysis, analyze
+from steadyarm.analysis import Analysis, Events, analyze
 from steadyarm.arms import ArmSet
 from steadyarm.client import AsyncClient, Client
 from steadyarm.designs import (
@@ -156,6 +156,7 @@ __all__ = [
     "simulate",
     # logs of tests that ran elsewhere
     "Analysis",
+    "Events",
     "analyze",
     # errors
     "BudgetSpentError",

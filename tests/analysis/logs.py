@@ -98,7 +98,10 @@ def write_postgres(
 
 
 def true_evidence(rows: Sequence[Row], names: Sequence[str]) -> tuple[Any, Any, Any]:
-    """Rounds, scores and squares by day from single rows, with the reference of earlier days."""
+    """Rounds, scores and squares by day from single rows, with the reference of earlier days.
+
+    Squares around the mean of a day have the factor n / (n - 1).
+    """
     days = sorted({row.timestamp.date() for row in rows})
     K = len(names)
     seen, total = np.zeros(K), np.zeros(K)
@@ -117,5 +120,6 @@ def true_evidence(rows: Sequence[Row], names: Sequence[str]) -> tuple[Any, Any, 
             total[k] += row.reward
         rounds.append(len(today))
         scores.append(each.sum(axis=0))
-        squares.append(each.T @ each)
+        n, level = len(today), np.outer(each.sum(axis=0), each.sum(axis=0)) / len(today)
+        squares.append((each.T @ each - level) * n / max(n - 1, 1) + level)
     return np.array(rounds), np.array(scores), np.array(squares)

@@ -205,7 +205,7 @@ def test_every_place_says_the_same(tmp_path: Path, postgres: str) -> None:
         places: list[tuple[Any, str | None]] = [(tmp_path / "log.csv", None)]
         places += [(tmp_path / "log.db", None), (postgres, "shops")]
         for place, table in places:
-            found = sa.analyze(place, cluster=cluster, table=table)
+            found = sa.analyze(place, cluster=cluster, query=table)
             np.testing.assert_allclose(found.intervals.low, first.intervals.low, rtol=1e-9)
             assert found.units == first.units
             assert [f.status for f in found.health.findings[:4]] == [
@@ -233,8 +233,8 @@ def test_what_is_refused() -> None:
     ]:
         with pytest.raises(sa.InvalidInputError, match=message):
             sa.analyze(frame, cluster=given)  # type: ignore[arg-type]
-    with pytest.raises(sa.InvalidInputError, match="units=False"):
-        sa.analyze(frame, cluster="store", units=False)
+    with pytest.raises(sa.InvalidInputError, match="no units"):
+        sa.analyze(frame, cluster="store", columns={"unit": None})
     numbers = frame.with_columns(timestamp=pl.int_range(pl.len()))
     with pytest.raises(sa.InvalidInputError, match="of which a day is not known"):
         sa.analyze(numbers, cluster=["store", "day"])

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.analysis.comparing import MOST_LEVELS
+from steadyarm.analysis.breakdown import MOST_LEVELS
 from steadyarm.cli.main import main
-from steadyarm.storages import open_storage
 from tests.analysis.logs import START
 from tests.analysis.test_splits import Rows, fixed_rows, written
 
@@ -67,7 +66,7 @@ def test_a_log_says_what_the_live_test_says(tmp_path: Path) -> None:
         arms,
         sa.GBAI(order="blocks"),
         900,
-        open_storage("memory"),
+        "memory",
         seed=3,
         control="today",
         missing="fail",
@@ -112,14 +111,12 @@ def test_a_test_that_is_watched_may_decide_before_its_end(tmp_path: Path) -> Non
     for row in rows:
         row["reward"] += 2.0 + 0.5 * (row["arm"] == "B")
     log = written(tmp_path / "log.csv", rows)
-    found = sa.analyze(log, split="equal", control="A", anytime=True, budget=6000)
+    found = sa.analyze(log, split="equal", control="A", budget=6000)
     assert found.verdict.anytime
     assert found.verdict.decision.word == "ship"
     for row in rows:
         row["reward"] -= 0.8 * (row["arm"] == "B")
-    same = sa.analyze(
-        written(log, rows), split="equal", control="A", anytime=True, budget=6000
-    ).verdict
+    same = sa.analyze(written(log, rows), split="equal", control="A", budget=6000).verdict
     assert same is not None
     assert same.decision.word == "running"
 
@@ -190,11 +187,11 @@ def test_segments_of_units_with_several_rows(tmp_path: Path) -> None:
                 }
             )
     log = written(tmp_path / "log.csv", rows)
-    [by] = sa.analyze(log, split="equal", control="A", segments=["country"]).segments
     widths = []
-    for units in (True, False):
+    independent: dict[str, str | None] = {"unit": None}
+    for columns in ({}, independent):
         [by] = sa.analyze(
-            log, split="equal", control="A", segments=["country"], units=units
+            log, columns=columns, split="equal", control="A", segments=["country"]
         ).segments
         ends = by.of("FR").lift_intervals
         assert ends is not None
@@ -205,8 +202,8 @@ def test_segments_of_units_with_several_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["contry"], r"no column contry; .* Did you mean --segment country\?"),
-        (["arm"], "the segment 'arm' is the arm itself"),
+        (["contry"], r"no column contry; .* Did you mean country\?"),
+        (["arm"], "'arm' is the arm itself"),
         (["country", "country"], "expected at most 8 different columns"),
         ([7], "expected names of columns"),
         (["test"], "has only 'one'; results by segment need at least two levels"),
@@ -223,9 +220,7 @@ def test_what_cannot_be_a_segment_is_refused(given: Any, message: str, tmp_path:
 def test_exports_by_segment(tmp_path: Path) -> None:
     """A live test's own log, with segments and blocks of its own, by a column that was added."""
     arms = sa.ArmSet.one_hot(["A", "B", "C"])
-    live = sa.create_experiment(
-        "test", arms, sa.Steady(), 600, open_storage("memory"), seed=3, missing="fail"
-    )
+    live = sa.create_experiment("test", arms, sa.Steady(), 600, "memory", seed=3, missing="fail")
     rng = np.random.default_rng(2)
     for i in range(600):
         shown = live.ask(f"u{i}")
@@ -282,7 +277,7 @@ def test_every_place_says_the_same(tmp_path: Path, postgres: str) -> None:
         (tmp_path / "log.parquet", {}),
         (frame, {}),
         (tmp_path / "log.db", {}),
-        (postgres, {"table": "log"}),
+        (postgres, {"query": "log"}),
     ]
     for place, where in places:
         other = sa.analyze(place, **asked, **where)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pytest
 
 import steadyarm as sa
-from steadyarm.analysis import Missing
 from steadyarm.inference import Finding
 from tests.analysis.logs import (
     START,
@@ -43,7 +39,6 @@ CASES = [
     ({"probability": None}, {}, "the probability is missing"),
     ({"reward": None}, {}, 'the reward is missing; say missing="drop"'),
     ({"reward": float("inf")}, {}, "the reward is {}; expected a finite number"),
-    ({"reward": 99.0}, {"reward_range": (-10, 10)}, "the reward is {}; expected -10 to 10"),
     ({"arm": None}, {}, "the arm is missing"),
     (
         {"arm": "Z"},
@@ -55,37 +50,29 @@ CASES = [
 
 
 @pytest.mark.parametrize(("values", "options", "message"), CASES)
-@pytest.mark.parametrize("kind", ["csv", "parquet", "sqlite"])
 def test_wrong_values_are_named(
-    values: dict[str, Any], options: dict[str, Any], message: str, kind: str, tmp_path: Path
+    values: dict[str, Any], options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    write: dict[str, Callable[..., Path]] = {
-        "csv": write_csv,
-        "parquet": write_parquet,
-        "sqlite": write_sqlite,
-    }
-    path = write[kind](tmp_path / f"log.{kind}", changed(**values))
+    path = write_csv(tmp_path / "log.csv", changed(**values))
     [value] = values.values()
-    shown = repr(value) if kind == "parquet" else repr(str(value))
-    places = "row 17, row 20: "
-    if kind == "sqlite":  # rows have no order but that of time
-        first, second = (119, 120) if "timestamp" in values else (17, 20)
-        places = f"row {first} (unit u16), row {second} (unit u19): "
     with pytest.raises(sa.InvalidInputError) as error:
         sa.analyze(path, **options)
-    assert (places + message.format(shown)).lower() in str(error.value).lower()
+    places = "row 17, row 20: " + message.format(repr(str(value)))
+    assert places.lower() in str(error.value).lower()
 
 
-@pytest.mark.parametrize(("values", "options", "message"), CASES)
-def test_wrong_values_are_named_on_postgres(
-    values: dict[str, Any], options: dict[str, Any], message: str, postgres: str
-) -> None:
-    write_postgres(postgres, changed(**values), "broken")
-    [value] = values.values()
-    with pytest.raises(sa.InvalidInputError) as error:
-        sa.analyze(postgres, table="broken", **options)
-    assert "(unit u16)" in str(error.value)
-    assert message.format(repr(value)) in str(error.value)
+@pytest.mark.parametrize("kind", ["parquet", "sqlite", "postgresql"])
+def test_wrong_values_are_named_everywhere(kind: str, tmp_path: Path, postgres: str) -> None:
+    rows = changed(probability=0.0)
+    if kind == "postgresql":
+        write_postgres(postgres, rows, "broken")
+        source: Any = postgres
+    else:
+        write = write_parquet if kind == "parquet" else write_sqlite
+        source = write(tmp_path / f"log.{kind}", rows)
+    place = "row 17, row 20" if kind == "parquet" else r"row 17 \(unit u16\), row 20 \(unit u19\)"
+    with pytest.raises(sa.InvalidInputError, match=f"{place}: the probability is '?0.0'?; exp"):
+        sa.analyze(source, query="broken" if kind == "postgresql" else None)
 
 
 @pytest.mark.parametrize(
@@ -99,34 +86,17 @@ def test_wrong_values_are_named_on_postgres(
         ({"reward": "nan"}, "row 17, row 20: the reward is 'nan'; expected a finite number"),
     ],
 )
-@pytest.mark.parametrize("missing", ["fail", "drop", "zero"])
-def test_broken_text_is_named(
-    values: dict[str, str], message: str, missing: Missing, tmp_path: Path
-) -> None:
+def test_broken_text_is_named(values: dict[str, str], message: str, tmp_path: Path) -> None:
     with pytest.raises(sa.InvalidInputError) as error:
-        sa.analyze(write_csv(tmp_path / "log.csv", changed(**values)), missing=missing)
+        sa.analyze(write_csv(tmp_path / "log.csv", changed(**values)))
     assert message in str(error.value)
-
-
-def test_the_query_for_seconds_since_1970_works_as_printed(tmp_path: Path) -> None:
-    log = tmp_path / "log.csv"
-    rows = [f"u{i},{1772323200 + i},{'AB'[i % 2]},0.5,{i % 3}" for i in range(40)]
-    log.write_text("\n".join(["unit,when,arm,probability,reward", *rows]))
-    columns = {"timestamp": "when"}  # a word of SQL
-    with pytest.raises(sa.InvalidInputError) as error:
-        sa.analyze(log, columns=columns)
-    (query,) = re.findall(r"--query '(.*)'", str(error.value))
-    assert sa.analyze(log, columns=columns, query=query).rows == 40
 
 
 NO_TIMES = [
     "2026-02-30",
-    "2026-02-29 12:00:00",
     "2100-02-29",
     "2026-04-31T10:00:00Z",
     "2026-03-01 24:00",
-    "2026-03-01 12:00:00+19:00",
-    "01.03.2026",
     "1772323200",
     "soon",
     "",
@@ -144,44 +114,9 @@ def test_times_that_are_none_are_named_in_text_columns(
         (postgres, "times"),
     ):
         with pytest.raises(sa.InvalidInputError) as error:
-            sa.analyze(source, table=table)
+            sa.analyze(source, query=table)
         assert "(unit u16), row" in str(error.value)
         assert "(unit u19): the time stamp is " + (repr(time) if time else "") in str(error.value)
-
-
-@pytest.mark.parametrize("time", ["2028-02-29", "2000-02-29T23:30:00-02:00", "2026-12-31 23:59"])
-def test_days_there_are_stay_what_they_are(time: str, tmp_path: Path, postgres: str) -> None:
-    rows = [replace(row, timestamp=time) for row in ROWS]
-    write_postgres(postgres, rows, "days", time="text")
-    day = "2000-03-01" if "T" in time else time[:10]
-    for source, table in (
-        (write_csv(tmp_path / "log.csv", rows), None),
-        (write_sqlite(tmp_path / "log.db", rows), None),
-        (postgres, "days"),
-    ):
-        assert sa.analyze(source, period="day", table=table).drift.periods == (day,)
-
-
-def test_text_in_a_column_of_numbers_is_found_in_sqlite(tmp_path: Path) -> None:
-    path = write_sqlite(tmp_path / "log.db", changed(reward="abc"))
-    with pytest.raises(sa.InvalidInputError, match=r"row 17 \(unit u16\).* reward is 'abc'"):
-        sa.analyze(path)
-
-
-def test_everything_is_said_at_once(tmp_path: Path) -> None:
-    rows = [replace(ROWS[0], reward="x"), replace(ROWS[1], probability=2), *ROWS[2:]]
-    with pytest.raises(sa.InvalidInputError) as error:
-        sa.analyze(write_csv(tmp_path / "log.csv", rows))
-    assert "row 2: the probability is '2'" in str(error.value)
-    assert "row 1: the reward is 'x'" in str(error.value)
-
-
-def test_rows_of_several_files_are_counted_by_file(tmp_path: Path) -> None:
-    rows = changed(probability=0)
-    write_csv(tmp_path / "a.csv", rows[:18])
-    write_csv(tmp_path / "b.csv", rows[18:])
-    with pytest.raises(sa.InvalidInputError, match=r"a\.csv row 17, b\.csv row 2: the prob"):
-        sa.analyze(tmp_path)
 
 
 def test_many_faults_are_counted(tmp_path: Path) -> None:
@@ -196,8 +131,6 @@ def test_time_that_goes_back_is_a_warning_with_rows(tmp_path: Path) -> None:
     found = sa.analyze(write_csv(tmp_path / "log.csv", rows))
     [finding] = [f for f in found.health.findings if f.name == "order of rows"]
     assert (finding.status, "row 17" in finding.explanation) == ("warn", True)
-    quick = sa.analyze(tmp_path / "log.csv", thorough=False)
-    assert "order of rows" not in [f.name for f in quick.health.findings]
 
 
 def _later(rows: list[Row], start: int, back: timedelta) -> list[Row]:
@@ -227,23 +160,6 @@ def test_only_a_clock_that_was_set_back_is_a_warning(
     assert (finding.status, says in finding.explanation) == (status, True), finding
 
 
-def test_the_order_of_row_groups_is_looked_at_in_any_parquet_file(tmp_path: Path) -> None:
-    def finding(name: str, rows: list[Row]) -> Any:
-        path = write_parquet(tmp_path / name, rows, group=40)
-        found = sa.analyze(path, thorough=False)
-        assert "Duplicates were not searched for." in found.notes
-        return next(f for f in found.health.findings if f.name == "order of rows")
-
-    fine = finding("sorted.parquet", ROWS)
-    assert (fine.status, "Row groups are in order" in fine.explanation) == ("ok", True)
-    rows = [*ROWS[80:], *ROWS[:80]]
-    back = finding("rotated.parquet", rows)
-    assert back.status == "ok"
-    assert "Time goes back in rows 41 to 80, rows 81 to 120, which changes" in back.explanation
-    numbers = [replace(row, timestamp=i) for i, row in enumerate(rows)]
-    assert finding("numbers.parquet", numbers).status == "ok"
-
-
 def test_duplicates(tmp_path: Path) -> None:
     def finding(rows: list[Row]) -> Any:
         found = sa.analyze(write_csv(tmp_path / "log.csv", rows))
@@ -253,45 +169,12 @@ def test_duplicates(tmp_path: Path) -> None:
     assert finding([*ROWS, ROWS[-1]]).status == "warn"
     conflicting = finding([*ROWS, replace(ROWS[-1], reward=7)])
     assert conflicting.status == "fail"
-    assert "row 120 and row 121 (unit u119)" in conflicting.explanation
-
-
-def test_duplicates_are_named_across_files_and_in_databases(tmp_path: Path, postgres: str) -> None:
-    twice = replace(ROWS[7], arm="B" if ROWS[7].arm == "A" else "A")
-    folder = tmp_path / "logs"
-    folder.mkdir()
-    write_csv(folder / "a.csv", ROWS)
-    write_csv(folder / "b.csv", [ROWS[3], twice])
-    write_postgres(postgres, [*ROWS, twice], "twice")
-    places = "row 8 and row 9 (unit u7)"
-    for source, table, text in (
-        (folder, None, "a.csv row 8 and b.csv row 2 (unit u7)"),
-        (write_sqlite(tmp_path / "log.db", [*ROWS, twice]), None, places),
-        (postgres, "twice", places),
-    ):
-        found = sa.analyze(source, table=table)
-        finding = next(f for f in found.health.findings if f.name == "duplicate rows")
-        assert finding.status == "fail"
-        assert finding.explanation.endswith(f"differ in arm or reward: {text}.")
-
-
-def test_duplicates_at_times_with_a_zone(tmp_path: Path) -> None:
-    import polars as pl
-
-    twice = replace(ROWS[7], reward=7.5)
-    frame = pl.DataFrame([asdict(row) for row in [*ROWS, twice]]).with_columns(
-        pl.col("timestamp").dt.replace_time_zone("UTC").dt.convert_time_zone("Europe/Berlin")
-    )
-    frame.write_parquet(tmp_path / "log.parquet")
-    for source in (frame, frame.to_pandas(), tmp_path / "log.parquet"):
-        found = sa.analyze(source)
-        finding = next(f for f in found.health.findings if f.name == "duplicate rows")
-        assert finding.explanation.endswith("row 8 and row 121 (unit u7).")
+    assert "unit u119 at " in conflicting.explanation
 
 
 def test_booleans_are_rewards_on_postgres(postgres: str) -> None:
     write_postgres(postgres, [replace(row, reward=float(row.reward > 0)) for row in ROWS], "yes")
-    whole = sa.analyze(postgres, table="yes")
+    whole = sa.analyze(postgres, query="yes")
     found = sa.analyze(
         postgres, query="select timestamp, unit, arm, probability, reward > 0 as reward from yes"
     )
@@ -315,44 +198,44 @@ def test_missing_rewards_can_be_dropped_or_zero(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "message", "advice"),
+    ("asked", "message"),
     [
-        (
-            ("timestamp", "unit", "variant", "probability", "reward"),
-            "has no column arm; its",
-            "If arm is called variant there, map it: --column arm=variant (in Python",
-        ),
-        (
-            ("timestamp", "unit", "arm", "propensity", "reward"),
-            "has no column probability; its",
-            "--column probability=propensity",
-        ),
-        (
-            ("day", "unit", "arm", "probability", "y"),
-            "has no column timestamp, reward; its",
-            'columns={"timestamp": "day"}). If reward is called y there',
-        ),
+        ({"columns": {"arm": "variant"}}, r"no column variant; its columns are timestamp, unit"),
+        ({"covariates": ["Unitt"]}, r"no column Unitt; .* Did you mean unit\?"),
+        ({"columns": {"reward": "rewrd"}}, r"no column rewrd; .* Map it: --column reward=reward "),
+        ({"columns": {"variant": "arm"}}, r"Our name comes first: arm=variant"),
+        ({"columns": {"rewards": "y"}}, r"no column 'rewards' to map; .*did you mean reward\?"),
     ],
 )
-def test_missing_columns_are_listed(
-    columns: tuple[str, ...], message: str, advice: str, tmp_path: Path
+def test_unknown_columns_name_the_nearest(
+    asked: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    path = write_csv(tmp_path / "log.csv", ROWS, columns)
-    with pytest.raises(sa.InvalidInputError) as error:
-        sa.analyze(path)
-    assert message in str(error.value)
-    assert f"columns are {', '.join(columns)}. " in str(error.value)
-    assert advice in str(error.value)
+    with pytest.raises(sa.InvalidInputError, match=message):
+        sa.analyze(write_csv(tmp_path / "log.csv", ROWS), **asked)
+
+
+def test_missing_columns_are_mapped(tmp_path: Path) -> None:
     ours = ("timestamp", "unit", "arm", "probability", "reward")
-    mapped = {a: b for a, b in zip(ours, columns, strict=True) if a != b}
+    path = write_csv(tmp_path / "log.csv", ROWS, ("day", "unit", "variant", "propensity", "y"))
+    mapped: dict[str, str | None] = {}
+    for name, theirs in (
+        ("timestamp", "day"),
+        ("arm", "variant"),
+        ("reward", "NAME"),
+        ("probability", "propensity"),
+    ):
+        with pytest.raises(sa.InvalidInputError, match=f"--column {name}={theirs} "):
+            sa.analyze(path, columns=mapped)
+        mapped[name] = "y" if name == "reward" else theirs
     assert sa.analyze(path, columns=mapped).rows == 120
+    assert set(ours) - set(mapped) == {"unit"}
 
 
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
         ("none.csv", {}, "there is no file"),
-        ("log.txt", {}, "is none of .csv"),
+        ("log.txt", {}, "is of no known kind"),
         (".", {}, "has no file .csv"),
         ("*.parquet", {}, "no file matches"),
         ("log.csv", {"period": "year"}, "period is 'year'"),
@@ -360,20 +243,19 @@ def test_missing_columns_are_listed(
         ("log.csv", {"missing": "guess"}, "missing is 'guess'"),
         ("log.csv", {"direction": "up"}, "direction is 'up'"),
         ("log.csv", {"level": 2}, "level is 2"),
-        ("log.csv", {"reward_range": (1, 0)}, "reward_range is (1, 0)"),
         ("log.csv", {"columns": {"colour": "red"}}, "no column 'colour' to map"),
         ("log.csv", {"columns": {"unit": "who"}}, "has no column who"),
-        ("log.csv", {"table": "log"}, "is a file"),
-        ("log.csv", {"table": "a", "query": "b"}, "both a table and a query"),
-        ("log.csv", {"query": "selekt"}, "cannot be read"),
-        ("log.csv", {"memory": "lots"}, "does not start with memory 'lots'"),
-        ("log.duckdb", {"memory": "lots"}, "log.duckdb cannot be opened: "),
+        ("log.csv", {"query": "log"}, "has no tables"),
+        ("log.csv", {"query": "select 1 from"}, "the query fails on log.csv"),
+        ("log.csv", {"budget": 0}, "budget is 0"),
+        ("log.csv", {"events": "events.csv"}, "expected Events"),
+        ("broken.parquet", {}, "broken.parquet cannot be read"),
         ("two.db", {}, "has 2 tables (log, other); say which"),
-        ("two.db", {"table": "third"}, "has no table 'third'; there is log, other"),
+        ("two.db", {"query": "third"}, "has no table 'third'; there is log, other"),
         ("empty.csv", {}, "has no rows"),
         ("one.csv", {}, "has 1 arms ('A')"),
-        (7, {}, "the log is 7"),
-        ([], {}, "the list of files is empty"),
+        (7, {}, "the log is int"),
+        ([], {}, "the log is list"),
         ("sqlite:///nowhere.db", {}, "there is no file /nowhere.db"),
     ],
 )
@@ -389,7 +271,7 @@ def test_bad_requests_are_answered(
         with sqlite3.connect(write_sqlite(tmp_path / "two.db", ROWS)) as connection:
             connection.execute("create table other (x integer)")
         connection.close()
-        duckdb.connect(str(tmp_path / "log.duckdb")).close()
+        (tmp_path / "broken.parquet").write_bytes(b"PAR1 this is not parquet")
     if isinstance(source, str) and "://" not in source:
         source = str(tmp_path / source)
     with pytest.raises(sa.InvalidInputError) as error:
@@ -399,66 +281,9 @@ def test_bad_requests_are_answered(
 
 def test_passwords_are_not_shown() -> None:
     with pytest.raises(sa.InvalidInputError) as error:
-        sa.analyze("postgresql://me:secret%21@localhost:1/shop", table="log")
+        sa.analyze("postgresql://me:secret%21@localhost:1/shop", query="log")
     assert "secret" not in str(error.value)
     assert "postgresql://localhost:1/shop cannot be opened" in str(error.value)
-
-
-def test_damaged_parquet_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "log.parquet"
-    path.write_bytes(b"PAR1 this is not parquet")
-    with pytest.raises(sa.InvalidInputError, match=r"log\.parquet cannot be read"):
-        sa.analyze(path)
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"covariates": ["Unitt"]}, r"no column Unitt; .* Did you mean --covariate unit\?"),
-        ({"covariates": ["height"]}, r"--covariate must name one of them"),
-        ({"columns": {"reward": "rewrd"}}, r"no column rewrd; .* Did you mean --column reward="),
-        ({"columns": {"variant": "arm"}}, r"Our name comes first: --column arm=variant"),
-        ({"columns": {"rewards": "y"}}, r"no column 'rewards' to map; .*did you mean reward\?"),
-    ],
-)
-def test_unknown_columns_name_the_nearest(
-    asked: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(sa.InvalidInputError, match=message):
-        sa.analyze(write_csv(tmp_path / "log.csv", ROWS), **asked)
-
-
-def test_unknown_tables_name_the_nearest(tmp_path: Path) -> None:
-    log = write_sqlite(tmp_path / "log.db", ROWS)
-    with pytest.raises(sa.InvalidInputError, match=r"no table 'logs'; there is log; did you mean"):
-        sa.analyze(log, table="logs")
-
-
-def test_empty_text_is_no_arm(tmp_path: Path) -> None:
-    for arms in (None, ["A", "B", "C"]):
-        with pytest.raises(sa.InvalidInputError, match="row 17, row 20: the arm is ''; every row"):
-            sa.analyze(write_parquet(tmp_path / "log.parquet", changed(arm="")), arms=arms)
-
-
-def test_units_that_are_no_number_are_none(tmp_path: Path) -> None:
-    import polars as pl
-
-    frame = pl.DataFrame([asdict(row) for row in ROWS]).with_columns(
-        unit=pl.when(pl.int_range(len(ROWS)) < 50)
-        .then(float("nan"))
-        .otherwise(pl.int_range(len(ROWS)) // 2)
-    )
-    found = sa.analyze(frame)
-    assert found.units is not None
-    assert (found.units.units, found.units.nameless) == (50 + 35, 50)
-
-
-@pytest.mark.parametrize("name", ["varient", "varaint", "experiment_variant", "VariantShown"])
-def test_a_misspelt_usual_name_is_near(name: str, tmp_path: Path) -> None:
-    log = write_csv(tmp_path / "log.csv", ROWS)
-    log.write_text(log.read_text().replace("arm", name, 1))
-    with pytest.raises(sa.InvalidInputError, match=f"--column arm={name} "):
-        sa.analyze(log)
 
 
 def test_a_unit_that_carries_the_variance_is_named() -> None:
@@ -472,8 +297,7 @@ def test_a_unit_that_carries_the_variance_is_named() -> None:
     events = pd.DataFrame({"unit": bought, "time": pd.Timestamp("2026-03-02"), "event": "order"})
 
     def outliers(metric: str) -> Finding:
-        tables: Any = {"exposures": exposures, "events": events, "split": "equal"}
-        found = sa.analyze(**tables, metrics=[metric])
+        found = sa.analyze(exposures, events=sa.Events(events, [metric]), split="equal")
         return next(one for one in found.health.findings if one.name == "outliers")
 
     found = outliers("orders = count(order)")

@@ -11,7 +11,6 @@ import duckdb
 import pytest
 
 import steadyarm as sa
-from steadyarm.analysis import log as logs
 
 UNITS, ROWS = 400_000, 1_200_000
 
@@ -49,7 +48,8 @@ def test_units_that_do_not_fit_into_memory(
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        found = sa.analyze(large, thorough=False, memory="200MB")
+        monkeypatch.setattr("steadyarm.analysis.source.MEMORY", "200MB")
+        found = sa.analyze(large)
     finally:
         over.set()
         watcher.join()
@@ -58,16 +58,6 @@ def test_units_that_do_not_fit_into_memory(
     assert most > 0, "nothing was spilled, so nothing was tested"
     assert list((tmp_path / "spilled").iterdir()) == []
     assert [path.name for path in tmp_path.iterdir()] == ["spilled"]
-    free = sa.analyze(large, thorough=False, memory="3GB")
+    monkeypatch.setattr("steadyarm.analysis.source.MEMORY", "3GB")
+    free = sa.analyze(large)
     assert found.estimates == pytest.approx(free.estimates, rel=1e-9)
-
-
-def test_memory_is_what_was_asked_for(large: Path) -> None:
-    log = logs.open_log(large, memory="123MB")
-    try:
-        [(limit,)] = log.rows("SELECT current_setting('memory_limit')")
-    finally:
-        log.close()
-    assert limit.startswith("117.")  # in units of 1024² bytes
-    with pytest.raises(sa.InvalidInputError, match="memory 'much'"):
-        sa.analyze(large, memory="much")

@@ -117,7 +117,7 @@ def test_variances_are_those_of_units(sticky: bool, tmp_path: Path, postgres: st
         sa.analyze(write_csv(tmp_path / "log.csv", rows)),
         sa.analyze(tmp_path / "log.parquet"),
         sa.analyze(write_sqlite(tmp_path / "log.db", rows)),
-        sa.analyze(postgres, table="units"),
+        sa.analyze(postgres, query="units"),
     ):
         assert_like_units(found, rows)
         assert found.units is not None
@@ -136,12 +136,6 @@ def test_days_with_few_new_units_are_joined(tmp_path: Path) -> None:
     assert found.drift.periods == ("2026-03-01", "2026-03-02 to 2026-03-03")
     np.testing.assert_allclose(found.estimates, scores.sum(axis=0) / sizes.sum(), rtol=1e-10)
     assert found.evidence.rounds[0].tolist() == [sizes[:60].sum(), sizes[60:].sum()]
-
-
-def test_one_row_a_unit_is_as_ever(tmp_path: Path) -> None:
-    found = sa.analyze(write_csv(tmp_path / "log.csv", random_rows()))
-    assert found.units is None
-    assert found.intervals.method == "rounds"
 
 
 def test_sums_by_segment_and_vector_say_the_same(tmp_path: Path) -> None:
@@ -205,28 +199,6 @@ def test_kept_variants_told_by_vectors(p_moves: bool, tmp_path: Path) -> None:
     assert units[0].status == "ok"
 
 
-@pytest.mark.parametrize("features", [True, False])
-def test_exports_of_tests_that_draw_anew(features: bool, tmp_path: Path) -> None:
-    """Permuted blocks, described beside the log; the estimates are nearly those of single rows."""
-    arms = sa.ArmSet.factorial({"a": ["x", "y"], "b": ["u", "v"]}, interactions=1)
-    arms = arms if features else sa.ArmSet.one_hot(NAMES)
-    rng = np.random.default_rng(1)
-    level = rng.normal(size=60)
-    live = sa.create_experiment(
-        *("anew", arms, sa.Steady(), 300, "memory"), sticky="none", missing="drop", seed=1
-    )
-    for i in range(300):
-        live.tell(live.ask(unit=f"u{i % 60}"), float(level[i % 60] + rng.normal()))
-    log = live.export(tmp_path / "log.csv")
-    found, by_row = sa.analyze(log, missing="drop"), sa.analyze(log, units=False)
-    assert found.units is not None
-    assert (found.units.units, found.units.kept) == (60, False)
-    assert found.intervals.method == "units"
-    np.testing.assert_allclose(found.estimates, by_row.estimates, atol=0.15)
-    # what a unit's rows have in common is in the values, not in the gaps
-    assert (found.intervals.standard_errors > by_row.intervals.standard_errors).all()
-
-
 def test_contamination_is_counted(tmp_path: Path) -> None:
     rows = repeated_rows(seed=6)
     twice = [i for i, row in enumerate(rows) if row.unit in ("u3", "u40", "u77")]
@@ -267,9 +239,8 @@ def test_usual_names_of_units_are_found(tmp_path: Path) -> None:
     found = sa.analyze(log)
     assert_like_units(found, rows)
     assert "Units are those of the column User_ID." in found.notes
-    by_row = sa.analyze(log, units=False)
+    by_row = sa.analyze(log, columns={"unit": None})
     assert by_row.units is None
-    assert "All rows are taken as independent, whatever their unit." in by_row.notes
     assert by_row.intervals.standard_errors.max() < found.intervals.standard_errors.max()
     mapped = sa.analyze(write_csv(tmp_path / "2.csv", rows, ("timestamp", "who", *names[2:])))
     assert mapped.units is None  # no usual name, not mapped
@@ -288,19 +259,6 @@ def test_too_few_units_are_reported(shops: int, tmp_path: Path) -> None:
     assert found.plausible == ("A", "B", "C")
 
 
-def test_large_logs_look_at_some_units_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = repeated_rows(600, seed=9)
-    log = write_parquet(tmp_path / "log.parquet", rows)
-    monkeypatch.setattr("steadyarm.analysis.analyze_log.SMALL", 10)
-    assert sa.analyze(log).units == sa.analyze(log, thorough=True).units
-    single = [replace(row, unit=i) for i, row in enumerate(rows)]
-    found = sa.analyze(write_parquet(tmp_path / "single.parquet", single))
-    assert found.units is None
-    assert any("one unit in 64" in note for note in found.notes)
-
-
 def test_assignments_and_missing_rewards_are_of_units(tmp_path: Path) -> None:
     """A unit with a hundred rows is one draw; so is one that answers never."""
     rng = np.random.default_rng(2)
@@ -317,7 +275,9 @@ def test_assignments_and_missing_rewards_are_of_units(tmp_path: Path) -> None:
     assert "rewards are missing, in 40 of 400 units, in all variants alike" in (
         health["missing rewards"].explanation
     )
-    by_row = {f.name: f for f in sa.analyze(log, missing="drop", units=False).health.findings}
+    by_row = {
+        f.name: f for f in sa.analyze(log, missing="drop", columns={"unit": None}).health.findings
+    }
     assert by_row["assignments"].status == "fail"
     assert (
         "got 748 of 1,348 visits, about 74 more than it should"
@@ -372,7 +332,7 @@ def test_intervals_for_every_look(tmp_path: Path, capsys: pytest.CaptureFixture[
     for rows in (random_rows(), repeated_rows(seed=4)):
         log = write_csv(tmp_path / "log.csv", rows)
         once = sa.analyze(log)
-        always = sa.analyze(log, anytime=True, budget=1000)
+        always = sa.analyze(log, budget=1000)
         true = confidence_sequence(once.evidence, 1000)
         np.testing.assert_allclose(always.intervals.low, true.low, rtol=1e-9)
         np.testing.assert_allclose(always.intervals.gap_high, true.gap_high, rtol=1e-9)
@@ -380,17 +340,13 @@ def test_intervals_for_every_look(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert (once.anytime, always.anytime) == (False, True)
         assert any("end of the test was fixed in advance" in note for note in once.notes)
         assert any("planned for 1,000 rows" in note for note in always.notes)
-        assert main(["analyze", str(log), "--anytime", "--budget", "1000", "--format", "json"]) == 0
+        assert main(["analyze", str(log), "--budget", "1000", "--format", "json"]) == 0
         printed, same = json.loads(capsys.readouterr().out), always.to_dict()
         assert printed["notes"] == same["notes"]
         assert (printed["method"], printed["anytime"]) == (same["method"], True)
         for one, other in zip(printed["arms"], same["arms"], strict=True):
             assert one["gap_interval"] == pytest.approx(other["gap_interval"], rel=1e-9)
-    with pytest.raises(sa.InvalidInputError, match="anytime needs the budget"):
-        sa.analyze(log, anytime=True)
-    with pytest.raises(sa.InvalidInputError, match="anytime=True"):
-        sa.analyze(log, budget=100)
-    assert main(["analyze", str(log), "--no-units", "--format", "json"]) == 0
+    assert main(["analyze", str(log), "--column", "unit=", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["units"] is None
 
 

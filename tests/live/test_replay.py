@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import steadyarm as sa
-from steadyarm.analysis.log import open_log
+from steadyarm.analysis.source import open_log
 from steadyarm.files import csv_cell, csv_text
 from steadyarm.live.assigner import open_segment
 from steadyarm.storages import open_storage
@@ -171,7 +171,7 @@ def test_analyze_reads_an_export(tmp_path: Path) -> None:
         clock.pass_(600)
         answer = live.ask(f"u{i}")
         live.tell(answer, float(rng.normal([1.0, 1.5, 3.0][answer.arm])))
-    found = sa.analyze(live.export(tmp_path / "log.csv"), reference=False)
+    found = sa.analyze(live.export(tmp_path / "log.csv"))
     verdict = live.recommend()
     assert found.recommended == verdict.name == "C"
     spread = verdict.standard_errors
@@ -211,7 +211,7 @@ def test_no_cell_of_an_export_is_a_formula_and_all_come_back(tmp_path: Path) -> 
     back = sa.import_experiment(path, storage)
     assert storage.log(back.key) == live.storage.log(live.key)
     assert back.replay().agrees
-    log = open_log(path)
+    log = open_log(path, None, {}, {})
     found = log.fetch(log.table.select("unit", "arm"))
     assert {row["unit"] for row in found} == {row.unit for row in live.storage.log(live.key)}
     assert {row["arm"] for row in found} == set(arms)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
-from steadyarm.analysis.allocations import Described
-from steadyarm.analysis.log import Log, file_paths
+from steadyarm.analysis.source import Source, file_paths
+from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.files import description_path
+from steadyarm.segments import Direction
 from steadyarm.wording import counted
 
 if TYPE_CHECKING:
+    from steadyarm.analysis.analyze import Question
     from steadyarm.analysis.result import Analysis
     from steadyarm.live.verdict import Verdict
 
@@ -30,14 +33,99 @@ ALONE = (
     "variant counts by itself. Features need --arms FILE, or the description."
 )
 HOLDING = "Intervals "  # begins the note on when they hold
+Floats = NDArray[np.float64]
 
 
-def ours(log: Log) -> bool:
+@dataclass(frozen=True, eq=False)
+class Described:
+    """The test that a log was exported from.
+
+    Attributes
+    ----------
+    path : of the log
+    name : of the test
+    arms : its variants, in its order
+    direction : of its rewards
+    budget, control : that were declared
+    shares : (K,) the allocation of each segment, by the segment's number as text
+    missing : what a reward that never came counts as
+    lasting : seconds after its assignment in which a reward may still come; None for ever
+    over : whether no rewards are to come
+    covariates : that were declared
+    """
+
+    path: Path
+    name: str
+    arms: ArmSet
+    direction: Direction
+    budget: int
+    control: str | None
+    shares: Mapping[str, Floats]
+    missing: Any = "fail"
+    lasting: float | None = None
+    over: bool = True
+    covariates: tuple[str, ...] = ()
+
+    def notes(self, direction: Direction) -> list[str]:
+        """What was taken from the description, and what was asked otherwise."""
+        found = [
+            f"The variants, their order and their features are those of the test {self.name}, "
+            "from the description beside the log."
+        ]
+        if direction != self.direction:
+            found.append(
+                f"The test was to {self.direction} rewards, but this analysis is to {direction} "
+                f"them; give the direction {self.direction} if that is not meant."
+            )
+        return found
+
+
+def described(source: Any) -> Described | None:
+    """What stands beside the log, if it is one file that was exported with its description."""
+    if isinstance(source, (list, tuple)) and len(source) == 1:
+        source = source[0]
+    if not isinstance(source, (str, Path)) or "://" in str(source) or not Path(source).is_file():
+        return None
+    description = description_path(Path(source))
+    if not description.is_file():
+        return None
+    from steadyarm.live.transfer import read_description  # which imports all that storages keep
+
+    try:
+        snapshot = read_description(description)[0]
+        config = snapshot.experiment.config
+        arms = ArmSet.from_dict(config["arms"])
+        weights = {
+            str(record.index): record.segment.dense(arms.size).weights[0]
+            for record, _ in snapshot.segments
+        }
+        window, grace = config.get("reward_window"), config.get("reward_grace") or 0.0
+        return Described(
+            Path(source),
+            snapshot.experiment.name,
+            arms,
+            config["direction"],
+            int(config["budget"]),
+            config.get("control"),
+            weights,
+            str(config.get("missing") or "fail"),
+            None if window is None else float(window) + float(grace),
+            snapshot.experiment.state in ("stopped", "archived"),
+            tuple(config.get("covariates") or ()),
+        )
+    except (InvalidInputError, LookupError, TypeError) as error:
+        raise InvalidInputError(
+            f"{Path(source).name} cannot be read together with the description beside it: {error} "
+            "Export the test again, or give the variants (arms, on the command line --arms FILE)."
+        ) from None
+
+
+def ours(log: Source) -> bool:
     """Whether the log has the columns that SteadyArm exports."""
     return set(log.there) >= OURS
 
 
-def mature(log: Log, table: Any, described: Described | None) -> tuple[Any, str]:
+def mature(log: Source, table: Any, described: Described | None) -> tuple[Any, str]:
     """The rows whose rewards will not come any more, and a note on the others, if there are any.
 
     As in the test itself: rows after the first one whose reward may still come are left out,
@@ -45,9 +133,7 @@ def mature(log: Log, table: Any, described: Described | None) -> tuple[Any, str]
     """
     if described is None or described.over:
         return table, ""
-    absent, time = table["reward"].isnull(), table["time"]
-    if table["reward"].type().is_string():
-        absent = table["reward"].nullif("").isnull()
+    absent, time = table["given"].isnull(), table["time"]
     [found] = log.fetch(
         table.aggregate(last=time.max(), first=time.min(where=absent), rows=table.count())
     )
@@ -68,12 +154,23 @@ def mature(log: Log, table: Any, described: Described | None) -> tuple[Any, str]
         raise InvalidInputError(
             f"{log.name} is of the test {described.name}, which is still running, and rewards of "
             "all its visits may still come; export it again later, or say what a missing reward "
-            'counts as: missing="drop" or "zero" (--missing drop).'
+            'counts as: missing="drop" or "zero".'
         )
     out = counted(found["rows"] - left["rows"], "row was", "rows were")
     return kept, (
         f"The newest {out} left out: the test {described.name} is still running, and some of their "
         "rewards may still come."
+    )
+
+
+def says_the_test(described: Described, question: Question) -> bool:
+    """Whether the question is that of the test, so that its own verdict is the answer."""
+    asked = (question.missing, question.budget, question.split, question.cluster or None)
+    covariates = tuple(question.covariates.values())
+    return (
+        all(one is None for one in asked)
+        and covariates in ((), described.covariates)
+        and question.direction in (None, described.direction)
     )
 
 
@@ -131,10 +228,10 @@ def with_own_verdict(
         f"{verdict.judged:,} visits of {described.budget:,} that were planned."
     )
     notes = [one for one in found.notes if not one.startswith(HOLDING)]
-    anytime = verdict.anytime
-    return replace(
-        found, intervals=intervals, verdict=verdict, anytime=anytime, notes=(*notes, note)
-    )
+    found = replace(found, intervals=intervals, verdict=verdict, anytime=verdict.anytime)
+    if found.covariates and verdict.raw is not None:
+        found = replace(found, raw=verdict.raw, variance_kept=verdict.variance_kept)
+    return replace(found, notes=(*notes, note))
 
 
 def _own_verdict(path: Path, control: str | None, level: float) -> Verdict:

@@ -1,90 +1,38 @@
-"""Analysis: what a log says, for people and for programs, and what it was asked."""
+"""Analysis: what a log says, for people and for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis import comparing, exports, faults
-from steadyarm.analysis.allocations import Described
-from steadyarm.analysis.clusters import MOST_OF_ALL, Units, unit_finding
-from steadyarm.analysis.log import Log
-from steadyarm.analysis.splits import Split
-from steadyarm.analysis.sums import Plan
+from steadyarm.analysis import checks, exports
+from steadyarm.analysis.units import Units
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import is_one_hot
 from steadyarm.inference.drift import DriftReport, drift_report
 from steadyarm.inference.evidence import Evidence, json_ready
-from steadyarm.inference.fit import LackOfFit
-from steadyarm.inference.health import (
-    ALL_ZERO,
-    Finding,
-    HealthReport,
-    reward_findings,
-    zero_finding,
-)
+from steadyarm.inference.health import ALL_ZERO, Finding, HealthReport, zero_finding
 from steadyarm.inference.intervals import Intervals, fixed_budget, variance_kept
+from steadyarm.inference.lift import Lifts, lift_sequence, lifts
 from steadyarm.inference.limits import shortlisted
 from steadyarm.inference.sequences import confidence_sequence
-from steadyarm.segments import Direction
-from steadyarm.wording import counted, percent, strung
+from steadyarm.live.conclusion import decision_of, doubt_of
+from steadyarm.live.tables import lift_text
+from steadyarm.live.verdict import Verdict
+from steadyarm.wording import counted, did_you_mean, number, percent, reach, shortened, strung
 
 if TYPE_CHECKING:
-    from steadyarm.live.breakdowns import Breakdown
-    from steadyarm.live.verdict import Verdict
+    from steadyarm.analysis.analyze import Sample, Scored
+    from steadyarm.live.people import Breakdown
 
 Missing = Literal["fail", "drop", "zero"]
-Rows = list[dict[str, Any]]
 MOST_LABELS = 60  # periods of a drift report where there are about as many labels as pieces
 MOST_LINES = 30
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What is asked of a log, and what is known of it before its sums."""
-
-    log: Log
-    table: Any
-    plan: Plan
-    rows: int
-    arms: ArmSet | None
-    described: Described | None
-    broken: faults.Faults
-    direction: Direction
-    level: float
-    reward_range: tuple[float, float] | None
-    missing: Missing
-    reference: bool
-    thorough: bool
-    budget: int | None
-    by_unit: bool
-    units: Units | None
-    excluded: int
-    covariates: tuple[str, ...] = ()
-    split: Split | None = None
-    rows_of: Any = None  # the table with its own units, where `table` has clusters for units
-    control: str | None = None
-    segments: Mapping[str, str] = field(default_factory=dict)
-    pending: str = ""
-
-    @property
-    def kept(self) -> bool:
-        """Whether units that are in the log several times keep their variant."""
-        return self.units is not None and self.units.kept
-
-    def bucket(self, table: Any) -> Any:
-        """The fine period of each row of a table."""
-        return self.plan.bucket(table.time, self.log.backend)
-
-    def faults_of(self, rows: Rows) -> faults.Faults:
-        """The faults known so far, and those that the sums show."""
-        names = None if self.arms is None else self.arms.names
-        return self.broken + faults.faults_in(rows, names, self.reward_range, self.missing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,8 +245,8 @@ class Analysis:
             lines.append(f"… and {more} more variants, see the JSON output")
         lines.append("* may be the best")
         if self.control is not None:
-            lines += comparing.control_lines(self.verdict, order.tolist(), width, MOST_LINES)
-        lines += comparing.segment_lines(self.segments)
+            lines += _control_lines(self.verdict, order.tolist(), width, MOST_LINES)
+        lines += _segment_lines(self.segments)
         lines += ["", *self._further(), str(self.health), "", f"Drift: {self.drift.verdict}"]
         return "\n".join([*lines, "", *self.notes])
 
@@ -315,7 +263,7 @@ class Analysis:
                 lines.append(f"{arm:<{width}}{'':>12}{i.estimates[0, k]:>11.4g}{reach:>24}")
             if one.control is not None:
                 order = list(range(i.arms.size))
-                lines += comparing.control_lines(one.verdict, order, width, MOST_LINES)
+                lines += _control_lines(one.verdict, order, width, MOST_LINES)
             lines.append("")
         return lines
 
@@ -335,202 +283,143 @@ def _lift_of(verdict: Verdict, row: int) -> dict[str, Any]:
     }
 
 
-# From the evidence to the analysis.
+# From the scores to the analysis.
 
 
-class Summed(NamedTuple):
-    """What the sums of a log show.
-
-    Attributes
-    ----------
-    arms : the variants
-    evidence : of their rewards
-    labels : the period of each piece of the timeline, or how many equal parts it is to have
-    findings : on assignments and missing rewards
-    counts, sums : (K,) of each arm's rewards
-    rows : what the log was asked for
-    raw : the evidence of rewards that are not adjusted for covariates, if others are
-    timeline : the evidence period by period, if the other one has fewer pieces
-    fit : whether the model fits; None if that was not tested
-    """
-
-    arms: ArmSet
-    evidence: Evidence
-    labels: list[str] | int
-    findings: list[Finding]
-    counts: NDArray[np.int64]
-    sums: NDArray[np.float64]
-    rows: Rows
-    raw: Evidence | None = None
-    timeline: Evidence | None = None
-    fit: LackOfFit | None = None
-
-
-def analysis_of(asked: Asked, summed: Summed) -> Analysis:
+def conclude(sample: Sample, scored: Scored) -> Analysis:
     """What the sums say."""
-    arms, evidence, labels, findings, counts, sums, rows, raw, timeline, fit = summed
-    heavy = asked.units is not None and timeline is not None
-    timeline = evidence if timeline is None else timeline
-    if not evidence.played[0]:
-        raise no_reward(asked)
-    if isinstance(labels, list) and len(set(labels)) > timeline.rounds.shape[1] // 2 > MOST_LABELS:
-        labels = MOST_LABELS
-    drift = drift_report(timeline, labels, asked.level)
-    more, notes = _checks_and_notes(asked, rows)
-    span = _span(asked, evidence)
-    intervals = _intervals(asked, evidence, counts, span)
-    if heavy:
-        most = asked.rows // MOST_OF_ALL
-        notes.append(f"The drift report leaves out units with more than {most:,} rows.")
-    health = HealthReport((*findings, *more))
-    beside: dict[str, Any] = {}
-    if raw is not None:
-        beside = _beside(asked, evidence, raw, intervals)
-        left = beside["variance_kept"]
-        gain = "" if left is None else f" {left:.0%} of the variance is left.".replace("%", " %")
-        names = strung(list(asked.covariates), 8)
-        origin = "earlier rows"
-        if asked.units is not None:
-            origin = f"sums over {asked.units.noun}s, those of each half for the other"
-        notes.append(f"Rewards are adjusted for {names}, with slopes from {origin}.{gain}")
+    question, evidence, counts = sample.question, scored.evidence, scored.counts
+    timeline, labels = scored.timeline, scored.labels
+    periods: list[str] | int = labels
+    if len(set(labels)) > timeline.rounds.shape[1] // 2 > MOST_LABELS:
+        periods = MOST_LABELS
+    drift = drift_report(timeline, periods, question.level)
+    health = HealthReport((*scored.findings, *_more_findings(sample, scored)))
+    intervals = _intervals(sample, evidence, counts)
     with np.errstate(invalid="ignore"):
-        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        means = np.where(counts > 0, scored.sums / np.maximum(counts, 1), np.nan)
+    adjusted: dict[str, Any] = {}
+    if scored.raw is not None:
+        adjusted = _beside(tuple(question.covariates.values()), evidence, scored.raw, intervals)
+    left = adjusted.get("variance_kept")
     return Analysis(
-        log=asked.log.name,
-        arms=arms,
-        rows=asked.rows,
+        log=sample.log.name,
+        arms=sample.arms,
+        rows=sample.rows,
         rewards=int(counts.sum()),
         counts=counts,
         means=means,
         intervals=intervals,
-        drift=drift if asked.units is None else replace(drift, method=f"{asked.units.noun}s"),
+        drift=drift if sample.units is None else replace(drift, method=f"{sample.units.noun}s"),
         health=health,
         evidence=evidence,
-        notes=tuple(notes),
-        units=asked.units,
-        anytime=asked.budget is not None,
-        split=None if asked.split is None else asked.split.to_list(arms),
-        verdict=comparing.verdict_on(asked, evidence, intervals, health, counts, span, fit),
-        **beside,
+        notes=tuple(_notes(sample, scored, left)),
+        units=sample.units,
+        anytime=question.budget is not None,
+        split=None if question.split is None else question.split.to_list(sample.arms),
+        verdict=_verdict(sample, scored, intervals, health),
+        **adjusted,
     )
 
 
-def _beside(asked: Asked, evidence: Evidence, raw: Evidence, found: Intervals) -> dict[str, Any]:
+def _beside(
+    covariates: tuple[str, ...], evidence: Evidence, raw: Evidence, intervals: Intervals
+) -> dict[str, Any]:
     """What an analysis of adjusted rewards says of covariates."""
-    if found.shown is not None:
-        evidence, raw = evidence.view(found.shown), raw.view(found.shown)
+    if intervals.shown is not None:
+        evidence, raw = evidence.view(intervals.shown), raw.view(intervals.shown)
     return {
-        "covariates": asked.covariates,
+        "covariates": covariates,
         "raw": raw.estimates[0],
         "variance_kept": variance_kept(evidence, raw),
     }
 
 
-def _checks_and_notes(asked: Asked, rows: Rows) -> tuple[list[Finding], list[str]]:
-    """Further checks of the log, and how it was read."""
-    log, units = asked.log, asked.units
+def _more_findings(sample: Sample, scored: Scored) -> list[Finding]:
+    """Further checks of the log."""
+    log, units = sample.log, sample.units
     findings: list[Finding] = []
-    if asked.reward_range is not None:
-        findings += reward_findings(asked.rows, out_of_range=0, reward_range=asked.reward_range)
-    if not any(row["ss"] for row in rows):
-        findings.append(zero_finding(sum(int(row["m"]) for row in rows)))
-    elif asked.thorough:
-        findings.append(faults.largest_unit(log, asked.table))
-    name = f"{asked.plan.shares} equal shares"
-    if asked.plan.name != "shares":
-        name = f"{asked.plan.name}s"
-    notes = [f"Periods are {name}; times are in UTC."]
+    if scored.all_zero:
+        findings.append(zero_finding(int(scored.counts.sum())))
+    elif sample.searched:
+        findings.append(checks.largest_unit(log, sample.table))
+    if units is not None:
+        findings.append(checks.unit_finding(units))
+    if sample.searched and not log.single:
+        if log.ordered:
+            findings.append(checks.order_finding(log))
+        if log.has("unit"):
+            table = sample.table if sample.rows_of is None else sample.rows_of
+            once = units is None and "unit" in sample.table.columns  # all units were counted
+            findings.append(checks.NO_DUPLICATES if once else checks.duplicate_finding(log, table))
+    return findings
+
+
+def _notes(sample: Sample, scored: Scored, variance_left: float | None) -> list[str]:
+    """How the log was read, one sentence each."""
+    log, units, question, plan = sample.log, sample.units, sample.question, sample.plan
+    periods = f"{plan.shares} equal shares" if plan.name == "shares" else f"{plan.name}s"
+    notes = [f"Periods are {periods}; times are in UTC."]
     mapped = log.has("unit") and log.their("unit") != "unit" and not log.single
     if mapped and not (units and units.cluster):
         notes.append(f"Units are those of the column {log.their('unit')}.")
     if units is not None:
-        findings.append(unit_finding(units))
         notes.append(units.note)
-    elif log.has("unit") and not asked.by_unit:
-        notes.append("All rows are taken as independent, whatever their unit.")
-    if asked.budget is None:
-        notes.append(
-            "Intervals are for one analysis: they hold if the end of the test was fixed in "
-            "advance. If it was watched and might have been stopped early, use anytime (--anytime "
-            "--budget ROWS)."
-        )
-    else:
-        notes.append(
-            "Intervals hold at every look at a test that was planned for "
-            f"{asked.budget:,} rows, whenever it was stopped."
-        )
-    if asked.split is not None:
-        notes.append(asked.split.note)
-    if asked.described is not None:
-        notes += asked.described.notes(asked.direction)
-    elif asked.arms is None and exports.ours(log):
-        notes.append(exports.ALONE)
-    notes += [asked.pending] if asked.pending else []
-    if asked.excluded:
-        out = counted(asked.excluded, "row was", "rows were")
-        notes.append(f"{out} excluded by hand and left out.")
-    if missing := asked.rows - faults.rewards_given(rows):
-        how = "left out" if asked.missing == "drop" else "counted as 0"
-        notes.append(f"{missing:,} rows without reward were {how}.")
-    if log.single:
-        return findings, notes
-    if asked.thorough:
-        if log.ordered:
-            findings.append(faults.order_finding(log))
-        if log.has("unit"):
-            table = asked.table if asked.rows_of is None else asked.rows_of
-            once = asked.by_unit and units is None  # all units were counted
-            findings.append(faults.NO_DUPLICATES if once else faults.duplicate_finding(log, table))
-    elif (groups := faults.group_order_finding(log)) is not None:
-        findings.append(groups)
-        notes.append("Duplicates were not searched for.")
-    else:
-        notes.append("The order of rows and duplicates were not checked.")
-    if asked.by_unit and log.has("unit") and units is None and not asked.thorough:
-        notes.append(
-            "No unit has several rows, or hardly any: of files one unit in 64 was checked."
-        )
-    return findings, notes
-
-
-def no_reward(asked: Asked) -> InvalidInputError:
-    """The error of a log without a single reward."""
-    return InvalidInputError(
-        f"{asked.log.name} has {asked.rows:,} rows, but not one reward. Is "
-        f"{asked.log.their('reward')} the right column?"
+    notes.append(
+        "Intervals are for one analysis: they hold if the end of the test was fixed in advance. If "
+        "it was watched and might have been stopped early, give the budget (--budget ROWS)."
+        if question.budget is None
+        else "Intervals hold at every look at a test that was planned for "
+        f"{question.budget:,} rows, whenever it was stopped."
     )
+    if question.split is not None:
+        notes.append(question.split.note)
+    if sample.described is not None:
+        notes += sample.described.notes(sample.direction)
+    elif question.arms is None and exports.ours(log):
+        notes.append(exports.ALONE)
+    notes += [sample.pending] if sample.pending else []
+    if sample.excluded:
+        out = counted(sample.excluded, "row was", "rows were")
+        notes.append(f"{out} excluded by hand and left out.")
+    if missing := sample.rows - scored.given:
+        how = "left out" if sample.missing == "drop" else "counted as 0"
+        notes.append(f"{missing:,} rows without reward were {how}.")
+    if not sample.searched and not log.single:
+        notes.append("The order of rows and duplicates were not checked.")
+    if question.covariates:
+        names = strung(list(question.covariates.values()), 8)
+        noun = "rows" if units is None else f"{units.noun}s"
+        gain = (
+            ""
+            if variance_left is None
+            else f" {100 * variance_left:.0f} % of the variance is left."
+        )
+        notes.append(
+            f"Rewards are adjusted for {names}, with slopes of each half of the {noun} for the "
+            f"other.{gain}"
+        )
+    return notes
 
 
-def _span(asked: Asked, evidence: Evidence) -> tuple[float, float] | None:
-    """Rewards that can occur, if intervals may rely on it; of adjusted ones that is not known."""
-    bounded = asked.units is None and evidence.weights is not None and not asked.covariates
-    return asked.reward_range if bounded else None
-
-
-def _intervals(
-    asked: Asked,
-    evidence: Evidence,
-    counts: NDArray[np.int64],
-    span: tuple[float, float] | None,
-) -> Intervals:
+def _intervals(sample: Sample, evidence: Evidence, counts: NDArray[np.int64]) -> Intervals:
     """For one analysis at the end, or for all; what they assume says whether it is by unit."""
-    units, best, unseen = asked.units, None, None
-    if evidence.arms.large and asked.control is not None:
-        control = comparing.control_of(asked.control, evidence.arms, asked.log.name)
+    question, units, best, unseen = sample.question, sample.units, None, None
+    if evidence.arms.large and question.control is not None:
+        control = _control_index(question.control, evidence.arms, sample.log.name)
         evidence, best = shortlisted(evidence, also=[] if control is None else [control])
     if not evidence.arms.large and is_one_hot(evidence.arms.coordinates) and counts.min() == 0:
-        unseen = counts == 0
-    if unseen is not None:  # an arm without rewards is never recommended
+        unseen = counts == 0  # an arm without rewards is never recommended
         best = np.array([np.where(unseen, -np.inf, evidence.sign * evidence.estimates[0]).argmax()])
-    if asked.budget is None:
-        found = fixed_budget(evidence, asked.level, best)
+    if question.budget is None:
+        found = fixed_budget(evidence, question.level, best)
     else:
-        found = confidence_sequence(evidence, asked.budget, asked.level, span, best)
+        found = confidence_sequence(evidence, question.budget, question.level, None, best)
     if unseen is not None:
         found = _without(found, unseen)
     if units is None:
         return found
-    method = f"{units.noun}s" if asked.budget is None else f"asymptotic, {units.noun}s"
+    method = f"{units.noun}s" if question.budget is None else f"asymptotic, {units.noun}s"
     found = replace(found, method=method, assumption=units.assumption)
     if not units.too_few:
         return found
@@ -563,3 +452,107 @@ def _without(found: Intervals, unseen: NDArray[np.bool_]) -> Intervals:
         plausible=found.plausible | unseen,
         standard_errors=beyond(found.standard_errors, np.inf),
     )
+
+
+# Against a control, in the words of a live test.
+
+
+def _control_index(control: Any, arms: ArmSet, log: str) -> int | None:
+    """The index of the control among the arms; None if there is none."""
+    if control is None:
+        return None
+    if isinstance(control, str) and control in arms.names:
+        return arms.index(control)
+    alike = [name for name in arms.names if name.strip().lower() == str(control).strip().lower()]
+    near = f"; did you mean {alike[0]!r}?" if alike else did_you_mean(str(control), arms.names)
+    raise InvalidInputError(
+        f"the control {shortened(control)} is no arm of {log}; the arms are "
+        f"{strung([repr(name) for name in arms.names], 8)}{near}",
+        field="control",
+    )
+
+
+def _verdict(sample: Sample, scored: Scored, intervals: Intervals, health: HealthReport) -> Verdict:
+    """The verdict as a live test has it: what to do and, with a control, lifts."""
+    budget, rows, direction = sample.question.budget, sample.rows, sample.direction
+    rewards = int(scored.counts.sum())
+    verdict = Verdict.from_intervals(
+        intervals,
+        sample.arms.names,
+        anytime=budget is not None,
+        compared=_lifts(sample, scored.evidence, intervals),
+        rewards=rewards,
+        missing=rows - rewards,
+        judged=rows,
+        unhealthy=health.unhealthy,
+    )
+    verdict = replace(verdict, caution=doubt_of(verdict, direction, lambda: scored.fit))
+    over = budget is None or rows >= budget
+    decision = decision_of(verdict, direction, budget or rows, over, spent=over)
+    return replace(verdict, decision=decision)
+
+
+def _lifts(sample: Sample, evidence: Evidence, intervals: Intervals) -> Lifts | None:
+    """Differences from the control; None without one."""
+    question = sample.question
+    control = _control_index(question.control, evidence.arms, sample.log.name)
+    if control is None:
+        return None
+    if intervals.shown is not None:
+        evidence = evidence.view(intervals.shown)
+        control = int(np.searchsorted(intervals.shown, control))
+    if question.budget is None:
+        found = lifts(evidence, control, question.level, intervals=intervals)
+    else:
+        found = lift_sequence(
+            evidence, question.budget, control, question.level, None, intervals=intervals
+        )
+    unknown = ~np.isfinite(intervals.standard_errors[0])
+    return _lifts_without(found, unknown | unknown[control]) if unknown.any() else found
+
+
+def _lifts_without(found: Lifts, unknown: NDArray[np.bool_]) -> Lifts:
+    """The lifts if nothing is known of some arms."""
+    others = unknown & (np.arange(len(unknown)) != found.control)
+
+    def beyond(limits: NDArray[np.float64], end: float) -> NDArray[np.float64]:
+        return np.where(others, end, limits)
+
+    return replace(
+        found,
+        low=beyond(found.low, -np.inf),
+        high=beyond(found.high, np.inf),
+        relative=beyond(found.relative, np.nan),
+        relative_low=beyond(found.relative_low, np.nan),
+        relative_high=beyond(found.relative_high, np.nan),
+        standard_errors=beyond(found.standard_errors, np.inf),
+    )
+
+
+# As text.
+
+
+def _segment_lines(parts: Sequence[Breakdown]) -> list[str]:
+    """Breakdowns as text."""
+    lines: list[str] = []
+    for part in parts:
+        lines += ["", f"By {part.attribute}:", str(part)]
+        if part.unknown:
+            rows = counted(part.unknown, "row has", "rows have")
+            lines.append(f"{rows} no {part.attribute}.")
+    return lines
+
+
+def _control_lines(verdict: Verdict, order: Sequence[int], width: int, most: int) -> list[str]:
+    """Differences from the control as text."""
+    assert verdict.lifts is not None
+    assert verdict.lift_intervals is not None
+    level = f"{percent(verdict.level)}, all at once"
+    head = f"{'':<{width}}{'difference':>12}{level:>24}   against {verdict.control}"
+    lines = ["", head.rstrip()]
+    others = [k for k in order if verdict.names[k] != verdict.control]
+    for k in others[:most]:
+        ends = reach(*verdict.lift_intervals[k].tolist())
+        value = number(float(verdict.lifts[k]))
+        lines.append(f"{verdict.names[k]:<{width}}{value:>12}{ends:>24}   {lift_text(verdict, k)}")
+    return lines

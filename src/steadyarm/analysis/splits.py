@@ -4,7 +4,7 @@ Most tests that ran elsewhere drew variants with shares that somebody chose, and
 what but not the shares. Given as a split, they are the whole allocation of every row. And since
 shares were chosen without a look at rewards, the rows of a variant count as a random part of all
 rows of their time, of the size that was seen: estimates are differences of plain means within
-stretches of time, with Neyman's variance.
+stretches of time, with Neyman's variance (`units.randomised_evidence`).
 """
 
 from __future__ import annotations
@@ -16,28 +16,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis.allocations import SUM_TO_ONE, Piece
-from steadyarm.analysis.log import Log, nearest_column
-from steadyarm.analysis.sums import as_time
+from steadyarm.analysis.query import as_time
+from steadyarm.analysis.source import Source, nearest_column
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
-from steadyarm.estimators import is_one_hot
 from steadyarm.inference.health import Finding
-from steadyarm.wording import counted, did_you_mean, listed, shortened, strung
+from steadyarm.wording import counted, did_you_mean, shortened, strung
 
 EQUAL = "equal"
-LEAST = 200  # rewards of every variant in a stretch of time: few enough would cost precision
+SUM_TO_ONE = 1e-6
 FORMS = (
-    'expected "equal", shares such as {"A": 0.5, "B": 0.3, "C": 0.2}, or a list of both with the '
-    'time from which each holds, such as [(None, "equal"), ("2026-03-08", {"A": 0.9, "B": 0.1})]; '
-    "on the command line --split equal, --split A=0.5,B=0.3,C=0.2 and, for shares that changed, a "
-    'further --split "2026-03-08: A=0.9,B=0.1"'
+    'expected "equal", shares such as {"A": 0.5, "B": 0.5} or "A=0.5,B=0.5", or a list of these '
+    'with the time from which each holds, such as ["equal", "2026-03-08: A=0.9,B=0.1"]'
 )
 FROM = re.compile(  # what begins a split that holds from some time on
     r"\s*(?P<time>\d{4}-\d{2}-\d{2}(?:[ T]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?)?"
@@ -139,10 +134,8 @@ def checked_split(given: Any) -> Split | None:
     for shares in named[1:]:
         if other := sorted(set(shares) ^ set(named[0])):
             raise InvalidInputError(
-                f"the splits do not name the same arms: {strung(list(map(repr, other)), 8)} "
-                f"{'is' if len(other) == 1 else 'are'} in one but not in another. Give every arm "
-                "a share above 0 in each; a time in which an arm could not be shown says nothing "
-                "of it: leave it out with a query.",
+                f"the splits do not name the same arms: {strung(list(map(repr, other)), 8)}. Give "
+                "every arm a share above 0 in each, or leave times without it out with a query.",
                 field="split",
             )
     return Split(tuple(periods))
@@ -172,8 +165,7 @@ def _shares(given: Any) -> Shares | None:
     shares = {name: _share(name, value) for name, value in named.items()}
     if len(shares) < 2:
         raise InvalidInputError(
-            f"the split names {listed(tuple(shares))} alone; name every arm of the log, at least "
-            "two.",
+            f"the split names {strung(list(shares))} alone; name every arm of the log.",
             field="split",
         )
     total = math.fsum(shares.values())
@@ -205,9 +197,8 @@ def _read(text: str) -> dict[str, Any]:
         name = name.strip()
         if not equals or not name:
             raise InvalidInputError(
-                f"the split {shortened(text)} has {part.strip()!r}, which is not of the form "
-                f"ARM=SHARE; {FORMS}. Names with commas can be given as JSON: "
-                '--split \'{"a, b": 0.5, "c": 0.5}\'.',
+                f"the split {shortened(text)} has {part.strip()!r}; {FORMS}. Names with commas "
+                'can be given as JSON: \'{"a, b": 0.5, "c": 0.5}\'.',
                 field="split",
             )
         if name in shares:
@@ -228,8 +219,7 @@ def _share(name: str, value: Any) -> float:
         share = math.nan
     if isinstance(value, bool) or not share > 0 or math.isinf(share):
         raise InvalidInputError(
-            f"the share of {name!r} is {value!r}; expected a number above 0, such as 0.5 or 1/3. "
-            "An arm that nobody could get cannot be compared: leave it out.",
+            f"the share of {name!r} is {value!r}; expected a number above 0, such as 0.5 or 1/3.",
             field="split",
         )
     return share
@@ -258,8 +248,7 @@ def _time(given: Any) -> datetime | float | None:
         found = datetime(given.year, given.month, given.day)
     if not isinstance(found, datetime):
         raise InvalidInputError(
-            f"the split holds from {shortened(given)} on; expected a time such as 2026-03-08 or "
-            "2026-03-08T12:00:00Z.",
+            f"the split holds from {shortened(given)} on; expected a time such as 2026-03-08.",
             field="split",
         )
     return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
@@ -269,9 +258,8 @@ def _check_times(periods: Sequence[Period]) -> None:
     first, *later = periods
     if first.since is not None:
         raise InvalidInputError(
-            f"the first split holds from {first.start} on, and none is given for the time before; "
-            'give that one first, without a time: --split equal --split "2026-03-08: A=0.9,B=0.1". '
-            "Rows before it can be left out with a query.",
+            f"the first split holds from {first.start} on; give the one for the time before first, "
+            "without a time.",
             field="split",
         )
     before = None
@@ -289,37 +277,43 @@ def _check_times(periods: Sequence[Period]) -> None:
 # From the split to a log with allocations.
 
 
-def with_split(log: Log, split: Split | None) -> Log:
-    """The log with its allocations: the split's in a column probabilities, or those that it has."""
+def with_split(log: Source, split: Split | None) -> Source:
+    """The log with the split's period of each row in a column `probabilities`, if there is one."""
     has = [name for name in ("probability", "probabilities") if log.has(name)]
     if split is None:
         if has or log.vector:
             return log
         raise _no_probability(log)
     if has:
+        theirs = log.their(has[0])
         raise InvalidInputError(
-            f"a split is given, but {log.name} has the column {log.their(has[0])} with "
-            "probabilities of its own; only one of them can be true. Leave the split out, or leave "
-            f'the column out with a query: --query "select * exclude ({log.their(has[0])}) from '
-            'log".',
+            f"a split is given, but {log.name} has the column {theirs} with probabilities of its "
+            "own; leave the split out, or leave the column out with a query: "
+            f'"select * exclude ({theirs}) from log".',
             field="split",
         )
     dated = [one.since for one in split.periods if one.since is not None]
-    time = as_time(log, log.table["timestamp"]).type()
-    if dated and time.is_numeric() != (not isinstance(dated[0], datetime)):
+    time = as_time(log, log.table["timestamp"])
+    if dated and time.type().is_numeric() != (not isinstance(dated[0], datetime)):
+        kind = "numbers" if time.type().is_numeric() else "times"
         raise InvalidInputError(
             f"the split holds from {split.periods[1].start} on, but the time stamps of {log.name} "
-            f"are {'numbers' if time.is_numeric() else 'times'}; give the split alike.",
+            f"are {kind}; give the split alike.",
             field="split",
         )
+    # what other logs have in these columns is not known, and nothing is needed of it
+    table = log.table.drop(*({*log.vector, "segment"} & set(log.table.columns)))
+    return replace(log, table=table.mutate(probabilities=_place(time, split)))
 
-    def drawn(table: Any) -> Any:
-        # what other logs have in these columns is not known, and nothing is needed of it
-        table = table.drop(*({*log.vector, "segment", "block"} & set(table.columns)))
-        return table.mutate(probabilities=_column(log, table, split))
 
-    parts = tuple(replace(part, table=drawn(part.table)) for part in log.parts)
-    return replace(log, table=drawn(log.table), parts=parts)
+def _place(time: Any, split: Split) -> Any:
+    """Which period of the split a row belongs to."""
+    import ibis
+
+    first = ibis.literal("split 0")
+    later = list(enumerate(split.periods))[:0:-1]
+    cases = [(time >= ibis.literal(one.since), f"split {place}") for place, one in later]
+    return ibis.cases(*cases, else_=first) if cases else first
 
 
 def own_probability(table: Any, split: Split, arms: ArmSet) -> Any:
@@ -334,50 +328,27 @@ def own_probability(table: Any, split: Split, arms: ArmSet) -> Any:
     return ibis.cases(*cases, else_=ibis.null("float64"))
 
 
-def _no_probability(log: Log) -> InvalidInputError:
-    near = nearest_column("probability", "probability", log.there)
-    other = f"is called {near}" if near else "has another name"
-    name = near or "NAME"
+def _no_probability(log: Source) -> InvalidInputError:
+    near = nearest_column("probability", "probability", log.there) or "NAME"
     return InvalidInputError(
-        f"{log.name} has no column probability; its columns are {strung(log.there, 40)}. The "
-        "probability with which each row's arm was drawn is needed. If arms were drawn with "
-        "fixed shares, say so: --split equal or --split A=0.5,B=0.3,C=0.2 (in Python "
-        f'split="equal"). If the column {other}, map it: --column probability={name} '
-        f'(columns={{"probability": "{name}"}}).',
+        f"{log.name} has no column probability; its columns are {strung(log.there, 40)}. Map it "
+        f'(--column probability={near}, in Python columns={{"probability": "{near}"}}), or give '
+        'the fixed shares of the arms: --split equal, in Python split="equal".',
         field="split",
     )
 
 
-def _column(log: Log, table: Any, split: Split) -> Any:
-    """Which period of the split a row belongs to."""
-    import ibis
-
-    first = ibis.literal("split 0")
-    if len(split.periods) == 1:
-        return first
-    time = as_time(log, table["timestamp"])
-    later = list(enumerate(split.periods))[:0:-1]
-    cases = [(time >= ibis.literal(one.since), f"split {place}") for place, one in later]
-    return ibis.cases(*cases, else_=first)
-
-
-def check_arms(log: Log, split: Split, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a log with arms that the split does not name."""
+def check_arms(log: Source, split: Split, counts: Mapping[str, int]) -> None:
+    """Refuse a log with arms that the split does not name; `counts` are rows by arm."""
     names = split.names
-    counts: dict[str, int] = {}
-    for row in rows:
-        if row["arm"] and row["arm"] not in names:
-            counts[row["arm"]] = counts.get(row["arm"], 0) + int(row["n"])
-    if not names or not counts:
+    others = {name: count for name, count in counts.items() if name not in names}
+    if not names or not others:
         return
-    most = max(counts, key=lambda name: counts[name])
-    alike = [name for name in names if name.strip().lower() == most.strip().lower()]
-    near = f"; did you mean {alike[0]!r}?" if alike else did_you_mean(most, names)
-    each = [f"{name!r} ({counted(count, 'row')})" for name, count in sorted(counts.items())]
+    most = max(others, key=lambda name: others[name])
+    each = [f"{name!r} ({counted(count, 'row')})" for name, count in sorted(others.items())]
     raise InvalidInputError(
-        f"{log.name} has {'the arm' if len(each) == 1 else 'the arms'} {strung(each, 8)}, which "
-        "the split does not name. Give every arm of the log its share, or leave rows out with a "
-        f"query; the split names {strung(list(map(repr, names)), 8)}{near}",
+        f"{log.name} has {strung(each, 8)}, which the split does not name; it names "
+        f"{strung(list(map(repr, names)), 8)}{did_you_mean(most, names)}",
         field="split",
     )
 
@@ -392,47 +363,3 @@ def against_split(findings: Sequence[Finding]) -> list[Finding]:
             advice = f"Make sure that the split is the one that was used. {advice}"
         found.append(replace(one, explanation=text, advice=advice))
     return found
-
-
-# Plain randomisation.
-
-
-def strata(pieces: Sequence[Piece], arms: ArmSet) -> list[Piece]:
-    """The pieces that have rewards, as complete randomisation within stretches of time.
-
-    Given how many rows each arm got, every choice of these rows was equally likely, whatever
-    happens over time: the mean of an arm's rewards in a stretch is unbiased for all its rows.
-    Neighbouring pieces of one split are joined until each arm has 200 rewards, which costs less
-    than a hundredth of the precision that the plain means of everything would have if nothing
-    drifts. The pieces stay as they were where an arm has fewer than two rewards under a split, and
-    for arms with features in common.
-    """
-    used = [piece for piece in pieces if piece.m.sum()]
-    found: list[Piece] = []
-    for _, run in groupby(used, key=lambda piece: tuple(piece.weights)):
-        groups: list[list[Piece]] = []
-        for piece in run:
-            if groups and _fewest(groups[-1]) < LEAST:
-                groups[-1].append(piece)
-            else:
-                groups.append([piece])
-        if len(groups) > 1 and _fewest(groups[-1]) < LEAST:
-            last = groups.pop()
-            groups[-1] += last
-        found += [_joined(group) for group in groups]
-    plain = is_one_hot(arms.coordinates) and all(piece.m.min() > 1 for piece in found)
-    return found if plain else used
-
-
-def _fewest(pieces: Sequence[Piece]) -> int:
-    return int(np.sum([piece.m for piece in pieces], axis=0).min())
-
-
-def _joined(pieces: Sequence[Piece]) -> Piece:
-    def total(name: str) -> Any:
-        return np.sum([getattr(piece, name) for piece in pieces], axis=0)
-
-    rows = tuple(row for piece in pieces for row in piece.rows)
-    sums = {name: total(name) for name in ("n", "m", "s", "ss")}
-    level = sum(piece.level for piece in pieces)
-    return replace(pieces[0], **sums, rows=rows, level=level, listed=True)

@@ -15,33 +15,33 @@ from steadyarm.cli.common import FORMAT, LEVEL, REPORT, command, read_toml, show
 @command(
     "analyze",
     (
-        "log [LOG ...]",
+        "log LOG ...",
         "CSV or Parquet files, a folder, a SQLite or DuckDB file, or the URL of a database",
     ),
     (
-        "--exposures TABLE",
-        "instead of one log: who saw which variant, and when; a file or folder, or a table or "
-        "query of the database LOG",
+        "--query SQL",
+        "the table of a database, or a query; files are the table log in it",
     ),
-    ("--events TABLE", "and who did what, and when"),
+    (
+        "--events TABLE",
+        "who did what, and when: files, or a table or query of the database; the log is then who "
+        "saw which variant",
+    ),
     (
         "--metric METRIC ...",
         "what events say of a unit, such as purchase or 'revenue = sum(purchase)', see below; may "
         "be repeated, the first is the one that decides",
     ),
     ("--window TIME", "after the first exposure, within which events count, such as '7 days'"),
-    ("--where SQL", "a condition on exposures, such as \"country <> 'XX' and not is_bot\""),
     (
         "--contaminated first|drop = first",
         "what to do with units that saw several variants: count them for the first, or leave them "
         "out",
     ),
-    ("--table NAME", "the table of a database"),
-    ("--query SQL", "or a query; files are the table log in it"),
     (
         "--column OURS=THEIRS ...",
-        "another name of a column, such as arm=variant, or events.unit=customer for one of two "
-        "tables; may be repeated",
+        "another name of a column, such as arm=variant, events.unit=customer for one of two "
+        "tables, or unit= to take all rows as independent; may be repeated",
     ),
     (
         "--split SHARES ...",
@@ -79,29 +79,16 @@ from steadyarm.cli.common import FORMAT, LEVEL, REPORT, command, read_toml, show
     ),
     LEVEL,
     (
-        "--reward-range",
-        "rewards that can occur; others are refused",
-        {"type": float, "nargs": 2, "metavar": ("LOW", "HIGH")},
-    ),
-    (
         "--missing fail|drop|zero",
         "what to do with rows without a reward (default: fail, or what the test declared whose "
         "export this is)",
     ),
-    ("--no-reference", "do not compare rewards with the means of earlier periods"),
     (
-        "--thorough",
-        "search for unsorted and duplicate rows (default: up to five million rows)",
-        {"action": argparse.BooleanOptionalAction},
+        "--budget N",
+        "rows that were planned for a test that was watched and might have been stopped early; "
+        "intervals then hold at every look",
+        {"metavar": "ROWS"},
     ),
-    (
-        "--anytime",
-        "intervals that hold at all times, for a test that was watched and might have been stopped "
-        "early; needs --budget",
-    ),
-    ("--budget N", "rows that were planned for the whole test, for --anytime", {"metavar": "ROWS"}),
-    ("--no-units", "treat all rows as independent, even if units (users, visitors) have several"),
-    ("--memory SIZE = 2GB", "that DuckDB may use"),
     FORMAT,
     REPORT,
 )
@@ -125,21 +112,21 @@ def analyze(args: argparse.Namespace) -> None:
       steadyarm analyze logs/ --period week --direction minimize
       steadyarm analyze postgresql://me@host/shop --query "select * from visits where test = 7"
       steadyarm analyze log.csv --arms layouts.toml --report report.html
-      steadyarm analyze log.csv --column unit=session --anytime --budget 20000
+      steadyarm analyze log.csv --column unit=session --budget 20000
       steadyarm analyze log.csv --covariate visits_last_month --covariate spend
       steadyarm analyze log.csv --cluster store --cluster day
 
-    Two tables instead of a log: --exposures has rows with unit, time and variant (and probability,
-    if there is no fixed split), --events has unit, time, name of the event and value. Usual names
-    of columns are found. Of several exposures of a unit the first counts. A metric is the name of
-    an event (did it happen?), or NAME = conversion(EVENT), count(EVENT), sum(EVENT), max(EVENT) or
-    a ratio of two; then, if wanted, "within 14 days", "capped at 500", "minimize".
+    Two tables instead of a log: the log has rows with unit, time and variant (and probability, if
+    there is no fixed split), --events has unit, time, name of the event and value. Usual names of
+    columns are found. Of several exposures of a unit the first counts. A metric is the name of an
+    event (did it happen?), or NAME = conversion(EVENT), count(EVENT), sum(EVENT), max(EVENT) or a
+    ratio of two; then, if wanted, "within 14 days", "capped at 500", "minimize".
 
-      steadyarm analyze --exposures exposures.csv --events events.csv --metric purchase
-      steadyarm analyze --exposures exposures.parquet --events events/ --window "7 days"
-          --where "country <> 'XX' and not is_bot" --metric purchase
-          --metric "revenue = sum(purchase)" --metric "basket = revenue / purchase"
-      steadyarm analyze shop.duckdb --exposures exposures --events events --metric purchase
+      steadyarm analyze exposures.csv --events events.csv --metric purchase
+      steadyarm analyze exposures.parquet --events events/ --window "7 days"
+          --metric purchase --metric "revenue = sum(purchase)"
+          --metric "basket = revenue / purchase"
+      steadyarm analyze shop.duckdb --query exposures --events events --metric purchase
 
     Arms with features in common (--arms) need the whole allocation of every row: a column
     probabilities (JSON), a column p_NAME for every arm, or a column segment within which
@@ -148,38 +135,28 @@ def analyze(args: argparse.Namespace) -> None:
     """
     if args.report is not None:
         sa.reports.format_of(args.report)
-    if not (args.log or args.exposures or args.events):
+    if args.events is None and (args.metric or args.window):
         raise sa.InvalidInputError(
-            "no log is given; give one, or two tables (--exposures FILE --events FILE)."
+            "--metric and --window are for events; give --events TABLE, too."
         )
     found = sa.analyze(
-        (args.log[0] if len(args.log) == 1 else args.log) if args.log else None,
+        args.log[0] if len(args.log) == 1 else args.log,
         arms=read_arms(args.arms) if args.arms else None,
-        table=args.table,
         query=args.query,
         columns=_columns(args.column),
-        period=args.period,
-        direction=args.direction,
-        level=args.level,
-        reward_range=tuple(args.reward_range) if args.reward_range else None,
-        missing=args.missing,
-        reference=not args.no_reference,
-        thorough=args.thorough,
-        anytime=args.anytime,
-        budget=args.budget,
-        units=not args.no_units,
-        memory=args.memory,
-        covariates=args.covariate,
         split=args.split or None,
         control=args.control,
+        covariates=args.covariate,
         segments=args.segment,
         cluster=args.cluster or None,
-        exposures=args.exposures,
-        events=args.events,
-        metrics=args.metric or None,
-        window=args.window,
-        where=args.where,
-        contaminated=args.contaminated,
+        direction=args.direction,
+        level=args.level,
+        missing=args.missing,
+        budget=args.budget,
+        period=args.period,
+        events=None
+        if args.events is None
+        else sa.Events(args.events, args.metric, args.window, args.contaminated),
     )
     show(args, found.to_dict(), found)
     if args.report is not None:
@@ -193,13 +170,13 @@ def _without_password(word: str) -> str:
     return re.sub(r"([?&]\w*password=)[^&]*", r"\1***", word)
 
 
-def _columns(pairs: list[str]) -> dict[str, str]:
-    columns = {}
+def _columns(pairs: list[str]) -> dict[str, str | None]:
+    columns: dict[str, str | None] = {}
     for pair in pairs:
         ours, equals, theirs = pair.partition("=")
         if not equals:
             raise sa.InvalidInputError(f"--column {pair!r} is not of the form OURS=THEIRS.")
-        columns[ours] = theirs
+        columns[ours] = theirs or None
     return columns
 
 

@@ -128,11 +128,6 @@ class Metric:
                     f"the {self._of('grace')} follows no window; give a window, too."
                 )
             grace = seconds_of(self.grace, self._of("grace"), least=0)
-        if self.keyed and window is None:
-            raise InvalidInputError(
-                f"the metric {self.name!r} has several events and no window, so that nobody would "
-                'know when a unit\'s value is final; give it a window, such as "7d".'
-            )
         object.__setattr__(self, "window", window)
         object.__setattr__(self, "grace", grace)
 
@@ -406,6 +401,11 @@ def checked_metrics(given: Iterable[Any]) -> tuple[Metric, ...]:
     if primary and primary != [REWARD]:
         measured.discard(REWARD)
     for metric in metrics:
+        if metric.keyed and metric.window is None:
+            faults.append(
+                f"{metric.name!r} has several events and no window, after which its value is final;"
+                ' give it one, such as "7d"'
+            )
         for part in metric.ratio or ():
             if part not in measured:
                 faults.append(

@@ -1,15 +1,12 @@
-"""Sums of a log by period and arm: one Ibis expression, which runs where the log lives.
+"""Columns of a log as times, names and numbers, its periods, and sums by period and arm.
 
-Rows of equal probability are added up first, in numbers that need no division; the weighing by
-1/p is done on the few rows that are left. Logs of ever-changing probabilities are weighed row by
-row instead.
+Everything is an Ibis expression that runs where the log lives.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis.log import COVARIATE, Log
+from steadyarm.analysis.source import COVARIATE, Source
 from steadyarm.errors import InvalidInputError
 
 # Periods of a log: calendar units or equal shares, made of buckets that a database can make.
@@ -59,17 +56,6 @@ class Plan:
         if self.unit:
             return time.truncate(self.unit)
         return ((time - self.start) / self.width).floor().cast("int64")
-
-    def start_of(self, time: datetime) -> datetime:
-        """When the bucket of a time begins, if it is one of the calendar."""
-        day = time.replace(hour=0, minute=0, second=0, microsecond=0)
-        if self.unit in CLOCK:
-            hour = day.replace(hour=time.hour)
-            minute = hour if self.unit == "h" else hour.replace(minute=time.minute)
-            return minute.replace(second=time.second) if self.unit == "s" else minute
-        if self.unit == "W":
-            return day - timedelta(days=day.weekday())
-        return day.replace(day=1) if self.unit == "M" else day
 
     def periods(
         self, buckets: list[Any], rows: NDArray[np.int64]
@@ -139,32 +125,37 @@ TIME = (
 )
 
 
-def readable(log: Log, table: Any, zero: bool = False) -> Any:
-    """The table with the columns time, arm and r, and p and z where there are any.
+def readable(log: Source, table: Any, zero: bool = False) -> Any:
+    """The table with columns time, arm, r, given, and p and z0, z1, … where there are any.
 
-    The rest is as it was. The column given is the reward as it stands, where r may be null for
-    other reasons than a missing reward, or 0 for a missing one (`zero`).
+    The reward stays as it stands in `given`, where r may be null for other reasons than a missing
+    reward, or 0 for a missing one (`zero`). z0 says whether any covariate is known.
     """
     import ibis
 
-    backend, reward = log.backend, table["reward"]
+    reward = table["reward"]
+    if reward.type().is_string():
+        reward = reward.nullif("")
     new = {
         "time": as_time(log, table["timestamp"]),
         "arm": table["arm"].cast("string"),
         "r": as_number(log, reward),
+        "given": reward,
     }
     if zero:
         new["r"] = ibis.ifelse(reward.isnull(), 0.0, new["r"])
-    if zero or reward.type().is_string() or backend == "sqlite":
-        new["given"] = reward
     if "probability" in table.columns:
         new["p"] = as_number(log, table["probability"])
     names = [name for name in table.columns if name.startswith(COVARIATE)]
-    new |= row_covariates([_without_nan(log, as_number(log, table[name])) for name in names])
+    numbers = [without_nan(log, as_number(log, table[name])) for name in names]
+    if numbers:
+        known = ibis.or_(*(number.notnull() for number in numbers))
+        new["z0"] = ibis.ifelse(known, 1, 0).cast("float64")  # 1.0 is a decimal to PostgreSQL
+        new |= {f"z{a}": number.fill_null(0.0) for a, number in enumerate(numbers, 1)}
     return table.mutate(**new)
 
 
-def as_number(log: Log, column: Any) -> Any:
+def as_number(log: Source, column: Any) -> Any:
     """A column of float64; null where there is no number."""
     import ibis
 
@@ -187,12 +178,12 @@ def as_number(log: Log, column: Any) -> Any:
     return column if kind.is_float64() else column.cast("float64")
 
 
-def as_unit(log: Log, column: Any) -> Any:
+def as_unit(log: Source, column: Any) -> Any:
     """A column of units; null where there is none, which empty text and nan mean, too."""
-    return column.nullif("") if column.type().is_string() else _without_nan(log, column)
+    return column.nullif("") if column.type().is_string() else without_nan(log, column)
 
 
-def _without_nan(log: Log, column: Any) -> Any:
+def without_nan(log: Source, column: Any) -> Any:
     """The column with null for nan."""
     import ibis
 
@@ -201,7 +192,7 @@ def _without_nan(log: Log, column: Any) -> Any:
     return ibis.ifelse(column.isnan(), ibis.null(column.type()), column)
 
 
-def as_time(log: Log, column: Any) -> Any:
+def as_time(log: Source, column: Any) -> Any:
     """A column of times in UTC, or of numbers; null where there is no time."""
     import ibis
 
@@ -228,114 +219,49 @@ def as_time(log: Log, column: Any) -> Any:
     return column
 
 
-# Sums: expressions that run where the log lives.
-
-SAMPLE, FEW = 50_000, 2_000  # rows in which so many distinct probabilities count as few
+# Sums by period, arm and allocation.
 
 
-def propensity_sums(
-    table: Any, bucket: Any, few: bool, span: tuple[float, float] | None = None
-) -> Any:
-    """Sums by bucket and arm, each row weighed by one over its own probability.
+def row_sums(table: Any, keys: dict[str, Any]) -> Any:
+    """Sums over the rows of each period, arm and allocation.
 
     Parameters
     ----------
-    table : as `readable` makes it; with a column given where rewards may be unreadable
-    bucket : the fine period of a row
-    few : whether there are few distinct probabilities
-    span : rewards that can occur
+    table : as `readable` makes it
+    keys : what rows are grouped by
 
     Returns
     -------
-    Per bucket and arm: rows n and with reward m, sums s of r and ss of r²; over all rows i0 and
-    i02 of 1/p and 1/p²; over rows with reward i1 and i2 of the same, w and w2 of r/p and r/p²,
-    ww of r²/p², and what `moment_sums` and `weighed_moments` say; the least p, rows without a
-    usable p, rewards given, and those beyond the span.
+    Rows n, rewards given and readable ones m, sums s of r and ss of r², and the time of the first
+    row. With a probability p the sums i0 and i02 of 1/p and 1/p²; over rows with a reward i1 and i2
+    of the same, w and w2 of r/p and r/p², and ww of r²/p²; the least and the largest p, and rows
+    whose p is not usable.
     """
-    keys = {"bucket": bucket, "arm": table.arm}
-    if few:
-        return weighed(counts(table, keys | {"p": table.p}, span))
-    p, r = usable(table), table.r
+    r = table.r
     there = r.notnull()
-    return table.group_by(**keys).aggregate(
-        **_counted(table, span),
-        i0=(1 / p).sum(),
-        i02=(1 / (p * p)).sum(),
-        i1=(1 / p).sum(where=there),
-        i2=(1 / (p * p)).sum(where=there),
-        w=(r / p).sum(),
-        w2=(r / (p * p)).sum(),
-        ww=(r * r / (p * p)).sum(),
-        least=p.min(),
-        unusable=table.count() - p.count(),
-        **weighed_moments(table, p),
-    )
-
-
-def allocation_sums(
-    table: Any, keys: dict[str, Any], span: tuple[float, float] | None = None
-) -> Any:
-    """Counts and sums by the given keys, with the time of the first row and the range of p."""
-    more: dict[str, Any] = {"first": table.time.min()}
+    sums = {
+        "n": table.count(),
+        "given": table.given.count(),
+        "m": r.count(),
+        "s": r.sum(),
+        "ss": (r * r).sum(),
+        "first": table.time.min(),
+    }
     if "p" in table.columns:
         p = usable(table)
-        unusable = table.count() - p.count()
-        more |= {"least": p.min(), "largest": p.max(), "unusable": unusable}
-    return table.group_by(**keys).aggregate(**_counted(table, span), **more)
-
-
-def counts(table: Any, keys: dict[str, Any], span: tuple[float, float] | None) -> Any:
-    """What is added up without weighing, by the given keys."""
-    return table.group_by(**keys).aggregate(**_counted(table, span))
-
-
-def counts_by_arm(table: Any, span: tuple[float, float] | None) -> Any:
-    """The same by arm in DuckDB, with a probability of each, and whether it has several: mixed.
-
-    Probabilities are compared by their hashes. Those of doubles are one-to-one, and the least and
-    the largest of whole numbers are found several times as fast as those of doubles.
-    """
-    import ibis
-
-    code = ibis.udf.scalar.builtin(_hash, name="hash", signature=(("float64",), "uint64"))(table.p)
-    mixed = code.min() != code.max()
-    return table.group_by(arm=table.arm).aggregate(
-        p=table.p.arbitrary(), **_counted(table, span), mixed=mixed
-    )
-
-
-def _hash(number: Any) -> Any:
-    """Stands for DuckDB's function."""
-
-
-def _counted(table: Any, span: tuple[float, float] | None) -> dict[str, Any]:
-    """What is added up without weighing."""
-    r = table.r
-    sums = {"n": table.count(), "m": r.count(), "s": r.sum(), "ss": (r * r).sum()}
-    if "given" in table.columns:
-        sums["given"] = table.given.count()
-    if span is not None:
-        sums["beyond"] = ((r < span[0]) | (r > span[1])).sum()
-    return sums | moment_sums(table)
-
-
-def weighed(c: Any) -> Any:
-    """The same by bucket and arm, from counts by bucket, arm and probability."""
-    p = usable(c)
-    plain = {name: c[name].sum() for name in c.columns if name not in ("bucket", "arm", "p")}
-    return c.group_by("bucket", "arm").aggregate(
-        **plain,
-        i0=(c.n / p).sum(),
-        i02=(c.n / (p * p)).sum(),
-        i1=(c.m / p).sum(),
-        i2=(c.m / (p * p)).sum(),
-        w=(c.s / p).sum(),
-        w2=(c.s / (p * p)).sum(),
-        ww=(c.ss / (p * p)).sum(),
-        least=p.min(),
-        unusable=c.n.sum(where=p.isnull()),
-        **weighed_sums(c, p),
-    )
+        sums |= {
+            "i0": (1 / p).sum(),
+            "i02": (1 / (p * p)).sum(),
+            "i1": (1 / p).sum(where=there),
+            "i2": (1 / (p * p)).sum(where=there),
+            "w": (r / p).sum(),
+            "w2": (r / (p * p)).sum(),
+            "ww": (r * r / (p * p)).sum(),
+            "least": p.min(),
+            "largest": p.max(),
+            "unusable": table.count() - p.count(),
+        }
+    return table.group_by(**keys).aggregate(**sums)
 
 
 def usable(table: Any) -> Any:
@@ -347,63 +273,3 @@ def usable(table: Any) -> Any:
     if table.get_backend().name == "duckdb":  # which may conclude the above from a file's
         good = good & ~p.isnan()  # statistics, and these leave nan out
     return ibis.ifelse(good, p, ibis.null("float64"))
-
-
-# Sums of covariates: over rows with a reward, as all others.
-
-
-def row_covariates(numbers: Sequence[Any]) -> dict[str, Any]:
-    """Columns z0 (whether any is known), z1, … of a row, from its numbers or nulls."""
-    import ibis
-
-    if not numbers:
-        return {}
-    known = numbers[0].notnull()
-    for number in numbers[1:]:
-        known = known | number.notnull()
-    found = {"z0": ibis.ifelse(known, 1, 0).cast("float64")}  # 1.0 is a decimal to PostgreSQL
-    return found | {f"z{a}": number.fill_null(0.0) for a, number in enumerate(numbers, 1)}
-
-
-def _columns_in(table: Any) -> list[Any]:
-    """The columns z0, z1, … of a table."""
-    count = sum(name.startswith(COVARIATE) for name in table.columns)
-    return [table[f"z{a}"] for a in range(count + 1)] if count else []
-
-
-def moment_sums(table: Any) -> dict[str, Any]:
-    """Sums of covariates over rows with a reward: z, zz and zr with the numbers of columns."""
-    z, r = _columns_in(table), table.r
-    there = r.notnull()
-    found = {}
-    for a, one in enumerate(z):
-        found[f"z{a}"] = one.sum(where=there)
-        found[f"zr{a}"] = (one * r).sum()
-        for b in range(a + 1):
-            found[f"zz{a}_{b}"] = (one * z[b]).sum(where=there)
-    return found
-
-
-def weighed_moments(table: Any, p: Any) -> dict[str, Any]:
-    """Row by row: the same over p², with the ending w, and z over p, with the ending v."""
-    z, r = _columns_in(table), table.r
-    there, pp = r.notnull(), p * p
-    found = {}
-    for a, one in enumerate(z):
-        found[f"z{a}v"] = (one / p).sum(where=there)
-        found[f"z{a}w"] = (one / pp).sum(where=there)
-        found[f"zr{a}w"] = (one * r / pp).sum()
-        for b in range(a + 1):
-            found[f"zz{a}_{b}w"] = (one * z[b] / pp).sum(where=there)
-    return found
-
-
-def weighed_sums(c: Any, p: Any) -> dict[str, Any]:
-    """As `weighed_moments`, from sums by probability."""
-    found = {}
-    for name in c.columns:
-        if name.startswith("z"):
-            found[f"{name}w"] = (c[name] / (p * p)).sum()
-            if name[1:].isdigit():
-                found[f"{name}v"] = (c[name] / p).sum()
-    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steadyarm as sa
-from steadyarm.analysis.event_metrics import event_metrics
-from steadyarm.analysis.exposures import join_tables
-from steadyarm.analysis.log import Log
-from steadyarm.analysis.two_tables import open_tables
+from steadyarm.analysis.events import join_tables, parse_metrics
+from steadyarm.analysis.source import open_tables
 from tests.analysis.logs import Row, true_evidence
 from tests.analysis.tables import (
     Event,
@@ -30,6 +27,24 @@ from tests.analysis.tables import (
     write_postgres_tables,
     write_sqlite_tables,
 )
+
+
+def analyze(
+    exposures: Any,
+    events: Any,
+    metrics: Any,
+    *,
+    source: Any = None,
+    window: Any = None,
+    contaminated: Any = "first",
+    **options: Any,
+) -> sa.Analysis:
+    """The analysis of two tables, of files or of a database."""
+    asked = sa.Events(events, metrics, window, contaminated)
+    if source is None:
+        return sa.analyze(exposures, events=asked, **options)
+    return sa.analyze(source, query=exposures, events=asked, **options)
+
 
 METRICS = [
     "purchase",
@@ -74,12 +89,18 @@ def units_of(
     contaminated: Any = "first",
 ) -> list[Unit]:
     """The rows that the expression makes, in order of units."""
-    found = event_metrics(metrics, window)
-    with closing(open_tables(source, *paths)) as tables:
-        joined = join_tables(tables, found, contaminated)
-        table, _ = joined.mature(found[0])
-        rows = tables.exposures.fetch(table.order_by("unit"))
-    each = [tuple(row[f"measure {i}"] for i in range(len(found))) for row in rows]
+    left, right = paths
+    given = (left, None, right) if source is None else (source, left, right)
+    exposures, events = open_tables(*given, {}, {})
+    try:
+        measured = parse_metrics(metrics, window)
+        asked = sa.Events(right, metrics, window, contaminated)
+        joined = join_tables(exposures, events, asked, measured)
+        table, _ = joined._mature(measured.metrics[0])
+        rows = exposures.fetch(table.order_by("unit"))
+    finally:
+        exposures.close()
+    each = [tuple(row[f"measure {i}"] for i in range(len(measured.measures))) for row in rows]
     return [
         Unit(_time(row["timestamp"]), row["arm"], float(row["probability"]), values)
         for row, values in zip(rows, each, strict=True)
@@ -125,7 +146,6 @@ def test_the_same_rows_everywhere(tmp_path: Path, postgres: str) -> None:
         (database, ("exposures", "events")),
         (f"sqlite://{database}", ("exposures", "events")),
         (tmp_path / "shop.duckdb", ("exposures", "events")),
-        (tmp_path / "shop.duckdb", ("exposures", str(parquets[1]))),
         (postgres, ("exposures", "events")),
         (postgres, ("select * from exposures", "with e as (select * from events) select * from e")),
     ]:
@@ -199,9 +219,9 @@ def test_every_place_gives_the_verdict_of_the_plain_join(tmp_path: Path, postgre
     metrics = ["revenue = sum(purchase)", "purchase", "views = count(view) within 5 days"]
     common: dict[str, Any] = {"metrics": metrics, "window": "2 days", "period": "day"}
     found = [
-        sa.analyze(exposures=csvs[0], events=csvs[1], **common),
-        sa.analyze(database, exposures="exposures", events="events", **common),
-        sa.analyze(postgres, exposures="exposures", events="events", **common),
+        analyze(exposures=csvs[0], events=csvs[1], **common),
+        analyze(source=database, exposures="exposures", events="events", **common),
+        analyze(source=postgres, exposures="exposures", events="events", **common),
     ]
     measures = [("sum", "purchase"), ("conversion", "purchase"), ("count", "view")]
     soon, later = (plain_join(exposures, events, measures, timedelta(days=d)) for d in (2, 5))
@@ -229,7 +249,7 @@ def test_a_ratio_has_the_error_of_the_delta_method(tmp_path: Path) -> None:
             events.append((f"u{i}", at(1), "order", float(rng.gamma(2, 10 + i % 2))))
     paths = write_parquets(tmp_path, exposures, events)
     metrics = ["orders = count(order)", "basket = sum(order) / orders"]
-    basket = sa.analyze(exposures=paths[0], events=paths[1], metrics=metrics).metrics["basket"]
+    basket = analyze(exposures=paths[0], events=paths[1], metrics=metrics).metrics["basket"]
     units = plain_join(exposures, events, [("sum", "order"), ("count", "order")], None)
     for k, arm in enumerate("AB"):
         a, b = np.array([unit.values for unit in units if unit.arm == arm]).T
@@ -258,44 +278,19 @@ def test_contamination_is_reported(tmp_path: Path) -> None:
     paths = write_parquets(tmp_path, [*exposures, *moved, *tied], events)
     common: dict[str, Any] = {"exposures": paths[0], "events": paths[1], "metrics": ["purchase"]}
     several = len({one[0] for one in [*moved, *tied]})
-    finding = sa.analyze(**common).health.findings[-1]
+    finding = analyze(**common).health.findings[-1]
     assert (finding.name, finding.status) == ("variants per unit", "warn")
     assert f"{several} of 300 units were exposed to several variants; each counts" in str(finding)
-    dropped = sa.analyze(**common, contaminated="drop")
+    dropped = analyze(**common, contaminated="drop")
     assert dropped.rows == 300 - several
     assert "left out" in dropped.health.findings[-1].explanation
     assert "biases" in dropped.health.findings[-1].advice
 
 
-def test_a_condition_leaves_exposures_out(tmp_path: Path, postgres: str) -> None:
-    exposures, events = random_tables(200)
-    csvs = write_csvs(tmp_path, exposures, events)
-    text = csvs[0].read_text().splitlines()
-    marked = [f"{line},{i % 10 == 0},{i % 7}" for i, line in enumerate(text[1:])]
-    csvs[0].write_text("\n".join([f"{text[0]},is_bot,visits", *marked]))
-    write_postgres_tables(postgres, exposures, events)
-    kept = [one for i, one in enumerate(exposures) if i % 10 and i % 7 < 5]
-    found = sa.analyze(
-        exposures=csvs[0],
-        events=csvs[1],
-        metrics=["purchase"],
-        where="not is_bot and visits < 5 -- people",
-    )
-    assert found.rows == len({one[0] for one in kept})
-    out = len(exposures) - len(kept)
-    assert f"The condition left out {out} exposures of {len(exposures)}." in found.notes
-    other = sa.analyze(
-        postgres, exposures="exposures", events="events", metrics=["purchase"], where="variant<>'C'"
-    )
-    assert "The condition left out 0 exposures of" in str(other.notes)
-    with pytest.raises(sa.InvalidInputError, match="the condition 'nonsense = 1' cannot be"):
-        sa.analyze(exposures=csvs[0], events=csvs[1], metrics=["purchase"], where="nonsense = 1")
-
-
 def test_columns_are_mapped_for_one_table_or_both(tmp_path: Path) -> None:
     exposures, events = random_tables(200)
     csvs = write_csvs(tmp_path, exposures, events)
-    true = sa.analyze(exposures=csvs[0], events=csvs[1], metrics=["purchase"])
+    true = analyze(exposures=csvs[0], events=csvs[1], metrics=["purchase"])
     for path, header in zip(
         csvs, ("who,begin,shown,chance", "login,begin,what,euros"), strict=True
     ):
@@ -310,50 +305,15 @@ def test_columns_are_mapped_for_one_table_or_both(tmp_path: Path) -> None:
         "value": "euros",
     }
     common: dict[str, Any] = {"exposures": csvs[0], "events": csvs[1], "metrics": ["purchase"]}
-    found = sa.analyze(**common, columns=columns)
+    found = analyze(**common, columns=columns)
     np.testing.assert_array_equal(found.estimates, true.estimates)
     assert "In events.csv timestamp is begin, unit is login, event is what" in str(found.notes)
     with pytest.raises(sa.InvalidInputError, match="no column who; its columns are login, begin"):
-        sa.analyze(**common, columns={"timestamp": "begin", "arm": "shown", "unit": "who"})
+        analyze(**common, columns={"timestamp": "begin", "arm": "shown", "unit": "who"})
     with pytest.raises(sa.InvalidInputError, match=r"--column exposures\.arm=NAME"):
-        sa.analyze(**common, columns={"timestamp": "begin", "exposures.unit": "who"})
+        analyze(**common, columns={"timestamp": "begin", "exposures.unit": "who"})
     with pytest.raises(sa.InvalidInputError, match="there is no column 'reward' of exposures"):
-        sa.analyze(**common, columns={"reward": "euros"})
-
-
-def test_errors_say_what_to_do(tmp_path: Path, postgres: str) -> None:
-    exposures, events = random_tables(50)
-    paths = write_parquets(tmp_path, exposures, events)
-    write_postgres_tables(postgres, exposures, events)
-    both = {"exposures": paths[0], "events": paths[1]}
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"exposures": paths[0], "metrics": ["purchase"]}, "exposures but no events"),
-        ({**both}, "metrics is None; expected the name of an event"),
-        ({**both, "metrics": ["purchas"]}, "no event 'purchas'.*did you mean purchase"),
-        ({**both, "metrics": ["x = median(purchase)"]}, "cannot be read; expected"),
-        ({**both, "metrics": ["x = y / count(view)"]}, "neither a measure nor an earlier metric"),
-        ({**both, "metrics": ["purchase", "purchase"]}, "two metrics are called 'purchase'"),
-        ({**both, "metrics": ["purchase"], "window": "90 days"}, "is over for no unit"),
-        ({**both, "metrics": ["purchase"], "window": "a week"}, "window is 'a week'"),
-        (
-            {"exposures": postgres, "events": paths[1], "metrics": ["purchase"]},
-            "both must be in one engine. Load the other table into the database",
-        ),
-        (
-            {"exposures": postgres, "events": postgres, "metrics": ["purchase"]},
-            "give the database once, as the log",
-        ),
-        (
-            {"source": postgres, "exposures": "exposures", "events": str(paths[1])}
-            | {"metrics": ["purchase"]},
-            "both must be in one engine. Load the file into the database",
-        ),
-        ({"source": paths[0], **both, "metrics": ["purchase"]}, "Give one log, or two tables"),
-        ({"source": paths[0], "window": "7d"}, "window is for two tables"),
-    ]
-    for options, said in cases:
-        with pytest.raises(sa.InvalidInputError, match=said):
-            sa.analyze(**options)
+        analyze(**common, columns={"reward": "euros"})
 
 
 def test_broken_rows_are_named(tmp_path: Path) -> None:
@@ -367,13 +327,13 @@ def test_broken_rows_are_named(tmp_path: Path) -> None:
     }
     csvs[0].write_text("\n".join([*good[0][:3], ",2026-03-02,A,0.5", "u9,noon,,0.5"]))
     with pytest.raises(sa.InvalidInputError) as error:
-        sa.analyze(**common)
+        analyze(**common)
     for part in ("row 4: the time stamp is 'noon'", "row 4: the arm", "row 3: the unit is missing"):
         assert part in str(error.value)
     csvs[0].write_text("\n".join(good[0]))
     csvs[1].write_text("\n".join([*good[1], "u1,2026-03-02,purchase,10 EUR"]))
     with pytest.raises(sa.InvalidInputError, match=f"row {len(good[1])}: the value is '10 EUR'"):
-        sa.analyze(**common)
+        analyze(**common)
 
 
 def test_splits_covariates_and_clusters_are_columns_of_exposures(tmp_path: Path) -> None:
@@ -399,7 +359,7 @@ def test_splits_covariates_and_clusters_are_columns_of_exposures(tmp_path: Path)
         {"cluster": ["store", "day"]},
     ):
         options: dict[str, Any] = {"split": "equal", **more}
-        found, one = sa.analyze(**tables, **options), sa.analyze(paths[2], **options)
+        found, one = analyze(**tables, **options), sa.analyze(paths[2], **options)
         np.testing.assert_allclose(found.estimates, one.estimates, rtol=1e-12)
         np.testing.assert_allclose(
             found.intervals.standard_errors, one.intervals.standard_errors, rtol=1e-9
@@ -408,31 +368,15 @@ def test_splits_covariates_and_clusters_are_columns_of_exposures(tmp_path: Path)
         if found.control is not None:
             assert found.verdict.lifts == pytest.approx(one.verdict.lifts, abs=1e-12)
     ratio = tables | {"metrics": ["visit", "mean = sum(visit) / visit"], "split": "equal"}
-    found = sa.analyze(**ratio, control="A", segments=["store"])
+    found = analyze(**ratio, control="A", segments=["store"])
     assert len(found.segments) == 1
     assert found.metrics["mean"].segments == ()
     assert "mean is not split by segments" in str(found.metrics["mean"].notes)
     assert found.metrics["mean"].control == "A"
     with pytest.raises(sa.InvalidInputError, match="say so: --split equal"):
-        sa.analyze(**tables)
+        analyze(**tables)
     with pytest.raises(sa.InvalidInputError, match="no column spent"):
-        sa.analyze(**tables, split="equal", covariates=["spent"])
-
-
-def test_frames_are_tables(tmp_path: Path) -> None:
-    import polars as pl
-
-    exposures, events = random_tables(200)
-    paths = write_parquets(tmp_path, exposures, events)
-    true = sa.analyze(exposures=paths[0], events=paths[1], metrics=["purchase"], window="2 days")
-    frames = pl.read_parquet(paths[0]), pl.read_parquet(paths[1]).to_pandas()
-    for left, right in [frames, (frames[0].to_arrow(), paths[1])]:
-        found = sa.analyze(exposures=left, events=right, metrics=["purchase"], window="2 days")
-        np.testing.assert_array_equal(found.estimates, true.estimates)
-    removed = sa.analyze(
-        exposures=frames[0], events=frames[1], metrics=["purchase"], where="user_id <> 'u0'"
-    )
-    assert removed.rows == 199
+        analyze(**tables, split="equal", covariates=["spent"])
 
 
 def test_units_that_are_numbers_in_one_table_and_text_in_the_other(tmp_path: Path) -> None:
@@ -440,76 +384,29 @@ def test_units_that_are_numbers_in_one_table_and_text_in_the_other(tmp_path: Pat
 
     exposures, events = random_tables(100)
     paths = write_parquets(tmp_path, exposures, events)
-    true = sa.analyze(exposures=paths[0], events=paths[1], metrics=["purchase"])
+    true = analyze(exposures=paths[0], events=paths[1], metrics=["purchase"])
     number = pl.col("user_id").str.slice(1).cast(pl.Int64, strict=False)
     left, right = (pl.read_parquet(path).with_columns(user_id=number) for path in paths)
     text = left.with_columns(pl.col("user_id").cast(pl.String))
     fraction = left.with_columns(pl.col("user_id").cast(pl.Float64))
     for frame in (left, text, fraction):
-        found = sa.analyze(exposures=frame, events=right, metrics=["purchase"])
+        found = analyze(exposures=frame, events=right, metrics=["purchase"])
         np.testing.assert_array_equal(found.estimates, true.estimates)
         assert "1 event has no unit." in found.notes
     turned = right.with_columns(pl.col("user_id").cast(pl.String))
-    found = sa.analyze(exposures=fraction, events=turned, metrics=["purchase"])
+    found = analyze(exposures=fraction, events=turned, metrics=["purchase"])
     np.testing.assert_array_equal(found.estimates, true.estimates)
-
-
-def test_ibis_tables_of_one_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ibis
-
-    cached = Log.cached
-    kept: list[list[str]] = []
-
-    def seen(log: Log, expression: Any) -> Any:
-        kept.append(list(expression.columns))
-        return cached(log, expression)
-
-    monkeypatch.setattr(Log, "cached", seen)
-
-    exposures, events = random_tables(100)
-    paths = write_parquets(tmp_path, exposures, events)
-    connection, other = ibis.duckdb.connect(), ibis.duckdb.connect()
-    left, right = (connection.read_parquet(path) for path in paths)
-    found = sa.analyze(exposures=left, events=right, metrics=["purchase"], window="1 day")
-    true = sa.analyze(exposures=paths[0], events=paths[1], metrics=["purchase"], window="1 day")
-    np.testing.assert_array_equal(found.estimates, true.estimates)
-    assert "measure 0" in kept[-1]  # the join is computed once for all queries
-    made = connection.con.execute("select table_name from duckdb_tables()").fetchall()
-    assert made == []  # nothing is left behind
-    for wrong in (other.read_parquet(paths[1]), paths[1]):
-        with pytest.raises(sa.InvalidInputError, match="of one"):
-            sa.analyze(exposures=left, events=wrong, metrics=["purchase"])
-    connection.disconnect()
-    other.disconnect()
 
 
 def test_too_little_for_a_ratio_says_so_and_the_rest_goes_on(tmp_path: Path) -> None:
     exposures, events = random_tables(60)
     paths = write_parquets(tmp_path, exposures, [*events, ("u3", at(1000), "refund", 1.0)])
     metrics = ["purchase", "share = sum(purchase) / count(refund)"]
-    found = sa.analyze(exposures=paths[0], events=paths[1], metrics=metrics)
+    found = analyze(exposures=paths[0], events=paths[1], metrics=metrics)
     assert list(found.metrics) == ["purchase"]
     assert "There is no result of share: " in found.notes[-1]
     with pytest.raises(sa.InvalidInputError, match="share is divided by count"):
-        sa.analyze(exposures=paths[0], events=paths[1], metrics=metrics[1:])
-
-
-def test_a_cap_hides_no_value_that_cannot_be_added_up(tmp_path: Path) -> None:
-    import polars as pl
-
-    exposures, events = random_tables(60)
-    paths = write_parquets(tmp_path, exposures, events)
-    for wrong in (float("nan"), float("inf"), 1e200):
-        broken = pl.read_parquet(paths[1]).with_columns(
-            amount=pl.when(pl.col("event_name") == "view").then(None).otherwise(wrong)
-        )
-        for metric in ("revenue = sum(purchase) capped at 30", "most = max(purchase) capped at 30"):
-            with pytest.raises(sa.InvalidInputError, match=r"the value is (nan|inf|1e\+200); exp"):
-                sa.analyze(exposures=paths[0], events=broken, metrics=[metric])
-        views = sa.analyze(
-            exposures=paths[0], events=broken, metrics=["n = count(view) capped at 3"]
-        )
-        assert views.rows == 60  # which no value matters to
+        analyze(exposures=paths[0], events=paths[1], metrics=metrics[1:])
 
 
 def test_units_that_match_nothing_are_an_error_with_examples(tmp_path: Path) -> None:
@@ -526,22 +423,13 @@ def test_units_that_match_nothing_are_an_error_with_examples(tmp_path: Path) -> 
     for other, said in cases:
         csvs = write_csvs(tmp_path, exposures, other)
         with pytest.raises(sa.InvalidInputError, match=said):
-            sa.analyze(exposures=csvs[0], events=csvs[1], metrics=["purchase"])
+            analyze(exposures=csvs[0], events=csvs[1], metrics=["purchase"])
     csvs = write_csvs(tmp_path, exposures, [])
     with pytest.raises(sa.InvalidInputError, match=r"events.csv has no rows; expected one for"):
-        sa.analyze(exposures=csvs[0], events=csvs[1], metrics=["purchase"])
-    found = sa.analyze(exposures=paths[0], events=paths[1], metrics=["purchase", "refund"])
+        analyze(exposures=csvs[0], events=csvs[1], metrics=["purchase"])
+    found = analyze(exposures=paths[0], events=paths[1], metrics=["purchase", "refund"])
     assert list(found.metrics) == ["purchase"]
     assert "no result of refund: every event refund of an exposed unit is before" in found.notes[-1]
-
-
-def test_notes_say_how_many_events_count(tmp_path: Path) -> None:
-    exposures, events = random_tables(120)
-    paths = write_parquets(tmp_path, exposures, events)
-    found = sa.analyze(exposures=paths[0], events=paths[1], metrics=["purchase"])
-    counts = plain_join(exposures, events, [("count", "purchase")], None)
-    used = int(sum(unit.values[0] for unit in counts))
-    assert f"{used} of {len(events)} events (" in str(found.notes)
 
 
 def test_a_database_that_lets_nobody_make_tables(postgres: str) -> None:
@@ -551,12 +439,12 @@ def test_a_database_that_lets_nobody_make_tables(postgres: str) -> None:
     write_postgres_tables(postgres, exposures, events)
     metrics = ["purchase", "revenue = sum(purchase) capped at 30", "basket = revenue / purchase"]
     common: dict[str, Any] = {"exposures": "exposures", "events": "events", "metrics": metrics}
-    true = sa.analyze(postgres, **common)
+    true = analyze(source=postgres, **common)
     with psycopg.connect(postgres, autocommit=True) as server:
         [[name]] = server.execute("select current_database()").fetchall()
         server.execute(f'alter database "{name}" set default_transaction_read_only = on')
         try:
-            found = sa.analyze(postgres, **common)
+            found = analyze(source=postgres, **common)
         finally:
             server.execute("set default_transaction_read_only = off")
             server.execute(f'alter database "{name}" reset default_transaction_read_only')
@@ -567,48 +455,12 @@ def test_a_database_that_lets_nobody_make_tables(postgres: str) -> None:
         )
 
 
-def test_a_range_is_that_of_the_first_metric(tmp_path: Path) -> None:
-    paths = write_parquets(tmp_path, *random_tables(120))
-    tables: dict[str, Any] = {"exposures": paths[0], "events": paths[1], "reward_range": (0, 1)}
-    metrics = ["purchase", "revenue = sum(purchase)", "basket = revenue / purchase"]
-    assert list(sa.analyze(**tables, metrics=metrics).metrics) == ["purchase", "revenue", "basket"]
-    with pytest.raises(sa.InvalidInputError, match="expected 0 to 1; correct it"):
-        sa.analyze(**tables, metrics=metrics[1:2])
-    with pytest.raises(sa.InvalidInputError, match="reward_range is given, but b, the first metri"):
-        sa.analyze(**tables, metrics=["b = sum(purchase) / count(purchase)"])
-
-
-def test_seconds_since_1970_by_a_query_on_files(tmp_path: Path) -> None:
-    import polars as pl
-
-    paths = write_parquets(tmp_path, *random_tables(120))
-    options: dict[str, Any] = {"metrics": ["purchase"], "window": "2 days"}
-    true = sa.analyze(exposures=paths[0], events=paths[1], **options)
-    names = {"exposures": "exposed_at", "events": "event_time"}
-    numbers: dict[str, Any] = {}
-    queries: dict[str, Any] = {}
-    for (label, name), path in zip(names.items(), paths, strict=True):
-        frame = pl.read_parquet(path).with_columns(pl.col(name).dt.epoch("ms") / 1000)
-        frame.write_csv(tmp_path / f"{label}.csv")
-        frame.write_parquet(tmp_path / f"{label}.parquet")
-        numbers[label] = tmp_path / f"{label}.parquet"
-        queries[label] = (
-            f"select * replace (to_timestamp({name}::double) as {name}) "
-            f"from '{tmp_path / f'{label}.csv'}'"
-        )
-    found = sa.analyze(**queries, **options)
-    np.testing.assert_array_equal(found.estimates, true.estimates)
-    for other in (numbers, {label: tmp_path / f"{label}.csv" for label in names}):
-        with pytest.raises(sa.InvalidInputError, match="turn seconds since 1970 into times by a q"):
-            sa.analyze(**other, **options)
-
-
 def test_further_metrics_have_their_lifts_in_words(tmp_path: Path) -> None:
     from steadyarm.reports.analysis import analysis_report
 
     paths = write_parquets(tmp_path, *random_tables(300))
     metrics = ["purchase", *(f"{name} = sum(purchase)" for name in ("a", "b", "c", "d"))]
-    found = sa.analyze(exposures=paths[0], events=paths[1], metrics=metrics, control="A")
+    found = analyze(exposures=paths[0], events=paths[1], metrics=metrics, control="A")
     further = str(found).partition("a of 300 units")[2]
     assert further.count("against A") == 4
     assert "a is sum(purchase); a unit without such an event counts as 0." in further
@@ -620,30 +472,50 @@ def test_further_metrics_have_their_lifts_in_words(tmp_path: Path) -> None:
     ]
 
 
-def test_names_with_quotes() -> None:
+def test_metrics_are_those_of_live_tests() -> None:
     given = {"m": """count(o'neil "x")""", "n": "count('a b')", "o": 'count("c")'}
-    assert [metric.above.event for metric in event_metrics(given)] == [
-        *("""o'neil "x\"""", "a b", "c"),
-    ]
+    events = [one.event for one in parse_metrics(given).measures.values()]
+    assert events == ["""o'neil "x\"""", "a b", "c"]
+    metric = sa.Metric("purchase", kind="money", several="sum", window="7d", cap=500)
+    [measure] = parse_metrics([metric]).measures.values()
+    assert measure.text == "sum(purchase) within 7d capped at 500"
+    assert (measure.metric, measure.event) == (metric, "purchase")
+    with pytest.raises(sa.InvalidInputError, match='can be their "sum" or "max"'):
+        parse_metrics([sa.Metric("price", kind="money")])
 
 
-def test_events_without_names_and_units_that_are_no_number(tmp_path: Path) -> None:
-    import polars as pl
+def test_ibis_tables_of_one_connection(tmp_path: Path) -> None:
+    import ibis
 
-    exposures, events = random_tables(60)
+    paths = write_parquets(tmp_path, *random_tables(100))
+    connection, other = ibis.duckdb.connect(), ibis.duckdb.connect()
+    left, right = (connection.read_parquet(path) for path in paths)
+    found = analyze(left, right, ["purchase"], window="1 day")
+    true = analyze(paths[0], paths[1], ["purchase"], window="1 day")
+    np.testing.assert_array_equal(found.estimates, true.estimates)
+    made = connection.con.execute("select table_name from duckdb_tables()").fetchall()
+    assert made == []  # nothing is left behind
+    for wrong in (other.read_parquet(paths[1]), paths[1]):
+        with pytest.raises(sa.InvalidInputError, match="two"):
+            analyze(left, wrong, ["purchase"])
+    connection.disconnect()
+    other.disconnect()
+
+
+def test_errors_say_what_to_do(tmp_path: Path, postgres: str) -> None:
+    exposures, events = random_tables(50)
     paths = write_parquets(tmp_path, exposures, events)
-    number = pl.col("user_id").str.slice(1).cast(pl.Int64, strict=False).cast(pl.Float64)
-    left, right = (pl.read_parquet(path).with_columns(user_id=number) for path in paths)
-    nameless = right.with_columns(event_name=pl.lit(None, pl.String))
-    with pytest.raises(sa.InvalidInputError, match="none of its events has a name"):
-        sa.analyze(exposures=left, events=nameless, metrics=["purchase"])
-    some = pl.when(pl.col("user_id") < 3).then(float("nan")).otherwise(pl.col("user_id"))
-    found = sa.analyze(exposures=left, events=right.with_columns(user_id=some), metrics=["view"])
-    lost = right.filter((pl.col("user_id") < 3) | pl.col("user_id").is_null()).height
-    assert f"{lost} events have no unit." in found.notes
-    with pytest.raises(sa.InvalidInputError, match="rows are counted from 1 in the frame") as error:
-        sa.analyze(exposures=left.with_columns(user_id=some), events=right, metrics=["view"])
-    assert "row 1, row 2" in str(error.value)
-    blank = left.with_columns(variant=pl.lit(""))
-    with pytest.raises(sa.InvalidInputError, match="the arm is ''; every row needs one"):
-        sa.analyze(exposures=blank, events=right, metrics=["view"])
+    cases: list[tuple[Any, Any, str]] = [
+        (None, None, "metrics is None; expected the name of an event"),
+        (["purchas"], None, "no event 'purchas'.*did you mean purchase"),
+        (["x = median(purchase)"], None, "cannot be read; expected"),
+        (["x = y / count(view)"], None, "neither a measure nor a metric"),
+        (["purchase", "purchase"], None, "two metrics are called 'purchase'"),
+        (["purchase"], "90 days", "is over for no unit"),
+        (["purchase"], "a week", "window is 'a week'"),
+    ]
+    for metrics, window, said in cases:
+        with pytest.raises(sa.InvalidInputError, match=said):
+            analyze(*paths, metrics, window=window)
+    with pytest.raises(sa.InvalidInputError, match="expected a table of"):
+        analyze("exposures", paths[1], ["purchase"], source=postgres)

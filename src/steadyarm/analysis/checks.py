@@ -1,0 +1,564 @@
+"""Checks of a log: faults that stop an analysis, with the rows that have them, and findings.
+
+Nothing is repaired or guessed; all faults are named at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from steadyarm.analysis.query import readable, usable
+from steadyarm.analysis.source import Source
+from steadyarm.analysis.units import Row, Rows, Stretch, Units
+from steadyarm.errors import InvalidInputError
+from steadyarm.inference.health import (
+    Finding,
+    assignment_finding,
+    missing_finding,
+    outlier_finding,
+    rows_of,
+    status_of,
+)
+from steadyarm.inference.srm import NOTICE, attrition_test, srm_from_sums
+from steadyarm.inference.tails import above_normal, above_t
+from steadyarm.wording import counted, span, strung
+
+SHOWN = 5  # rows that a message names
+NORMAL = 60  # seconds by which time goes back where several write to a log
+LONGEST = 4 * 3600  # seconds by which a clock is set back, at most
+FEW_JUMPS = 2  # times that this happens
+FEW_CLUSTERS = 20  # below which there is a warning
+CONTAMINATED = 0.005  # share of units with several variants above which they need attention
+
+
+# Faults.
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of fault.
+
+    Attributes
+    ----------
+    says : what is wrong, with {value} for what stands there
+    advice : what to do
+    column : whose value is shown
+    where : the rows that have it, as a function of the table
+    """
+
+    says: str
+    advice: str
+    column: str
+    where: Callable[[Any], Any]
+
+
+Faults = list[tuple[Fault, int]]  # with the number of rows
+
+NO_ARM = Fault(
+    "the arm is {value}", "every row needs one", "arm", lambda t: t.arm.isnull() | (t.arm == "")
+)
+NO_PROBABILITY = Fault(
+    "the probability is {value}",
+    "expected a number above 0 and at most 1: the one with which the row's arm was drawn",
+    "probability",
+    lambda t: usable(t).isnull(),
+)
+NO_NUMBER = Fault(
+    "the reward is {value}",
+    "expected a number, or nothing if it is missing",
+    "reward",
+    lambda t: t.given.notnull() & t.r.isnull(),
+)
+INFINITE = Fault(  # nan counts as larger than any number
+    "the reward is {value}",
+    "expected a finite number below 1e150 in size",
+    "reward",
+    lambda t: t.r.abs() > 1e150,
+)
+MISSING = Fault(
+    "the reward is missing",
+    'say missing="drop" to leave such rows out, or missing="zero" to count them as 0',
+    "reward",
+    lambda t: t.given.isnull(),
+)
+
+
+NO_UNIT = Fault(
+    "the unit is {value}",
+    "every exposure needs one",
+    "unit",
+    lambda t: t.unit.isnull() | (t.unit.cast("string") == ""),
+)
+
+
+def unknown_arm(names: Sequence[str]) -> Fault:
+    """The fault of a row with another arm."""
+    return Fault(
+        "the arm {value} was never possible",
+        f"the arms are {strung(list(map(repr, names)), 8)}",
+        "arm",
+        lambda t: t.arm.notnull() & t.arm.notin(names),
+    )
+
+
+def no_time(log: Source) -> Fault:
+    """The fault of a row without a time stamp."""
+    name = log.their("timestamp")
+    return Fault(
+        "the time stamp is {value}",
+        "expected ISO 8601 such as 2026-03-01T12:30:00Z in every row; turn seconds since 1970 into "
+        f'times by a query with to_timestamp("{name}"::double)',
+        "timestamp",
+        lambda t: t.time.isnull(),
+    )
+
+
+def vector_fault(row: Row, problem: str, keys: Sequence[str]) -> Fault:
+    """The fault of rows with this allocation and arm."""
+
+    def where(t: Any) -> Any:
+        same = t.arm == row["arm"]
+        for key in keys:
+            same &= t[key].isnull() if row[key] is None else t[key] == row[key]
+        return same
+
+    text = str(row.get("probabilities") or "")
+    return Fault(
+        f"the probabilities {text[:60]}{' ' if text else ''}{problem}",
+        "expected one probability for every arm, in order of the arms or by name",
+        "probabilities",
+        where,
+    )
+
+
+def without_cluster(log: Source, table: Any, names: Mapping[str, str]) -> Faults:
+    """Rows that say of no cluster which they are of."""
+    faults: Faults = []
+    for ours, theirs in names.items():
+        if not log.has(ours):
+            continue
+        [found] = log.fetch(table.aggregate(n=_no_name(ours, table).sum()))
+        if found["n"]:
+            advice = (
+                "every row needs one; name rows that are in no cluster by something of their own"
+            )
+            fault = Fault(
+                f"the cluster {theirs} is {{value}}", advice, ours, partial(_no_name, ours)
+            )
+            faults.append((fault, int(found["n"])))
+    return faults
+
+
+def _no_name(ours: str, table: Any) -> Any:
+    column = table[ours]
+    return column.isnull() | (column == "") if column.type().is_string() else column.isnull()
+
+
+def faults_in(rows: Rows, names: Sequence[str] | None, missing: str) -> Faults:
+    """What the sums say is wrong; names are those of the arms, if they are given."""
+
+    def count(name: str, among: Rows = rows) -> int:
+        return sum(int(row.get(name) or 0) for row in among)
+
+    faults: Faults = []
+    if nameless := count("n", [row for row in rows if not row["arm"]]):
+        faults.append((NO_ARM, nameless))
+    if names is not None:
+        known = {None, "", *names}
+        if strange := count("n", [row for row in rows if row["arm"] not in known]):
+            faults.append((unknown_arm(names), strange))
+    if unusable := count("unusable"):
+        faults.append((NO_PROBABILITY, unusable))
+    n, m, given = count("n"), count("m"), count("given")
+    if broken := n - m if missing == "zero" else given - m:
+        faults.append((NO_NUMBER, broken))
+    if any(not np.isfinite([row["s"] or 0.0, row["ss"] or 0.0]).all() for row in rows):
+        faults.append((INFINITE, 1))
+    if missing == "fail" and n > given:
+        faults.append((MISSING, n - given))
+    return faults
+
+
+def refuse(log: Source, faults: Faults, table: Any = None) -> None:
+    """Raise one error that names all faults, each with its number of rows and the first of them.
+
+    table : with the columns that faults are about; by default the readable log
+    """
+    lines = []
+    for fault, count in faults:
+        rows = _rows_with(log, fault, table)
+        groups: dict[str, list[str]] = {}
+        for place, value in rows:
+            groups.setdefault("missing" if value is None else repr(value), []).append(place)
+        for value, places in groups.items():
+            lines.append(f"{', '.join(places)}: {fault.says.replace('{value}', value)}")
+        if not rows:
+            lines.append(f"{fault.says.replace('{value}', 'not usable')} somewhere")
+        rest = f" {count:,} rows in all." if count > len(rows) else ""
+        lines[-1] += f"; {fault.advice}.{rest}"
+    if lines:
+        order = "counted from 1" if log.ordered else "in order of time and unit"
+        raise InvalidInputError(
+            f"{log.name} cannot be analysed (rows are {order}).\n  " + "\n  ".join(lines)
+        )
+
+
+def _rows_with(log: Source, fault: Fault, table: Any) -> list[tuple[str, Any]]:
+    """Where the first rows with a fault are, and what stands there."""
+    table = numbered(log, readable(log, log.table) if table is None else table)
+    shown: dict[str, Any] = {"row": table.row}
+    if fault.column in table.columns:
+        value = table[fault.column]  # SQLite may hold text in a column of numbers
+        shown["value"] = value.cast("string") if log.backend == "sqlite" else value
+    if "unit" in table.columns and not log.ordered:
+        shown["unit"] = table.unit.cast("string")
+    rows = table.filter(fault.where(table)).select(**shown)
+    found = []
+    for row in log.fetch(rows.order_by("row").limit(SHOWN)):
+        unit = "" if row.get("unit") is None else f" (unit {row['unit']})"
+        found.append((f"row {row['row']}{unit}", row.get("value")))
+    return found
+
+
+def numbered(log: Source, table: Any) -> Any:
+    """The table with numbers of rows from 1: in their own order, or by time and unit."""
+    import ibis
+
+    if log.ordered:
+        return table.mutate(row=ibis.row_number() + 1)
+    order = [table[key] for key in ("timestamp", "unit") if key in table.columns]
+    return table.mutate(row=ibis.row_number().over(order_by=order) + 1)
+
+
+# Findings on rows.
+
+
+def order_finding(log: Source) -> Finding:
+    """Whether the clock of a file was set back.
+
+    Rows may be in any order, such as by unit or by worker. But where time runs forward all along
+    and goes back a few times by some minutes or hours, a clock was changed.
+    """
+    table = numbered(log, readable(log, log.table))
+    dated = not table.time.type().is_numeric()
+    clock = table.time.truncate("s").epoch_seconds() if dated else table.time
+    steps = table.select("row", clock=clock)
+    steps = steps.mutate(back=steps.clock.lag() - steps.clock)
+    [found] = log.fetch(
+        steps.aggregate(
+            rows=steps.count(),
+            first=steps.clock.min(),
+            last=steps.clock.max(),
+            back=steps.count(where=steps.back > 0),
+            far=steps.count(where=steps.back > NORMAL),
+            most=steps.back.max(),
+        )
+    )
+    few = 0 < found["far"] <= max(FEW_JUMPS, found["rows"] // 1000)
+    if few and dated and found["most"] <= min(LONGEST, (found["last"] - found["first"]) / 2):
+        far = steps.filter(steps.back > NORMAL).order_by("row").limit(SHOWN)
+        rows = log.fetch(far.select("row", "back"))
+        places = [f"row {row['row']} (by {span(float(row['back']))})" for row in rows]
+        return Finding(
+            "order of rows",
+            "warn",
+            None,
+            f"Time runs forward, but goes back in {', '.join(places)}.",
+            "Make sure that time stamps are in UTC and no clock was changed; local times go back "
+            "when summer ends. Only periods and drift depend on it.",
+        )
+    other = "Rows are in another order than their times, which changes nothing."
+    return Finding(
+        "order of rows", "ok", None, other if found["back"] else "Rows are in order of time."
+    )
+
+
+def largest_unit(log: Source, table: Any) -> Finding:
+    """Whether one unit, or row if units are not known, carries a large part of the variance."""
+    import ibis
+
+    there = table.filter(table.r.notnull())
+    name = there.unit if "unit" in there.columns else there.time
+    name = name.cast("string").fill_null("")
+    each = there.group_by(name=name, arm=there.arm).aggregate(s=there.r.sum(), m=there.count())
+    by = ibis.window(group_by="arm")
+    off = each.s - each.m * each.s.sum().over(by) / each.m.sum().over(by)
+    each = each.mutate(square=off * off)
+    [found] = log.fetch(
+        each.aggregate(
+            largest=each.square.max(),
+            name=each.name.argmax(each.square),
+            total=each.square.sum(),
+            units=each.count(),
+            rewarded=(each.s != 0).sum(),
+        )
+    )
+    share = float(found["largest"] or 0) / float(found["total"] or 1)
+    rewarded = int(found["rewarded"] or 0)
+    return outlier_finding(found["name"], share, found["units"], rewarded, log.their("reward"))
+
+
+NO_DUPLICATES = Finding("duplicate rows", "ok", None, "No unit has two rows of the same time.")
+
+
+def duplicate_finding(log: Source, table: Any) -> Finding:
+    """Whether a unit has several rows at one time, and whether these differ."""
+    alike = table.group_by("unit", "timestamp").aggregate(
+        rows=table.count(), arms=table.arm.nunique(), rewards=table.r.nunique()
+    )
+    again = alike.filter((alike.rows > 1) & alike.unit.notnull())
+    differ = (again.arms > 1) | (again.rewards > 1)
+    [found] = log.fetch(
+        again.aggregate(
+            more=(again.rows - 1).sum(where=~differ).fill_null(0),
+            other=again.count(where=differ),
+        )
+    )
+    name = NO_DUPLICATES.name
+    if found["other"]:
+        text = f"{found['other']:,} times rows of the same unit and time differ in arm or reward"
+        advice = "Find out which of them is true and leave the others out."
+        units = _units_in(log, again.filter(differ))
+        return Finding(name, "fail", None, f"{text}: {units}.", advice)
+    if found["more"]:
+        text = f"{found['more']:,} rows repeat another of the same unit, time, arm and reward"
+        advice = "They were counted as often as they stand there; remove them if they are copies."
+        return Finding(name, "warn", None, f"{text}: {_units_in(log, again)}.", advice)
+    return NO_DUPLICATES
+
+
+def _units_in(log: Source, again: Any) -> str:
+    rows = log.fetch(again.order_by(["timestamp", "unit"]).limit(3).select("unit", "timestamp"))
+    return ", ".join(f"unit {row['unit']} at {row['timestamp']}" for row in rows)
+
+
+# Findings on units and assignments.
+
+
+def unit_finding(units: Units) -> Finding:
+    """Whether units that should keep their variant were seen with several."""
+    name, total = "units", f"{units.units:,} units"
+    if units.cluster:
+        return _cluster_finding(units)
+    if units.too_few:
+        return Finding(
+            name,
+            "warn",
+            None,
+            f"The log has only {counted(units.units, 'unit')}, too few to estimate variances.",
+            "See whether the column is who was assigned; map another one (unit=COLUMN), or none "
+            '(columns={"unit": None}, --column unit=) if rows were drawn independently.',
+        )
+    if not units.kept:
+        text = (
+            f"Variants were drawn anew for every row: {units.several:,} of {total} have rows of "
+            "several."
+        )
+        return Finding(name, "ok", None, text)
+    if units.changed:
+        changed = counted(units.changed, "unit keeps its variant", "units keep their variant")
+        more = (
+            f" {changed} while the logged probability changes; the one of the first row was used, "
+            "with which the unit was drawn."
+        )
+    else:
+        more = ""
+    if not units.several:
+        return Finding(name, "ok", None, f"Each of {total} keeps its variant.{more}")
+    text = (
+        f"{units.several:,} of {total} have rows of several variants, although the others keep "
+        f"theirs; every row was counted for the variant that it shows.{more}"
+    )
+    if units.several <= CONTAMINATED * units.units:
+        return Finding(name, "ok", None, text)
+    return Finding(
+        name,
+        "warn",
+        None,
+        text,
+        "Find out why (lost cookies, several devices, a changed split). Such units blur the "
+        "differences; see whether the result holds without them.",
+    )
+
+
+def _cluster_finding(units: Units) -> Finding:
+    """Whether there are enough clusters, and what was drawn for them."""
+    name, total = "clusters", f"{counted(units.units, 'cluster')} ({units.cluster})"
+    if not units.kept:
+        drawn = (
+            f"{units.several:,} of {total} have rows of several variants: variants are drawn "
+            "within clusters, as in a switchback"
+        )
+    elif units.several:
+        drawn = (
+            f"{units.several:,} of {total} have rows of several variants, although the others keep "
+            "theirs"
+        )
+    else:
+        drawn = f"Each of {total} keeps its variant"
+    drawn += "."
+    if units.units >= FEW_CLUSTERS and (not units.kept or not units.several):
+        return Finding(name, "ok", None, drawn)
+    if units.units >= FEW_CLUSTERS:
+        advice = (
+            "Find out why: if variants are drawn anew for every day of a cluster, or so, name both "
+            "(cluster=['store', 'day'])."
+        )
+        return Finding(name, "warn", None, drawn, advice)
+    return Finding(
+        name,
+        "warn",
+        None,
+        f"{drawn} With fewer than {FEW_CLUSTERS} clusters, variances are rough, whatever the "
+        "number of rows, and one unusual cluster can decide.",
+        "Intervals allow for it (Student's t). Draw variants for more clusters, or anew for every "
+        "day of each (a switchback), and name both: cluster=['store', 'day'], --cluster store "
+        "--cluster day.",
+    )
+
+
+UNKNOWN_DRAWS = Finding(
+    "assignments",
+    "warn",
+    None,
+    "Variants are drawn within clusters, and the log does not say for which rows together; rows "
+    "per variant were not compared with the probabilities.",
+    "Name what a variant is drawn for, such as cluster=['store', 'day'], --cluster store --cluster "
+    "day.",
+)
+
+
+def assignments_of(names: Sequence[str], rows: Rows, of: str = "visits") -> Finding:
+    """Whether the rows of each arm, each standing for 1/p, stand for all rows.
+
+    rows : sums as `query.row_sums` makes them; of : what rows are, for people
+    """
+    found = {name: np.zeros(len(names)) for name in ("n", "i0", "i02")}
+    least = np.ones(len(names))
+    for row in rows:
+        k = names.index(row["arm"])
+        for name, values in found.items():
+            values[k] += float(row[name] or 0.0)
+        least[k] = min(least[k], float(row["least"]))
+    counts, sums = found["n"].astype(np.int64), found["i0"]
+    total = int(counts.sum())
+    test = srm_from_sums(names, total, sums, found["i02"] - sums, 1 / least, counts, of)
+    used = ", and see whether the logged probabilities are those that were used."
+    finding = assignment_finding(test, used)
+    unseen = not (sums > 0).all()
+    return replace(finding, status="warn") if unseen and finding.status == "ok" else finding
+
+
+def cluster_assignments(log: Source, table: Any, names: Sequence[str]) -> Finding:
+    """Whether rows of each arm stand for all rows, where draws are within clusters, somehow.
+
+    The rows of arm k in a cluster, each standing for 1/p, less all of its rows have the expectation
+    zero, whichever rows were drawn together. Their sum over clusters is compared with its scatter.
+
+    table : with a cluster in every row, and a column p
+    """
+    import ibis
+
+    each = table.group_by("unit", "arm").aggregate(n=table.count(), i=(1 / table.p).sum())
+    each = each.mutate(size=each.n.sum().over(ibis.window(group_by="unit")))
+    of_arm = each.group_by("arm").aggregate(
+        n=each.n.sum(), i=each.i.sum(), part=(each.i * (each.i - 2 * each.size)).sum()
+    )
+    whole = table.group_by("unit").aggregate(m=table.count())
+    [total] = log.fetch(
+        whole.aggregate(
+            units=whole.count(), rows=whole.m.sum(), mm=(whole.m * whole.m).sum().cast("float64")
+        )
+    )
+    found = {row["arm"]: row for row in log.fetch(of_arm)}
+    rows, mm = float(total["rows"]), float(total["mm"])
+    freedom = max(rows**2 / mm - 1, 1.0)
+    seen = [name for name in names if name in found]
+    off = np.array([float(found[name]["i"]) - rows for name in seen])
+    scatter = np.sqrt(np.array([float(found[name]["part"]) + mm for name in seen]).clip(1e-300))
+    t = np.where(np.abs(off) > 1e-9 * rows, off / scatter, 0.0)
+    tails = 2 * above_t(np.abs(t), freedom)
+    p_value, worst = float(min(1.0, tails.min() * len(seen))), int(tails.argmin())
+    if p_value >= NOTICE:
+        text = f"The rows per variant fit the logged probabilities, by cluster (p = {p_value:.2g})."
+        return Finding("assignments", "ok", p_value, text)
+    got = int(found[seen[worst]]["n"])
+    should = got * rows / float(found[seen[worst]]["i"])
+    return Finding(
+        "assignments",
+        status_of(p_value),
+        p_value,
+        f"{seen[worst]} got {got:,} of {int(rows):,} rows and should have about {should:,.0f}, by "
+        f"cluster (p = {p_value:.2g}).",
+        f"Compare serving and logging of {seen[worst]} with the others (redirects, bots, crashes, "
+        "filters), and see whether the logged probabilities are those that were used.",
+    )
+
+
+def missing_rewards(
+    names: Sequence[str], parts: Sequence[Stretch], missing: int, rows: int
+) -> Finding:
+    """Whether units of some variants miss rewards more often than those of others.
+
+    Parameters
+    ----------
+    parts : with units for rows, those that miss no reward as rewarded
+    missing, rows : rewards that are missing, and all rows
+    """
+    if not missing:
+        return Finding("missing rewards", "ok", None, "No reward is missing.")
+    pieces = [part.logged for part in parts]
+    found = attrition_test(names, pieces)
+    units, p = f"{int(found.observed.sum()):,} of {rows_of(pieces):,} units", found.p_value
+    text = f"{missing:,} of {rows:,} rewards are missing, in {units}"
+    alike = f"{text}, in all variants alike (p = {p:.2g})."
+    unlike = f"{text}, more often in those of {found.culprit} (p = {p:.2g})."
+    return missing_finding(found, alike, unlike, missing, rows)
+
+
+def visits_finding(log: Source, first: Any, units: Units) -> Finding:
+    """Whether units of some variants have more rows than those of others.
+
+    first : as `first_rows` makes it, with a column p. The sum over the units of a variant of their
+    rows above the average, each standing for 1/p, is zero on average if the variant does not
+    matter to how often units come.
+    """
+    p, off = first.p, first.visits.cast("float64") - units.rows / units.units
+    each = first.group_by("arm").aggregate(
+        units=first.count(),
+        rows=first.visits.sum(),
+        off=(off / p).sum(),
+        spread=(off * off * (1 / p - 1) / p).sum(),
+    )
+    rows = sorted(log.fetch(each), key=lambda row: str(row["arm"]))
+    sizes = np.sqrt(np.maximum(_values(rows, "spread"), 1e-300))
+    z = np.where(_values(rows, "spread") > 1e-9, _values(rows, "off") / sizes, 0.0)
+    tails = 2 * above_normal(np.abs(z))
+    p_value = float(min(1.0, tails.min() * len(rows)))
+    worst = rows[int(tails.argmin())]
+    name = "visits per unit"
+    if p_value >= NOTICE:
+        text = f"Units of all variants have about as many rows (p = {p_value:.2g})."
+        return Finding(name, "ok", p_value, text)
+    mean = float(worst["rows"]) / float(worst["units"])
+    text = (
+        f"Units of {worst['arm']} have {mean:.3g} rows on average, of all variants "
+        f"{units.rows / units.units:.3g} (p = {p_value:.2g})."
+    )
+    return Finding(
+        name,
+        "warn",
+        p_value,
+        text,
+        "A variant that brings units back changes what an average over rows is about. Add up the "
+        "rewards of each unit and analyse one row for each.",
+    )
+
+
+def _values(rows: Rows, name: str) -> Any:
+    return np.array([float(row[name]) for row in rows])

@@ -1,0 +1,708 @@
+"""Exposures and events: a log with one row for every unit, for each metric.
+
+A unit is in the log with its first exposure, and its reward is what its events brought within the
+metric's window after that. Metrics are those of live tests; people write them in a line:
+
+    purchase                                   did it happen?
+    revenue = sum(purchase) within 14 days
+    basket = revenue / count(purchase)
+    refunds = count(refund), minimize
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.analysis import checks
+from steadyarm.analysis.query import as_number, as_time
+from steadyarm.analysis.source import Source
+from steadyarm.analysis.units import as_unit
+from steadyarm.arms import ArmSet
+from steadyarm.errors import InvalidInputError, RewardsPendingError
+from steadyarm.inference.health import Finding
+from steadyarm.live.measured import ratio_widening
+from steadyarm.live.metrics import DURATION, Metric, check_name, duration_text, seconds_of
+from steadyarm.segments import Direction
+from steadyarm.validation import check_choice, finite_number
+from steadyarm.wording import counted, did_you_mean, percent, shortened, strung
+
+Kind = Literal["conversion", "count", "sum", "max"]
+Floats = NDArray[np.float64]
+
+FORMS = (
+    'expected the name of an event, such as "purchase", or NAME = conversion(EVENT), count(EVENT), '
+    "sum(EVENT), max(EVENT) or the ratio of two of these, such as basket = revenue / "
+    'count(purchase); then, if wanted, "within 14 days", "capped at 500" and "minimize"'
+)
+CALL = re.compile(r"(conversion|count|sum|max)\s*\(([^()]*)\)", re.IGNORECASE)
+WITHIN = rf"within\s+(?P<window>{DURATION.pattern})"
+CAPPED = r"capped\s+at\s+(?P<cap>\S+)"
+ENDING = re.compile(
+    rf"(?:^|[\s,]\s*)(?:{WITHIN}|{CAPPED}|(?P<direction>minimize|maximize))\s*$", re.IGNORECASE
+)
+LARGEST = 1e150  # values whose squares can be added up
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Who did what, and when, and what is measured of it.
+
+    Parameters
+    ----------
+    table : files, a DataFrame, an Ibis table, or a table or query of the database that is the
+        source; with the columns unit, timestamp, event and value
+    metrics : names of events (did it happen?), texts such as "revenue = sum(purchase)", "orders =
+        count(purchase) within 7 days", "basket = revenue / orders" and "refunds = count(refund),
+        minimize", or `Metric` objects, whose events are called like them. The first is what the
+        verdict is about
+    window : within which time after a unit's first exposure events count, for metrics without a
+        window of their own; by default all later events count
+    contaminated : units that were exposed to several variants count for the "first", which keeps
+        estimates unbiased, or "drop" leaves them out
+
+    Examples
+    --------
+    >>> Events("events.csv", ["purchase", "revenue = sum(purchase)"], window="7 days").window
+    '7 days'
+    """
+
+    table: Any
+    metrics: Sequence[str | Metric] | Mapping[str, str]
+    window: float | str | timedelta | None = None
+    contaminated: Literal["first", "drop"] = "first"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of every unit: a metric, and the event that it is made of; None for all events."""
+
+    metric: Metric
+    event: str | None
+
+    @property
+    def kind(self) -> Kind:
+        """How events make a number; without any event all of these are 0."""
+        if self.metric.kind == "yes/no":
+            return "conversion"
+        return "count" if self.metric.kind == "count" else cast(Kind, self.metric.several)
+
+    @property
+    def window(self) -> float | None:
+        """Seconds after the first exposure within which events count; None for all later ones."""
+        return self.metric.times[0]
+
+    @property
+    def text(self) -> str:
+        """As people write it."""
+        within = "" if self.window is None else f" within {duration_text(self.window)}"
+        cap = "" if self.metric.cap is None else f" capped at {self.metric.cap:g}"
+        return f"{self.kind}({self.event or ''}){within}{cap}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The metrics that were asked for, and the measures that they are made of, by name."""
+
+    metrics: tuple[Metric, ...]
+    measures: Mapping[str, Measure]
+
+    def parts(self, metric: Metric) -> tuple[Measure, ...]:
+        """The measures of a metric: two of a ratio."""
+        return tuple(self.measures[name] for name in metric.ratio or (metric.name,))
+
+    def text(self, metric: Metric) -> str:
+        """What is measured, as people write it."""
+        return " / ".join(part.text for part in self.parts(metric))
+
+    def window(self, metric: Metric) -> float | None:
+        """Seconds after the first exposure until the metric is final; None if it never is."""
+        windows = [part.window for part in self.parts(metric)]
+        return None if None in windows else max(w for w in windows if w is not None)
+
+
+def parse_metrics(given: Any, window: Any = None, direction: Direction = "maximize") -> Measured:
+    """The metrics that were given as texts, as a mapping of names to texts, or as they are.
+
+    window, direction : of metrics that have none of their own
+
+    Examples
+    --------
+    >>> found = parse_metrics(["purchase", "basket = sum(purchase) / purchase"], "7 days")
+    >>> [found.text(metric) for metric in found.metrics]
+    ['conversion(purchase) within 7d', 'sum(purchase) within 7d / conversion(purchase) within 7d']
+    >>> parse_metrics({"refunds": "count(refund) within 2w, minimize"}).metrics[0].direction
+    'minimize'
+    """
+    usual = None if window is None else seconds_of(window, "window")
+    if isinstance(given, Mapping):
+        given = [f"{name} = {text}" for name, text in given.items()]
+    elif isinstance(given, (str, Metric)):
+        given = [given]
+    entries = list(given) if isinstance(given, Sequence) else []
+    if not entries or not all(isinstance(one, (str, Metric)) for one in entries):
+        raise InvalidInputError(f"metrics is {shortened(given)}; {FORMS}.", field="metrics")
+    metrics: list[Metric] = []
+    measures: dict[str, Measure] = {}
+    for entry in entries:
+        if isinstance(entry, Metric):
+            metric = entry if entry.window or not usual else replace(entry, window=usual)
+            _add_metric(metric, measures)
+        else:
+            metric = _parse(entry, measures, usual, direction)
+        if any(metric.name == one.name for one in metrics):
+            raise InvalidInputError(f"two metrics are called {metric.name!r}.", field="metrics")
+        metrics.append(metric)
+    return Measured(tuple(metrics), measures)
+
+
+def _add_metric(metric: Metric, measures: dict[str, Measure]) -> None:
+    for name in metric.ratio or ():
+        if name not in measures:
+            raise InvalidInputError(
+                f"{metric.name!r} is a ratio of {name!r}, which is no earlier metric.",
+                field="metrics",
+            )
+    if metric.ratio is None:
+        if metric.kind not in ("yes/no", "count") and metric.several not in ("sum", "max"):
+            raise InvalidInputError(
+                f"the metric {metric.name!r} counts the {metric.several} of several events; of "
+                'logs it can be their "sum" or "max".',
+                field="metrics",
+            )
+        measures[metric.name] = Measure(metric, metric.name)
+
+
+def _parse(
+    text: str, measures: dict[str, Measure], window: float | None, direction: Direction
+) -> Metric:
+    rest, cap, seen = text.strip(), None, set()
+    while (ending := ENDING.search(rest)) is not None:
+        said = next(name for name in ("window", "cap", "direction") if ending[name])
+        if said in seen:
+            raise _wrong(text, f"says twice what its {said} is")
+        seen.add(said)
+        if said == "window":
+            window = seconds_of(ending["window"], "window")
+        elif said == "cap":
+            cap = finite_number(_number(ending["cap"]), f"the cap of the metric {text!r}")
+        else:
+            direction = cast(Direction, ending["direction"].lower())
+        rest = rest[: ending.start()].rstrip(" ,")
+    name, equals, what = (part.strip() for part in rest.partition("="))
+    check_name(name, "a metric", "metrics")
+    call = CALL.fullmatch(what) if equals else CALL.fullmatch(f"conversion({name})")
+    if call is not None:
+        measure = _measure(name, call, window, cap, direction)
+        measures[name] = measure
+        return measure.metric
+    if cap is not None:
+        raise _wrong(text, "is a ratio with a cap; give the cap to a metric that it is made of")
+    halves = re.split(r"/(?![^(]*\))", what)  # not at a stroke in the name of an event
+    if len(halves) != 2:
+        raise _wrong(text, "cannot be read")
+    parts = [_half(half.strip(), measures, window, text) for half in halves]
+    return Metric(name, direction=direction, ratio=(parts[0], parts[1]))
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _measure(
+    name: str,
+    call: re.Match[str],
+    window: float | None,
+    cap: float | None = None,
+    direction: Direction = "maximize",
+) -> Measure:
+    kind, event = call[1].lower(), call[2].strip()
+    if len(event) > 1 and event[0] == event[-1] and event[0] in "'\"":
+        event = event[1:-1]
+    settings: dict[str, Any] = {"direction": direction, "window": window, "cap": cap}
+    if kind == "conversion":
+        metric = Metric(name, kind="yes/no", **settings)
+    elif kind == "count":
+        metric = Metric(name, kind="count", **settings)
+    else:
+        metric = Metric(name, several=cast(Any, kind), missing="zero", **settings)
+    return Measure(metric, event if event not in ("", "*") else None)
+
+
+def _half(half: str, measures: dict[str, Measure], window: float | None, text: str) -> str:
+    """The name of the measure that is a half of a ratio; one in place gets a name."""
+    if (call := CALL.fullmatch(half)) is not None:
+        name = f"{call[1].lower()} of {re.sub(r'[^A-Za-z0-9_. -]', '', call[2]) or 'all'}"[:64]
+        measures[name] = _measure(name, call, window)
+        return name
+    if half not in measures:
+        raise _wrong(
+            text, f"is a ratio of {half!r}, which is neither a measure nor a metric of one"
+        )
+    return half
+
+
+def _wrong(text: str, why: str) -> InvalidInputError:
+    return InvalidInputError(f"the metric {shortened(text)} {why}; {FORMS}.", field="metrics")
+
+
+# The one expression: first exposures with a column for every measure.
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Units with what was measured of them.
+
+    Attributes
+    ----------
+    log : with a row for every unit, and a column for each measure
+    measured : the metrics
+    end : the latest time in either table
+    finding : on units that saw several variants
+    notes : what was left out
+    empty : measures that are 0 for every unit, and why
+    """
+
+    log: Source
+    measured: Measured
+    end: Any
+    finding: Finding
+    notes: tuple[str, ...]
+    empty: Mapping[Measure, str]
+
+    def log_of(self, metric: Metric, reward: Any) -> tuple[Source, int]:
+        """The log of units whose window is over, and how many others there are.
+
+        reward : makes it from the table and the columns of the metric's measures
+        """
+        for part in self.measured.parts(metric):
+            if part in self.empty:
+                raise RewardsPendingError(self.empty[part])
+        table, waiting = self._mature(metric)
+        columns = [table[_column(self.measured, part)] for part in self.measured.parts(metric)]
+        made = table.mutate(reward=reward(table, *columns))
+        made = made.drop(*(name for name in table.columns if name.startswith("measure ")))
+        names = {**self.log.columns, "reward": metric.name}
+        return replace(self.log, table=made, columns=names), waiting
+
+    def _mature(self, metric: Metric) -> tuple[Any, int]:
+        window, table = self.measured.window(metric), self.log.table
+        if window is None:
+            return table, 0
+        latest: Any = self.end - timedelta(seconds=window)
+        time = table.timestamp
+        if self.log.backend == "sqlite":  # times are text there
+            time, latest = time.cast("string"), latest.isoformat(" ", "milliseconds")
+        over = time <= latest
+        [found] = self.log.fetch(table.aggregate(units=table.count(), over=over.sum()))
+        if not found["over"]:
+            raise InvalidInputError(
+                f"the window of {duration_text(window)} of {metric.name} is over for no unit: the "
+                f"data end at {self.end}. Take a shorter window, or wait.",
+                field="window",
+            )
+        return table.filter(over), int(found["units"]) - int(found["over"])
+
+    def about(self, metric: Metric, waiting: int) -> list[str]:
+        """What the metric is, and which units are not in it."""
+        text, window = self.measured.text(metric), self.measured.window(metric)
+        said = [f"{metric.name} is {text}; a unit without such an event counts as 0."]
+        if metric.ratio is not None:
+            said = [
+                f"{metric.name} is {text}: the sum over all units of the one over the sum of the "
+                "other, with errors by the delta method."
+            ]
+        if window is None:
+            said.append(
+                "There is no window: all events after the first exposure count, and units that "
+                "came late had less time."
+            )
+        elif waiting:
+            who = counted(waiting, "unit was", "units were")
+            said.append(
+                f"{who} exposed less than {duration_text(window)} before the data end "
+                f"({self.end:%Y-%m-%d %H:%M}) and left out, since more may come."
+            )
+        return said
+
+
+def join_tables(exposures: Source, events: Source, asked: Events, measured: Measured) -> Joined:
+    """Units by their first exposure, with all that the metrics need."""
+    check_choice(asked.contaminated, "contaminated", ("first", "drop"))
+    left, seen = _check_exposures(exposures)
+    right, totals = _check_events(events, measured)
+    numeric = [table.time.type().is_numeric() for table in (left, right)]
+    if numeric[0] != numeric[1]:
+        raise InvalidInputError(
+            f"times of {exposures.name} are {left.time.type()}, those of {events.name} are "
+            f"{right.time.type()}; both must be times, or both numbers."
+        )
+    if numeric[0] and any(one.window is not None for one in measured.measures.values()):
+        raise InvalidInputError(
+            "a window is given, but time stamps are plain numbers, whose unit is not known.",
+            field="window",
+        )
+    first, several, tied = left, 0, 0
+    if seen["rows"] > seen["units"]:
+        each = exposures.keep("first exposures", _first_exposures(left))
+        changed, unclear = each.low != each.high, each.arm != each.other
+        [found] = exposures.fetch(each.aggregate(several=changed.sum(), tied=unclear.sum()))
+        several, tied = int(found["several"] or 0), int(found["tied"] or 0)
+        first = each.filter(~changed if asked.contaminated == "drop" else ~unclear)
+        first = first.drop("low", "high", "other")
+    table = exposures.keep("units and metrics", _measure_units(exposures, first, right, measured))
+    sums = {
+        _column(measured, one): table[_column(measured, one)].sum()
+        for one in measured.measures.values()
+    }
+    [found] = exposures.fetch(table.aggregate(used=table.used.sum(), **sums))
+    empty = {}
+    for one in measured.measures.values():
+        total = float(found[_column(measured, one)] or 0.0)
+        if not abs(total) < LARGEST:  # nan, too
+            _refuse_values(events, measured, 1)
+        if not total:
+            empty[one] = _why_nothing(exposures, events, first, right, one)
+    times = [time for time in (seen["last"], totals["last"]) if time is not None]
+    notes = []
+    if seen["rows"] > seen["units"]:
+        notes.append(
+            f"{seen['units']:,} units have {seen['rows']:,} exposures; the first of each counts."
+        )
+    if nobody := int(totals["nobody"] or 0):
+        notes.append(f"{counted(nobody, 'event has', 'events have')} no unit.")
+    used = int(found["used"] or 0)
+    notes.append(
+        f"{used:,} of {counted(totals['rows'], 'event')} ({percent(used / totals['rows'])}) count: "
+        "they are of a metric, of an exposed unit, and not before its first exposure."
+    )
+    for log in (exposures, events):
+        if log.columns:
+            mapped = [f"{ours} is {theirs}" for ours, theirs in log.columns.items()]
+            notes.append(f"In {log.name} {', '.join(mapped)}.")
+    log = replace(
+        exposures,
+        name=f"{exposures.name} with {events.name}",
+        table=table.drop("used"),
+        ordered=False,
+        single=True,
+    )
+    finding = _contamination(seen["units"], several, tied, asked.contaminated)
+    return Joined(log, measured, max(times), finding, tuple(notes), empty)
+
+
+def _column(measured: Measured, measure: Measure) -> str:
+    return f"measure {list(measured.measures.values()).index(measure)}"
+
+
+def _contamination(units: int, several: int, tied: int, contaminated: str) -> Finding:
+    """Whether units saw several variants, and what was done with these."""
+    name = "variants per unit"
+    if not several:
+        return Finding(name, "ok", None, f"Each of {units:,} units was exposed to one variant.")
+    were = f"{several:,} of {units:,} units were exposed to several variants"
+    text = f"{were}; each counts for the variant that it saw first"
+    advice = (
+        "Find out why (lost cookies, several devices, a changed split). Counted by the first "
+        "variant, estimates stay unbiased, but differences are diluted."
+    )
+    if contaminated == "drop":
+        text = f"{were} and left out"
+        advice = (
+            "Who is left out may depend on the variant, which biases estimates: compare with "
+            'contaminated="first", and find out why (lost cookies, several devices).'
+        )
+    elif tied:
+        text += f", but {counted(tied, 'unit')} that saw two at the same time left out"
+    if several <= checks.CONTAMINATED * units:
+        return Finding(name, "ok", None, f"{text}.")
+    return Finding(name, "warn", None, f"{text}.", advice)
+
+
+def _check_exposures(log: Source) -> tuple[Any, dict[str, Any]]:
+    """Exposures with the columns time, arm and unit; how many rows and units, and the last time."""
+    table = log.table
+    new = {
+        "time": as_time(log, table.timestamp),
+        "arm": table.arm.cast("string").nullif(""),
+        "unit": as_unit(log, table.unit),
+    }
+    found = table.mutate(**new)
+    [counts] = log.fetch(
+        found.aggregate(
+            rows=found.count(),
+            time=found.time.count(),
+            arm=found.arm.count(),
+            unit=found.unit.count(),
+            units=found.unit.nunique(),
+            last=found.time.max(),
+        )
+    )
+    if not counts["rows"]:
+        raise InvalidInputError(f"{log.name} has no rows; expected one for each exposure.")
+    kinds = {"time": checks.no_time(log), "arm": checks.NO_ARM, "unit": checks.NO_UNIT}
+    broken = [(kinds[n], counts["rows"] - counts[n]) for n in kinds if counts[n] < counts["rows"]]
+    checks.refuse(log, broken, found)
+    return found.drop("timestamp"), counts
+
+
+def _check_events(log: Source, measured: Measured) -> tuple[Any, dict[str, Any]]:
+    """Events that metrics are made of, with unit, time, event and value; the last time of any."""
+    table, measures = log.table, list(measured.measures.values())
+    names = sorted({one.event for one in measures if one.event is not None})
+    if names and not log.has("event"):
+        raise InvalidInputError(
+            f"{log.name} has no column with names of events; its columns are "
+            f"{strung(log.there, 40)}. Map it with --column event=NAME, or measure all rows, such "
+            "as buyers = conversion().",
+            field="metrics",
+        )
+    valued = [one for one in measures if one.kind in ("sum", "max")]
+    if valued and not log.has("value"):
+        raise InvalidInputError(
+            f"{valued[0].text} needs the value of each event, and {log.name} has no column for it; "
+            "map it with --column value=NAME.",
+            field="metrics",
+        )
+    new: dict[str, Any] = {"unit": as_unit(log, table.unit), "time": as_time(log, table.timestamp)}
+    if names:
+        new["event"] = table.event.cast("string")
+    if valued:
+        new |= {"value": as_number(log, table.value), "bad": _bad_value(log, table, measures)}
+    found = table.select(**new)
+    totals = {"rows": found.count(), "timed": found.time.count(), "last": found.time.max()}
+    totals["nobody"] = found.unit.isnull().sum()
+    if valued:
+        totals["bad"] = found.bad.sum()
+    [seen] = log.fetch(found.aggregate(**totals))
+    if not seen["rows"]:
+        raise InvalidInputError(f"{log.name} has no rows; expected one for each event.")
+    if untimed := seen["rows"] - seen["timed"]:
+        whole = table.mutate(time=new["time"], unit=new["unit"])
+        checks.refuse(log, [(checks.no_time(log), untimed)], whole)
+    if seen.get("bad"):
+        _refuse_values(log, measured, int(seen["bad"]))
+    found = found.drop("bad") if valued else found
+    if all(one.event is not None for one in measures):
+        found = found.filter(found.event.isin(names))
+    return found, seen
+
+
+def _bad_value(log: Source, table: Any, measures: Sequence[Measure]) -> Any:
+    """Whether what stands for a value that counts is no number, or one that cannot be added up."""
+    value = table.value.nullif("") if table.value.type().is_string() else table.value
+    number = as_number(log, value)
+    large = number.abs() > LARGEST
+    if log.backend != "sqlite":  # which has no nan
+        large = large | number.isnan()
+    bad = (value.notnull() & number.isnull()) | large.fill_null(False)
+    if any(one.event is None for one in measures):
+        return bad
+    return bad & table.event.cast("string").isin([one.event for one in measures])
+
+
+def _refuse_values(log: Source, measured: Measured, count: int) -> None:
+    """Raise the error that names the rows whose values cannot be added up."""
+    fault = checks.Fault(
+        "the value is {value}",
+        "expected a finite number below 1e150 in size, or nothing",
+        "value",
+        lambda table: _bad_value(log, table, list(measured.measures.values())),
+    )
+    checks.refuse(log, [(fault, count)], log.table)
+
+
+def _why_nothing(
+    exposures: Source, events: Source, first: Any, happened: Any, measure: Measure
+) -> str:
+    """Why a measure is 0 for every unit; an event that is nowhere is an error."""
+    left, right = _alike(first.unit, happened.unit)
+    starts = first.select(key=left, start=first.time)
+    named = happened.mutate(key=right)
+    if measure.event is not None:
+        named = named.filter(named.event == measure.event)
+    [seen] = exposures.fetch(named.aggregate(n=named.count(), unit=named.key.cast("string").max()))
+    if not seen["n"] and measure.event is not None:
+        each = events.table.group_by(name=events.table.event.cast("string"))
+        rows = events.fetch(each.aggregate(n=events.table.count()).limit(200))
+        there = sorted(row["name"] for row in rows if row["name"])
+        raise InvalidInputError(
+            f"{events.name} has no event {measure.event!r}; its events are {strung(there, 12)}"
+            f"{did_you_mean(measure.event, there)}",
+            field="metrics",
+        )
+    what = "event" if measure.event is None else f"event {measure.event}"
+    both = named.join(starts, "key")
+    later = (both.time >= both.start).sum()
+    [known] = exposures.fetch(both.aggregate(n=both.count(), later=later))
+    if not known["n"]:
+        [ours] = exposures.fetch(starts.aggregate(unit=starts.key.cast("string").max()))
+        return (
+            f"not one {what} of {events.name} is of a unit of {exposures.name}. Units are "
+            f"{seen['unit']!r} and the like there, and {ours['unit']!r} and the like here."
+        )
+    if not known["later"]:
+        return (
+            f"every {what} of an exposed unit is before its first exposure. Is the time stamp of "
+            "either table in another zone, or of another month?"
+        )
+    return (
+        f"{measure.text} is 0 for every unit, though {known['later']:,} of {known['n']:,} events "
+        "are not before the first exposure: they are after the window, or their values are 0."
+    )
+
+
+def _first_exposures(table: Any) -> Any:
+    """One row for each unit, from its first exposure; low and high are its variants of all time.
+
+    The columns arm and other differ where the first exposures show several variants.
+    """
+    each = table.group_by("unit").aggregate(
+        time=table.time.min(), low=table.arm.min(), high=table.arm.max()
+    )
+    firsts = table.join(each, ["unit", "time"])
+    rest = [name for name in table.columns if name not in ("unit", "time", "arm")]
+    more = {name: _one_of(firsts[name]) for name in rest}
+    return firsts.group_by("unit").aggregate(
+        time=firsts.time.min(),
+        arm=firsts.arm.min(),
+        other=firsts.arm.max(),
+        low=firsts.low.min(),
+        high=firsts.high.max(),
+        **more,
+    )
+
+
+def _one_of(column: Any) -> Any:
+    kind = column.type()
+    ordered = kind.is_numeric() or kind.is_string() or kind.is_temporal()
+    return column.min() if ordered and not kind.is_boolean() else column.arbitrary()
+
+
+def _measure_units(log: Source, first: Any, events: Any, measured: Measured) -> Any:
+    """First exposures with a column for every measure, and how many events count: used."""
+    left, right = _alike(first.unit, events.unit)
+    measures = list(measured.measures.values())
+    windows = sorted({one.window for one in measures if one.window is not None})
+    longest = None if any(one.window is None for one in measures) else windows[-1]
+    starts = {"key": left, "start": first.time}
+    starts |= {f"until {w}": _later(log, first.time, w) for w in windows}
+    both = events.mutate(key=right).drop("unit").join(first.select(**starts), "key")
+    later = both.time >= both.start
+    both = both.filter(
+        later if longest is None else later & (both.time <= both[f"until {longest}"])
+    )
+    sums = {"used": both.count()}
+    for one in measures:
+        good = None if one.event is None else both.event == one.event
+        if one.window is not None and one.window != longest:
+            soon = both.time <= both[f"until {one.window}"]
+            good = soon if good is None else good & soon
+        sums[_column(measured, one)] = _aggregate(both, one, good)
+    each = both.group_by("key").aggregate(**sums).rename(found="key")
+    whole = first.mutate(key=left)
+    whole = whole.left_join(each, whole.key == each.found).drop("key", "found")
+    new = {_column(measured, one): _final(whole[_column(measured, one)], one) for one in measures}
+    return whole.mutate(**new).rename(timestamp="time")
+
+
+def _aggregate(table: Any, measure: Measure, good: Any) -> Any:
+    if measure.kind == "sum":
+        return table.value.sum(where=good)
+    return table.value.max(where=good) if measure.kind == "max" else table.count(where=good)
+
+
+def _final(column: Any, measure: Measure) -> Any:
+    """What a unit counts as; without an event 0."""
+    import ibis
+
+    value, cap = column.cast("float64").fill_null(0.0), measure.metric.cap
+    if measure.kind == "conversion":
+        value = ibis.ifelse(value > 0, 1, 0).cast("float64")
+    return value if cap is None else ibis.ifelse(value > cap, cap, value)
+
+
+def _alike(left: Any, right: Any) -> tuple[Any, Any]:
+    """Two columns of units, so that equal ones are equal."""
+    kinds = left.type(), right.type()
+    if kinds[0] == kinds[1] or all(kind.is_numeric() for kind in kinds):
+        return left, right
+
+    def text(column: Any) -> Any:
+        kind = column.type()
+        whole = column.cast("int64") if kind.is_floating() or kind.is_decimal() else column
+        return whole if kind.is_string() else whole.cast("string")
+
+    return text(left), text(right)
+
+
+def _later(log: Source, time: Any, seconds: float) -> Any:
+    """The time so many seconds later."""
+    import ibis
+
+    if log.backend == "sqlite":  # where Ibis does not add intervals
+
+        def strftime(form, time, change):  # type: ignore[no-untyped-def]
+            """SQLite's own function, which writes a time that it changes before."""
+
+        kinds = ("string", "timestamp", "string"), "timestamp"
+        shifted = ibis.udf.scalar.builtin(strftime, signature=kinds)
+        return shifted("%Y-%m-%d %H:%M:%f", time, f"+{seconds:.3f} seconds")
+    return time + ibis.interval(microseconds=round(seconds * 1e6))
+
+
+def ratio_reward(
+    log: Source, metric: Metric, below: str, arms: ArmSet, parts: Sequence[Floats]
+) -> Any:
+    """R + (a - R b) / B of every unit: a mean of these is the ratio R = A / B of two means.
+
+    Its error is that of the ratio to first order, the delta method. See `live.measured`, which has
+    the same for live tests.
+
+    Parameters
+    ----------
+    log : whose reward is what the ratio is divided by, called `below`
+    parts : (K,) estimates of A and B
+
+    Returns
+    -------
+    What makes the column, from a table and the columns a and b
+    """
+    import ibis
+
+    numerators, denominators = parts
+    if not (denominators > 0).all():
+        nothing = arms.names[int(np.argmin(denominators))]
+        raise RewardsPendingError(
+            f"{metric.name} is divided by {below}, of which {nothing} has none."
+        )
+    table = log.table
+    rows = log.fetch(
+        table.group_by("arm").aggregate(
+            total=table.reward.sum(), squares=(table.reward * table.reward).sum()
+        )
+    )
+    by_arm = {row["arm"]: row for row in rows}
+    sums, squares = (
+        np.array([float(by_arm[arm][key]) for arm in arms.names]) for key in ("total", "squares")
+    )
+    widening = ratio_widening(metric.name, below, sums, squares)
+
+    def reward(table: Any, a: Any, b: Any) -> Any:
+        def per_arm(values: Floats) -> Any:
+            each = zip(arms.names, values.tolist(), strict=True)
+            return ibis.cases(*((table.arm == name, value) for name, value in each), else_=0.0)
+
+        ratio = per_arm(numerators / denominators)
+        return ratio + (a - ratio * b) * per_arm(widening / denominators)
+
+    return reward

@@ -1,0 +1,568 @@
+"""Sources: files, DataFrames, and tables or queries of databases, as Ibis tables."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from glob import glob
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from steadyarm.errors import InvalidInputError, MissingExtraError
+from steadyarm.files import GUARDED
+from steadyarm.wording import did_you_mean, strung
+
+T = TypeVar("T")
+
+LOG = ("timestamp", "arm", "reward", "probability", "unit", "segment", "probabilities", "excluded")
+EVENTS = ("timestamp", "unit", "event", "value")
+REQUIRED = {
+    "log": ("timestamp", "arm", "reward"),
+    "exposures": ("timestamp", "arm", "unit"),
+    "events": ("timestamp", "unit"),
+}
+UNITS = (  # usual names of the unit, used if there is no column unit
+    *("unit_id", "user_id", "userid", "user", "visitor_id", "visitorid", "visitor"),
+    *("customer_id", "customerid", "customer"),
+)
+USUAL = {  # what columns are often called, without capitals and signs
+    "timestamp": (
+        *("exposedat", "exposuretime", "assignedat", "eventtime", "eventtimestamp", "occurredat"),
+        *("time", "ts", "datetime", "createdat", "date", "day"),
+    ),
+    "arm": ("variant", "variation", "variantid", "variantname", "group", "treatment", "bucket"),
+    "reward": ("revenue", "conversion", "converted", "value", "outcome", "clicks", "click"),
+    "probability": ("propensity", "propensityscore", "prob", "p", "share", "weight"),
+    "unit": (*(name.replace("_", "") for name in UNITS), "id", "session", "sessionid", "device"),
+    "event": ("eventname", "eventtype", "name", "action", "type"),
+    "value": ("eventvalue", "amount", "revenue", "price", "total"),
+}
+COVARIATE = "covariate "  # begins our names of columns that hold covariates
+ATTRIBUTE = "attribute "  # and of those whose levels results are split by
+CLUSTER = "cluster "  # and of those that say which cluster a row is of
+PREFIX = "p_"  # begins the names of columns that hold the probability of one arm each
+PERIODS = ("hour", "day", "week", "month")  # which a cluster may be of without a column
+SUFFIXES = {
+    "csv": (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
+    "parquet": (".parquet", ".pq"),
+    "sqlite": (".sqlite", ".sqlite3", ".db"),
+    "duckdb": (".duckdb", ".ddb"),
+}
+QUERY = re.compile(r"\s*(select|with|from|values)\s", re.IGNORECASE)
+MEMORY = "2GB"  # that DuckDB may use; it spills what does not fit
+SMALL = 2**26  # bytes of CSV that are read once and kept
+OWN_TABLES = ("duckdb", "postgres", "sqlite")  # where temporary tables cost nobody anything
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A table that is queried where it lives; nothing of it is in memory.
+
+    Attributes
+    ----------
+    name : how messages call it, without passwords
+    table : an Ibis table whose columns are named as ours
+    columns : our names of columns to theirs, if they differ
+    there : all columns where the table lives, as they are called there
+    ordered : whether rows have an order of their own, as those of files do
+    secret : what must not be shown
+    ours : whether `close` ends the connection
+    single : whether no unit has two rows
+    """
+
+    name: str
+    table: Any
+    columns: Mapping[str, str]
+    there: tuple[str, ...]
+    ordered: bool = True
+    secret: str | None = None
+    ours: bool = True
+    single: bool = False
+
+    def close(self) -> None:
+        """End the connection, if it is ours."""
+        if self.ours:
+            self.table.get_backend().disconnect()
+
+    @property
+    def backend(self) -> str:
+        """Name of the database that does the work."""
+        return str(self.table.get_backend().name)
+
+    @property
+    def vector(self) -> tuple[str, ...]:
+        """Columns that hold the probability of one arm each."""
+        return tuple(name for name in self.table.columns if name.startswith(PREFIX))
+
+    def their(self, column: str) -> str:
+        """What a column is called where the table lives."""
+        return self.columns.get(column, column)
+
+    def has(self, column: str) -> bool:
+        """Whether there is a column."""
+        return column in self.table.columns
+
+    def fetch(self, expression: Any) -> list[dict[str, Any]]:
+        """Rows of a small result."""
+
+        def work() -> Any:
+            result = _without_zones(expression)
+            if not self._runs_plainly(result):
+                return result.to_pyarrow().to_pylist()
+            backend = self.table.get_backend()  # Ibis would import pandas
+            rows = backend.raw_sql(backend.compile(result)).fetchall()
+            floats = {name for name, kind in result.schema().items() if kind.is_floating()}
+            return [
+                {
+                    name: float(value) if value is not None and name in floats else value
+                    for name, value in zip(result.schema(), row, strict=True)
+                }
+                for row in rows
+            ]
+
+        rows: list[dict[str, Any]] = self._guarded(work)
+        return rows
+
+    def _runs_plainly(self, expression: Any) -> bool:
+        """Whether DuckDB can run the expression by itself, on a connection that is ours."""
+        from ibis.expr.operations import InMemoryTable
+
+        own = self.ours and self.backend == "duckdb"
+        return own and not expression.op().find(InMemoryTable)
+
+    def keep(self, name: str, expression: Any) -> Any:
+        """The expression as a temporary table, if we may make one: several queries read it."""
+        if self.backend not in OWN_TABLES:
+            return expression
+        if not self.ours:
+            return self._guarded(expression.cache)
+        create = self.table.get_backend().create_table
+        try:
+            return self._guarded(lambda: create(name, expression, temp=True, overwrite=True))
+        except InvalidInputError:
+            if self.backend == "duckdb":  # a fault of the data; others may not let us make tables
+                raise
+            return expression
+
+    def _guarded(self, work: Callable[[], T]) -> T:
+        return guarded(work, f"{self.name} cannot be read", self.secret)
+
+
+def _without_zones(expression: Any) -> Any:
+    """The expression with times in UTC that have no zone: for others DuckDB imports pytz."""
+    zoned = {
+        name: "timestamp"
+        for name, kind in expression.schema().items()
+        if kind.is_timestamp() and kind.timezone is not None
+    }
+    return expression.cast(zoned) if zoned else expression
+
+
+def guarded(work: Callable[[], T], what: str, secret: str | None = None) -> T:
+    """What `work` returns; errors of drivers become one of ours, without the password."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Ibis on what newer DuckDB and pandas deprecate
+            return work()
+    except InvalidInputError:
+        raise
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{what}: {error}. Install the driver, such as psycopg[binary] for PostgreSQL."
+        ) from None
+    except Exception as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        for hidden in filter(None, {secret, unquote(secret or "")}):
+            text = text.replace(hidden, "***")
+        raise InvalidInputError(f"{what}: {text[:500]}") from None
+
+
+# Opening: one connection for one table, or for two.
+
+
+def open_log(
+    source: Any, query: str | None, columns: Mapping[str, str | None], extra: Mapping[str, str]
+) -> Source:
+    """The log at `source`.
+
+    query : the name of a table, or a query; files and frames are the table log in it
+    columns : our names of columns to theirs; None for one that is not to be used
+    extra : further columns, our names to theirs
+    """
+    return _open({"log": (source, query)}, {"log": columns}, extra)[0]
+
+
+def open_tables(
+    source: Any,
+    query: str | None,
+    events: Any,
+    columns: Mapping[str, str | None],
+    extra: Mapping[str, str],
+) -> tuple[Source, Source]:
+    """Exposures and events, in one engine; `columns` may have "events.unit" for one of them."""
+    mapped: dict[str, dict[str, str | None]] = {"exposures": {}, "events": {}}
+    known = {"exposures": LOG, "events": EVENTS}
+    for ours, theirs in columns.items():
+        label, dot, name = ours.partition(".")
+        if dot and label in mapped:
+            mapped[label][name] = theirs
+        elif ours not in (*LOG, *EVENTS):
+            _refuse_unknown(ours, theirs, (*LOG, *EVENTS))
+        for label, names in known.items():
+            if ours in names:
+                mapped[label].setdefault(ours, theirs)
+    given = {"exposures": (source, query), "events": (events, None)}
+    left, right = _open(given, mapped, extra)
+    return left, right
+
+
+def _open(
+    given: Mapping[str, tuple[Any, str | None]],
+    columns: Mapping[str, Mapping[str, str | None]],
+    extra: Mapping[str, str],
+) -> list[Source]:
+    try:
+        import ibis
+    except ImportError as error:
+        raise MissingExtraError(
+            f"analysing logs needs {error.name}; install it with: pip install 'steadyarm[analyze]'"
+        ) from None
+    if any(isinstance(source, ibis.Table) for source, _ in given.values()):
+        tables = _ibis_tables([source for source, _ in given.values()])
+        pairs = zip(given, tables, strict=True)
+        read = [Source(f"the {label}", t, {}, (), ordered=False, ours=False) for label, t in pairs]
+    else:
+        read = _connected(given)
+    try:
+        return [
+            _name_columns(one, label, columns[label], {} if label == "events" else extra)
+            for one, label in zip(read, given, strict=True)
+        ]
+    except Exception:
+        read[0].close()
+        raise
+
+
+def _ibis_tables(tables: list[Any]) -> list[Any]:
+    import ibis
+
+    if not all(isinstance(table, ibis.Table) for table in tables):
+        raise InvalidInputError("one table is of Ibis; give two Ibis tables of one connection.")
+    if len({id(table.get_backend()) for table in tables}) > 1:
+        raise InvalidInputError("the Ibis tables are of two connections; both must be of one.")
+    return tables
+
+
+def _connected(given: Mapping[str, tuple[Any, str | None]]) -> list[Source]:
+    """Tables of a database if the first source is one; else files and frames, read by DuckDB."""
+    (source, query), *_ = given.values()
+    database = _database_of(source)
+    if database is not None:
+        connect, name, secret = database
+        connection = guarded(connect, f"{name} cannot be opened", secret)
+        texts = [query, *(other for other, _ in list(given.values())[1:])]
+        each: list[Any] = list(zip(given, texts, strict=True))
+
+        def read(label: str, what: Any) -> Source:
+            return _of_database(connection, name, secret, label, what)
+
+    else:
+        connection = guarded(_memory_database, "DuckDB does not start")
+        each = [(label, place) for label, place in given.items()]
+
+        def read(label: str, what: Any) -> Source:
+            return _of_files(connection, label, *what)
+
+    try:
+        return [read(label, what) for label, what in each]
+    except Exception:
+        connection.disconnect()
+        raise
+
+
+def _database_of(source: Any) -> tuple[Callable[[], Any], str, str | None] | None:
+    """What connects to a database, its name, and the password; None if the source is none."""
+    import ibis
+
+    if isinstance(source, (list, tuple)) and len(source) == 1:
+        source = source[0]
+    if isinstance(source, str) and "://" in source:
+        parts = urlsplit(source)
+        if parts.scheme == "sqlite" and not Path(parts.path).is_file():
+            raise InvalidInputError(f"there is no file {parts.path}.")
+        name = re.sub(r"//[^/@]*@", "//", source.split("?")[0])
+        return lambda: ibis.connect(source), name, parts.password
+    if not isinstance(source, (str, Path)):
+        return None
+    path = Path(source)
+    if path.name.lower().endswith(SUFFIXES["sqlite"]) and path.is_file():
+        return lambda: ibis.sqlite.connect(path), path.name, None
+    if path.name.lower().endswith(SUFFIXES["duckdb"]) and path.is_file():
+        return (
+            lambda: _in_utc(ibis.duckdb.connect(path, read_only=True, **_limits())),
+            path.name,
+            None,
+        )
+    return None
+
+
+def _memory_database() -> Any:
+    import ibis
+
+    connection = _in_utc(ibis.duckdb.connect(**_limits()))
+    connection.raw_sql("SET enable_progress_bar = false")
+    return connection
+
+
+def _limits() -> dict[str, str]:
+    folder = Path(gettempdir(), f"steadyarm-{uuid4().hex}")  # DuckDB makes and removes it
+    return {"memory_limit": MEMORY, "temp_directory": str(folder)}
+
+
+def _in_utc(connection: Any) -> Any:
+    connection.raw_sql("SET TimeZone = 'UTC'")
+    return connection
+
+
+def _of_database(connection: Any, name: str, secret: str | None, label: str, query: Any) -> Source:
+    """A table of a database by name, the only one, or a query."""
+    if query is not None and not isinstance(query, str):
+        raise InvalidInputError(
+            f"{label} are a {type(query).__name__}; expected a table of {name}, or a query."
+        )
+    if query is not None and QUERY.match(query):
+        table = guarded(lambda: connection.sql(query), f"the query fails on {name}", secret)
+        return Source(name, table, {}, (), False, secret)
+    tables = guarded(connection.list_tables, f"{name} cannot be read", secret)
+    if query is None and len(tables) != 1:
+        raise InvalidInputError(
+            f"{name} has {len(tables)} tables ({', '.join(tables[:10])}); say which, or give a "
+            f"query: --query {(tables or ['NAME'])[0]}."
+        )
+    *schema, last = (query or tables[0]).split(".")
+    if not schema and last not in tables:
+        raise InvalidInputError(
+            f"{name} has no table {last!r}; there is {', '.join(tables[:10]) or 'none'}"
+            f"{did_you_mean(last, tables)}"
+        )
+    where = {"database": schema[0]} if schema else {}
+    table = guarded(lambda: connection.table(last, **where), f"{name} cannot be read", secret)
+    return Source(name, table, {}, (), False, secret)
+
+
+def _of_files(connection: Any, label: str, given: Any, query: str | None) -> Source:
+    """Files or a frame as a table of DuckDB with that label, or a query of it."""
+    if _is_frame(given):
+        name = f"the frame of {label}" if label != "log" else "the frame"
+        guarded(lambda: _register(connection, label, given), f"{name} cannot be read")
+        csv = False
+    else:
+        paths = file_paths(given)
+        kind = _file_kind(paths)
+        name = paths[0].name if len(paths) == 1 else f"{len(paths)} {kind} files"
+        statement = _reading(paths, kind, label)
+        guarded(lambda: connection.raw_sql(statement), f"{name} cannot be read")
+        csv = kind == "csv"
+    if query is not None:
+        if not QUERY.match(query):
+            raise InvalidInputError(
+                f"query is {query!r}, but {name} has no tables; a query may name it {label}."
+            )
+        table = guarded(lambda: connection.sql(query), f"the query fails on {name}")
+        return Source(name, table, {}, ())
+    table = guarded(lambda: connection.table(label), f"{name} cannot be read")
+    return Source(name, _without_guards(table) if csv else table, {}, ())
+
+
+def _reading(paths: Sequence[Path], kind: str, label: str) -> str:
+    """The statement that makes files a table; all of CSV is text, so that faults have rows.
+
+    Small CSV files are kept, since every query would find out their dialect anew.
+    """
+    names = ", ".join(_literal(str(path)) for path in paths)
+    if kind == "parquet":
+        return f'CREATE VIEW "{label}" AS SELECT * FROM read_parquet([{names}], union_by_name=true)'
+    small = sum(path.stat().st_size for path in paths) <= SMALL
+    return (
+        f'CREATE {"TABLE" if small else "VIEW"} "{label}" AS '
+        f"SELECT * FROM read_csv([{names}], all_varchar=true, header=true)"
+    )
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _without_guards(table: Any) -> Any:
+    """Texts as they were before `files.csv_cell`, which guards exports against spreadsheets."""
+    import ibis
+
+    def plain(cell: Any) -> Any:
+        marked = cell.startswith("'") & cell.substr(1, 1).isin(list(GUARDED))
+        return ibis.ifelse(marked, cell.substr(1), cell)
+
+    return table.mutate(**{name: plain(table[name]) for name in table.columns})
+
+
+def file_paths(source: Any) -> list[Path]:
+    """The files that a name, a folder, a pattern or a list of names stands for."""
+    if isinstance(source, (str, Path)):
+        path = Path(source)
+        if path.is_dir():
+            known = SUFFIXES["csv"] + SUFFIXES["parquet"]
+            paths = sorted(p for p in path.rglob("*") if p.name.lower().endswith(known))
+            if not paths:
+                raise InvalidInputError(f"the folder {path} has no file {' or '.join(known)}.")
+            return paths
+        if any(sign in str(source) for sign in "*?[") and not path.exists():
+            paths = [Path(name) for name in sorted(glob(str(source), recursive=True))]
+            if not paths:
+                raise InvalidInputError(f"no file matches {source}.")
+            return paths
+        paths = [path]
+    elif isinstance(source, Iterable) and not isinstance(source, (Mapping, bytes)):
+        paths = [Path(name) for name in source if isinstance(name, (str, Path))]
+    else:
+        paths = []
+    if not paths:
+        raise InvalidInputError(
+            f"the log is {type(source).__name__}; expected files, the URL of a database, a "
+            "DataFrame or an Ibis table."
+        )
+    for path in paths:
+        if not path.is_file():
+            raise InvalidInputError(f"there is no file {path}.")
+    return paths
+
+
+def _file_kind(paths: Sequence[Path]) -> str:
+    kinds = set()
+    for path in paths:
+        ends = [k for k in ("csv", "parquet") if path.name.lower().endswith(SUFFIXES[k])]
+        if not ends:
+            expected = "a log ends in .csv, .tsv, .parquet, .sqlite, .db or .duckdb"
+            raise InvalidInputError(f"{path.name} is of no known kind; {expected}.")
+        kinds.add(ends[0])
+    if len(kinds) > 1:
+        raise InvalidInputError("files are of several kinds; give files of one.")
+    return str(kinds.pop())
+
+
+def _is_frame(source: Any) -> bool:
+    known = ("__arrow_c_stream__", "collect", "scanner", "__dataframe__")
+    return any(hasattr(source, name) for name in known)
+
+
+def _register(connection: Any, label: str, frame: Any) -> None:
+    """Let DuckDB scan a frame; what is no Arrow data becomes it."""
+    import pyarrow
+    import pyarrow.dataset
+
+    if hasattr(frame, "collect"):  # a lazy frame
+        frame = frame.collect()
+    if hasattr(frame, "reset_index") and any(name is not None for name in frame.index.names):
+        frame = frame.reset_index()
+    if getattr(frame, "ndim", 2) == 1:
+        raise InvalidInputError("the log is one column; expected a DataFrame.")
+    plain = (pyarrow.Table, pyarrow.dataset.Dataset)
+    if not isinstance(frame, plain) and not type(frame).__module__.startswith("pandas."):
+        frame = pyarrow.table(frame)
+    connection.con.register(label, frame)
+
+
+# Names of columns.
+
+
+def _name_columns(
+    source: Source, label: str, mapped: Mapping[str, str | None], extra: Mapping[str, str]
+) -> Source:
+    """The source with columns named as ours; those of two tables are found by usual names, too."""
+    there = list(source.table.columns)
+    known = EVENTS if label == "events" else LOG
+    chosen: dict[str, str] = {}
+    for ours, wanted in mapped.items():
+        if ours not in known:
+            _refuse_unknown(ours, wanted, known)
+    for ours in known:
+        theirs = mapped.get(ours, ours)
+        if theirs is None:
+            continue
+        if theirs not in there and (ours not in mapped or label != "log"):
+            usual = UNITS if ours == "unit" and label == "log" else USUAL.get(ours, ())
+            if label != "log" or ours == "unit":
+                taken = {*chosen.values(), *filter(None, mapped.values()), *extra.values()}
+                theirs = _alike(usual, [name for name in there if name not in taken]) or theirs
+        if theirs in there:
+            chosen[ours] = theirs
+        elif ours in mapped or ours in REQUIRED[label]:
+            raise _no_column(source.name, label, ours, theirs, there)
+    for ours, theirs in extra.items():
+        if theirs in there:
+            chosen[ours] = theirs
+        elif not (ours.startswith(CLUSTER) and theirs in PERIODS):
+            raise _no_column(source.name, label, ours, theirs, there)
+    if not {"probability", "probabilities"} & set(chosen):
+        chosen |= {name: name for name in there if name.startswith(PREFIX)}
+    table = source.table.select(**{ours: source.table[theirs] for ours, theirs in chosen.items()})
+    renamed = {ours: theirs for ours, theirs in chosen.items() if ours != theirs}
+    return replace(source, table=table, columns=renamed, there=tuple(there))
+
+
+def _refuse_unknown(ours: str, theirs: str | None, known: Sequence[str]) -> None:
+    turned = f" Our name comes first: {theirs}={ours}." if theirs in known else ""
+    raise InvalidInputError(
+        f"there is no column {ours!r} to map; the columns are {', '.join(dict.fromkeys(known))}"
+        f"{did_you_mean(ours, list(known))}{turned}"
+    )
+
+
+def _no_column(
+    name: str, label: str, ours: str, theirs: str, there: Sequence[str]
+) -> InvalidInputError:
+    near = nearest_column(theirs, ours, there)
+    advice = f" Did you mean {near}?" if near else ""
+    if ours in (*LOG, *EVENTS):
+        mapping = ours if label == "log" else f"{label}.{ours}"
+        to = near or "NAME"
+        advice = f' Map it: --column {mapping}={to} (in Python columns={{"{mapping}": "{to}"}}).'
+    return InvalidInputError(
+        f"{name} has no column {theirs}; its columns are {strung(there, 40)}.{advice}"
+    )
+
+
+def nearest_column(wanted: str, ours: str, there: Sequence[str]) -> str:
+    """The column that is most probably meant; empty if none is near.
+
+    wanted : the name that was searched; ours : what it stands for, which has usual other names
+
+    Examples
+    --------
+    >>> nearest_column("reward", "reward", ["user", "ts", "Revenue"])
+    'Revenue'
+    >>> nearest_column("arm", "arm", ["ts", "varaint"])
+    'varaint'
+    """
+    usual = USUAL.get(ours, ()) if wanted == ours else ()
+    if name := _alike((wanted, *usual), there):
+        return name
+    plain = {_plain(name): name for name in reversed(there)}
+    for word in (wanted, *(word for word in usual if len(word) > 4)):
+        if near := get_close_matches(_plain(word), list(plain), 1, 0.7):
+            return plain[near[0]]
+    return ""
+
+
+def _alike(words: Iterable[str], there: Sequence[str]) -> str | None:
+    """The first column that goes by one of the words, whatever its capitals and signs."""
+    plain = {_plain(name): name for name in reversed(there)}
+    return next((plain[_plain(word)] for word in words if _plain(word) in plain), None)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

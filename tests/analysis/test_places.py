@@ -1,0 +1,228 @@
+"""The same log from every place gives the same numbers, and they are those of the single rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import ibis
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import steadyarm as sa
+from tests.analysis.logs import (
+    COLUMNS,
+    START,
+    Row,
+    random_rows,
+    true_evidence,
+    write_csv,
+    write_parquet,
+    write_postgres,
+    write_sqlite,
+)
+
+NAMES = ["A", "B", "C"]
+ROWS = random_rows()
+
+
+def assert_like_rows(found: sa.Analysis, rows: list[Row]) -> None:
+    rounds, scores, squares = true_evidence(rows, NAMES)
+    assert found.evidence.rounds[0].tolist() == rounds.tolist()
+    size = np.abs(squares).max()
+    np.testing.assert_allclose(found.evidence.scores[0], scores, rtol=1e-11, atol=1e-11 * size)
+    np.testing.assert_allclose(found.evidence.squares[0], squares, rtol=1e-9, atol=1e-10 * size)
+    for k, name in enumerate(NAMES):
+        mine = [row.reward for row in rows if row.arm == name]
+        assert found.counts[k] == len(mine)
+        assert found.means[k] == pytest.approx(np.mean(mine), abs=1e-12)
+
+
+@pytest.mark.parametrize("level", [0.0, 1000.0])
+def test_every_place_says_the_same(level: float, tmp_path: Path, postgres: str) -> None:
+    import duckdb
+
+    rows = random_rows(level=level)
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    write_csv(folder / "1.csv", rows[:250])
+    write_csv(folder / "2.csv", rows[250:])
+    write_postgres(postgres, rows)
+    parquet = write_parquet(tmp_path / "log.parquet", rows)
+    with duckdb.connect(str(tmp_path / "log.duckdb")) as connection:
+        connection.execute(f"create table log as select * from '{parquet}'")
+    found = {
+        "csv": sa.analyze(write_csv(tmp_path / "log.csv", rows)),
+        "parquet": sa.analyze(parquet),
+        "folder": sa.analyze(folder),
+        "duckdb": sa.analyze(tmp_path / "log.duckdb"),
+        "sqlite": sa.analyze(write_sqlite(tmp_path / "log.db", rows)),
+        "postgres": sa.analyze(postgres, query="log"),
+        "query": sa.analyze(postgres, query="select * from log"),
+    }
+    for place, one in found.items():
+        assert_like_rows(one, rows)
+        assert one.recommended == found["csv"].recommended, place
+        assert one.drift.periods == found["csv"].drift.periods
+        assert one.health.findings[:2] == found["csv"].health.findings[:2]
+    assert found["csv"].units is None
+    assert found["csv"].intervals.method == "rounds"
+
+
+def pandas_frame() -> Any:
+    columns = list(zip(*(row.values for row in ROWS), strict=True))
+    return pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)))
+
+
+def arrow_table() -> Any:
+    return pa.Table.from_pandas(pandas_frame(), preserve_index=False)
+
+
+FRAMES: dict[str, Callable[[], Any]] = {
+    "pandas": pandas_frame,
+    "pandas, nullable types": lambda: pandas_frame().convert_dtypes(),
+    "pandas, times as index": lambda: pandas_frame().set_index("timestamp"),
+    "pandas, categories": lambda: pandas_frame().astype({"arm": "category", "unit": "category"}),
+    "polars": lambda: pl.from_arrow(arrow_table()),
+    "polars, lazy": lambda: pl.LazyFrame(pandas_frame()),
+    "Arrow table": arrow_table,
+    "Arrow reader": lambda: arrow_table().to_reader(max_chunksize=50),
+    "Arrow dataset": lambda: pyarrow.dataset.dataset(arrow_table()),
+    "Ibis": lambda: ibis.memtable(arrow_table()),
+    "another zone": lambda: pl.DataFrame(pandas_frame()).with_columns(
+        timestamp=pl.col("timestamp").dt.replace_time_zone("UTC").dt.convert_time_zone("Asia/Tokyo")
+    ),
+    "times as text": lambda: pandas_frame().assign(
+        timestamp=lambda f: f.timestamp.dt.strftime("%Y-%m-%dT%H:%M:%SZ")
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_frames_say_what_the_file_says(kind: str) -> None:
+    frame = FRAMES[kind]()
+    before = frame.copy() if isinstance(frame, pd.DataFrame) else None
+    found = sa.analyze(frame)
+    assert_like_rows(found, ROWS)
+    assert found.health.status == "ok"
+    if before is not None:
+        pd.testing.assert_frame_equal(frame, before)
+
+
+def test_faults_name_rows_of_a_frame() -> None:
+    frame = pandas_frame()
+    frame.loc[16, "probability"] = 0.0
+    frame.loc[30, "reward"] = np.inf
+    frame.index = frame.index[::-1]
+    for broken in (frame, pl.DataFrame(frame)):
+        with pytest.raises(sa.InvalidInputError, match=r"row 17: the probability is 0\.0") as error:
+            sa.analyze(broken)
+        assert "row 31: the reward is inf" in str(error.value)
+
+
+def test_frames_are_mapped_and_queried() -> None:
+    frame = pandas_frame().rename(columns={"arm": "variant", "reward": "revenue"})
+    assert sa.analyze(frame, columns={"arm": "variant", "reward": "revenue"}).rows == 600
+    query = "select *, variant as arm, revenue as reward from log where variant <> 'C'"
+    assert sa.analyze(pl.LazyFrame(frame), query=query).arms.names == ("A", "B")
+    with pytest.raises(sa.InvalidInputError, match="may name it log"):
+        sa.analyze(frame, query="visits")
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (lambda: pandas_frame()["reward"], "one column"),
+        (lambda: {"arm": ["A"]}, "the log is dict; expected"),
+        (lambda: pandas_frame().iloc[:0], "the frame has no rows"),
+        (lambda: pd.DataFrame(), "the frame"),
+        (
+            lambda: pandas_frame().assign(reward=pd.to_timedelta(1, unit="s")),
+            "the column reward of the frame has type interval",
+        ),
+        (lambda: pandas_frame().assign(reward=["1"] * 599 + ["x"]), "row 600: the reward is 'x'"),
+    ],
+)
+def test_frames_that_are_no_logs(frame: Callable[[], Any], message: str) -> None:
+    with pytest.raises(sa.InvalidInputError, match=message):
+        sa.analyze(frame())
+
+
+@pytest.mark.parametrize("period", ["hour", "week", "month", "shares:3"])
+def test_periods_only_cut_the_same_rows_otherwise(
+    period: str, tmp_path: Path, postgres: str
+) -> None:
+    rows = random_rows(seed=6)
+    write_postgres(postgres, rows, "periods")
+    found = [
+        sa.analyze(write_parquet(tmp_path / "log.parquet", rows), period=period),
+        sa.analyze(write_sqlite(tmp_path / "log.db", rows), period=period),
+        sa.analyze(postgres, query="periods", period=period),
+    ]
+    for one in found:
+        np.testing.assert_allclose(one.evidence.scores, found[0].evidence.scores, rtol=1e-11)
+        assert one.evidence.played[0] == 600
+        assert one.drift.periods == found[0].drift.periods
+
+
+@pytest.mark.parametrize("unit", [1, 1000])
+def test_numbers_as_times_tell_the_order(unit: int, tmp_path: Path) -> None:
+    rows = random_rows(seed=8)
+    numbers = [replace(row, timestamp=int(row.timestamp.timestamp()) * unit) for row in rows]
+    log = write_parquet(tmp_path / "log.parquet", numbers)
+    found, true = sa.analyze(log), sa.analyze(write_csv(tmp_path / "log.csv", rows))
+    assert (found.rows, len(found.drift.periods)) == (600, 20)
+    assert found.drift.periods[0].startswith(f"from {numbers[0].timestamp}")
+    np.testing.assert_allclose(found.estimates, true.estimates, atol=0.1)
+    with pytest.raises(sa.InvalidInputError, match="plain numbers, whose unit is not known"):
+        sa.analyze(log, period="day")
+    text = write_csv(tmp_path / "numbers.csv", numbers)
+    with pytest.raises(sa.InvalidInputError, match="turn seconds since 1970 into times"):
+        sa.analyze(text)
+    seconds = f"to_timestamp(timestamp::double / {unit})"
+    query = f"select * replace ({seconds} as timestamp) from log"
+    for file in (text, log):
+        assert sa.analyze(file, query=query).drift.periods == true.drift.periods
+
+
+@settings(max_examples=12)
+@given(
+    picks=st.lists(
+        st.tuples(
+            st.integers(0, 2),
+            st.integers(0, 4),
+            st.floats(0.01, 1.0),
+            st.floats(-100, 100, allow_subnormal=False),
+        ),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_any_small_log(picks: list[tuple[int, int, float, float]], tmp_path_factory: Any) -> None:
+    filler = [(k, day, 0.5, float(i)) for day in range(5) for i in range(9) for k in range(3)]
+    rows = [
+        Row(START + timedelta(days=day, seconds=i), i, NAMES[k], p, r)
+        for i, (k, day, p, r) in enumerate(sorted([*filler, *picks], key=lambda pick: pick[1]))
+    ]
+    folder = tmp_path_factory.mktemp("log")
+    assert_like_rows(sa.analyze(write_csv(folder / "log.csv", rows), period="day"), rows)
+
+
+def test_quotes_of_other_kinds(tmp_path: Path) -> None:
+    rows = random_rows(60)
+    log = write_csv(tmp_path / "log.csv", [replace(row, arm=f'{row.arm}, 5" "x"') for row in rows])
+    true = sa.analyze(log)
+    assert true.arms.names == tuple(f'{arm}, 5" "x"' for arm in "ABC")
+    log.write_text(log.read_text().replace('""', '\\"'))  # as Spark writes them
+    found = sa.analyze(log)
+    assert found.arms.names == true.arms.names
+    assert found.estimates.tolist() == true.estimates.tolist()
