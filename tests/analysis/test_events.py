@@ -90,8 +90,8 @@ def units_of(
 ) -> list[Unit]:
     """The rows that the expression makes, in order of units."""
     left, right = paths
-    given = (left, None, right) if source is None else (source, left, right)
-    exposures, events = open_tables(*given, {}, {})
+    first, query = (left, None) if source is None else (source, left)
+    exposures, events = open_tables(first, query, right, {}, {})
     try:
         measured = parse_metrics(metrics, window)
         asked = sa.Events(right, metrics, window, contaminated)

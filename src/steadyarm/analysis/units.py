@@ -295,14 +295,14 @@ def segment_allocations(rows: Rows, arms: ArmSet, known: Mapping[str, Floats]) -
         low[k], high[k] = min(low[k], row["least"]), max(high[k], row["largest"])
     found = {}
     for segment, weights in largest.items():
-        for k in np.flatnonzero(weights - least[segment] > SUM_TO_ONE):
+        for k in np.flatnonzero(weights - least[segment] > SUM_TO_ONE).tolist():
             raise InvalidInputError(
                 f"segment {segment}: the probability of {arms.names[k]!r} goes from "
                 f"{least[segment][k]:g} to {weights[k]:g}; within a segment it must be one."
             )
         if segment in known:
             off = (weights > 0) & (np.abs(weights - known[segment]) > SUM_TO_ONE)
-            for k in np.flatnonzero(off):
+            for k in np.flatnonzero(off).tolist():
                 raise InvalidInputError(
                     f"segment {segment}: the probability of {arms.names[k]!r} is {weights[k]:g} in "
                     f"the log, but {known[segment][k]:g} in the description beside it; export the "
