@@ -269,30 +269,3 @@ def test_names_with_signs_of_ours() -> None:
     frame.loc[3, "st{ore}"] = None
     with pytest.raises(sa.InvalidInputError, match=r"row 4: the cluster st\{ore\} is missing"):
         sa.analyze(frame, split="equal", cluster="st{ore}")
-
-
-def test_drift_is_reported_beside_heavy_units() -> None:
-    """Units with a fifth of all rows leave one piece of evidence, but not one period of drift."""
-    random = np.random.default_rng(5)
-    heavy = [f"bot {i}" for i, rows in enumerate((4000, 2500, 1500)) for _ in range(rows)]
-    units = [*heavy, *(f"user {i}" for i in range(12_000))]
-    arms = np.array([sum(unit.encode()) % 2 for unit in units])
-    days = random.integers(0, 14, len(units))
-    rate = 0.1 + 0.2 * (arms == (days < 7))
-    log = pd.DataFrame(
-        {
-            "timestamp": pd.Timestamp("2026-03-01") + pd.to_timedelta(days, unit="D"),
-            "unit": units,
-            "arm": np.where(arms, "A", "B"),
-            "probability": 0.5,
-            "reward": (random.random(len(units)) < rate).astype(float),
-        }
-    )
-    found = sa.analyze(log)
-    assert found.evidence.rounds.shape[1] == 1
-    assert len(found.drift.periods) == 14
-    assert found.drift.gaps_move
-    assert "The drift report leaves out units with more than 40 rows." in found.notes
-    assert not sa.analyze(
-        log.assign(reward=1.0 * (random.random(len(units)) < 0.1))
-    ).drift.gaps_move

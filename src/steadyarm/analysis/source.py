@@ -21,7 +21,11 @@ from steadyarm.wording import did_you_mean, strung
 T = TypeVar("T")
 
 LOG = ("timestamp", "arm", "reward", "probability", "unit", "segment", "probabilities", "excluded")
-EVENTS = ("timestamp", "unit", "event", "value")
+KNOWN = {
+    "log": LOG,
+    "exposures": tuple(name for name in LOG if name != "reward"),
+    "events": ("timestamp", "unit", "event", "value"),
+}
 REQUIRED = {
     "log": ("timestamp", "arm", "reward"),
     "exposures": ("timestamp", "arm", "unit"),
@@ -207,15 +211,15 @@ def open_tables(
 ) -> tuple[Source, Source]:
     """Exposures and events, in one engine; `columns` may have "events.unit" for one of them."""
     mapped: dict[str, dict[str, str | None]] = {"exposures": {}, "events": {}}
-    known = {"exposures": LOG, "events": EVENTS}
+    both = dict.fromkeys((*KNOWN["exposures"], *KNOWN["events"]))
     for ours, theirs in columns.items():
         label, dot, name = ours.partition(".")
         if dot and label in mapped:
             mapped[label][name] = theirs
-        elif ours not in (*LOG, *EVENTS):
-            _refuse_unknown(ours, theirs, (*LOG, *EVENTS))
-        for label, names in known.items():
-            if ours in names:
+        elif ours not in both:
+            _refuse_unknown(ours, theirs, list(both))
+        for label in mapped:
+            if ours in KNOWN[label]:
                 mapped[label].setdefault(ours, theirs)
     given = {"exposures": (source, query), "events": (events, None)}
     left, right = _open(given, mapped, extra)
@@ -472,7 +476,7 @@ def _register(connection: Any, label: str, frame: Any) -> None:
         raise InvalidInputError("the log is one column; expected a DataFrame.")
     plain = (pyarrow.Table, pyarrow.dataset.Dataset)
     if not isinstance(frame, plain) and not type(frame).__module__.startswith("pandas."):
-        frame = pyarrow.table(frame)
+        frame = frame.to_arrow() if hasattr(frame, "to_arrow") else pyarrow.table(frame)
     connection.con.register(label, frame)
 
 
@@ -484,7 +488,7 @@ def _name_columns(
 ) -> Source:
     """The source with columns named as ours; those of two tables are found by usual names, too."""
     there = list(source.table.columns)
-    known = EVENTS if label == "events" else LOG
+    known = KNOWN[label]
     chosen: dict[str, str] = {}
     for ours, wanted in mapped.items():
         if ours not in known:
@@ -517,7 +521,7 @@ def _name_columns(
 def _refuse_unknown(ours: str, theirs: str | None, known: Sequence[str]) -> None:
     turned = f" Our name comes first: {theirs}={ours}." if theirs in known else ""
     raise InvalidInputError(
-        f"there is no column {ours!r} to map; the columns are {', '.join(dict.fromkeys(known))}"
+        f"there is no column {ours!r} to map; the columns are {', '.join(known)}"
         f"{did_you_mean(ours, list(known))}{turned}"
     )
 
@@ -527,7 +531,7 @@ def _no_column(
 ) -> InvalidInputError:
     near = nearest_column(theirs, ours, there)
     advice = f" Did you mean {near}?" if near else ""
-    if ours in (*LOG, *EVENTS):
+    if ours in KNOWN[label]:
         mapping = ours if label == "log" else f"{label}.{ours}"
         to = near or "NAME"
         advice = f' Map it: --column {mapping}={to} (in Python columns={{"{mapping}": "{to}"}}).'

@@ -610,9 +610,8 @@ def unit_evidence(
 def key_of(row: Row, keys: Sequence[str], end: str = "") -> Any:
     """What identifies a row of sums; of its second half, given "_2"."""
     values = [row[name + end] for name in keys]
-    if len(values) == 1:
-        return values[0]
-    return tuple(tuple(value) if isinstance(value, list) else value for value in values)
+    values = [tuple(value) if isinstance(value, list) else value for value in values]
+    return values[0] if len(values) == 1 else tuple(values)
 
 
 def _by_bucket(rows: Rows) -> dict[Any, Rows]:
@@ -733,10 +732,9 @@ def adjust_rewards(
     c = sum(name.startswith(COVARIATE) for name in table.columns) + 1
     if single:
         order = [used[name] for name in ("time", "arm", "r") if name in used.columns]
-        order = [used.unit, *order] if "unit" in used.columns else order
         used = used.mutate(half=ibis.row_number().over(ibis.window(order_by=order)) % 2)
         terms = {f"x{a + 2}": used[f"z{a}"] for a in range(c)}
-        each = used.select("half", "arm", x0=ibis.literal(1.0), x1=used.r, **terms)
+        each = used.select("half", "arm", x0=ibis.literal(1), x1=used.r, **terms)
     else:
         units = used.select("unit").distinct()
         place = ibis.row_number().over(ibis.window(order_by=units.unit))
@@ -747,13 +745,15 @@ def adjust_rewards(
             **{f"x{a + 2}": used[f"z{a}"].sum() for a in range(c)},
         )
     products = {
-        f"x{a}_{b}": (each[f"x{a}"] * each[f"x{b}"]).sum()
+        f"x{a}_{b}": (each[f"x{a}"] * each[f"x{b}"]).sum().cast("float64")
         for a in range(c + 2)
         for b in range(a + 1)
     }
     rows = log.fetch(
         each.group_by("half", "arm").aggregate(
-            units=each.count(), **{f"x{a}": each[f"x{a}"].sum() for a in range(c + 2)}, **products
+            units=each.count(),
+            **{f"x{a}": each[f"x{a}"].sum().cast("float64") for a in range(c + 2)},
+            **products,
         )
     )
     fitted, level = fit_halves(rows, names, c)
