@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr, stdtr
 
 from steadyarm.analysis.query import readable, usable
 from steadyarm.analysis.source import Source
@@ -25,7 +26,6 @@ from steadyarm.inference.health import (
     status_of,
 )
 from steadyarm.inference.srm import NOTICE, attrition_test, srm_from_sums
-from steadyarm.inference.tails import above_normal, above_t
 from steadyarm.wording import counted, span, strung
 
 SHOWN = 5  # rows that a message names
@@ -482,7 +482,7 @@ def cluster_assignments(log: Source, table: Any, names: Sequence[str]) -> Findin
     off = np.array([float(found[name]["i"]) - rows for name in seen])
     scatter = np.sqrt(np.array([float(found[name]["part"]) + mm for name in seen]).clip(1e-300))
     t = np.where(np.abs(off) > 1e-9 * rows, off / scatter, 0.0)
-    tails = 2 * above_t(np.abs(t), freedom)
+    tails = 2 * stdtr(freedom, -np.abs(t))
     p_value, worst = float(min(1.0, tails.min() * len(seen))), int(tails.argmin())
     if p_value >= NOTICE:
         text = f"The rows per variant fit the logged probabilities, by cluster (p = {p_value:.2g})."
@@ -538,7 +538,7 @@ def visits_finding(log: Source, first: Any, units: Units) -> Finding:
     rows = sorted(log.fetch(each), key=lambda row: str(row["arm"]))
     sizes = np.sqrt(np.maximum(_values(rows, "spread"), 1e-300))
     z = np.where(_values(rows, "spread") > 1e-9, _values(rows, "off") / sizes, 0.0)
-    tails = 2 * above_normal(np.abs(z))
+    tails = 2 * ndtr(-np.abs(z))
     p_value = float(min(1.0, tails.min() * len(rows)))
     worst = rows[int(tails.argmin())]
     name = "visits per unit"
