@@ -130,7 +130,7 @@ def test_a_description_of_another_test_is_refused(tmp_path: Path) -> None:
     other = played(PLAIN, budget=1200, visits=1200).export(tmp_path / "other.parquet")
     beside = tmp_path / "log.parquet.experiment.json"
     beside.write_text(Path(f"{other}.experiment.json").read_text())
-    with pytest.raises(sa.InvalidInputError, match="do not belong together"):
+    with pytest.raises(sa.InvalidInputError, match="in the description beside it"):
         sa.analyze(log)
 
 

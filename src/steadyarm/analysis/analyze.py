@@ -458,6 +458,7 @@ def score(sample: Sample) -> Scored:
     allocation, table = _allocation(sample)
     rows = _sums(sample, table, allocation)
     checks.refuse(log, sample.broken + checks.faults_in(rows, arms.names, sample.missing))
+    _check_description(sample)
     weights_of = _weights_of(sample, rows, allocation)
     parts = units.stretches(rows, arms, weights_of)
     counts, sums = (np.sum([getattr(part, name) for part in parts], axis=0) for name in ("m", "s"))
@@ -516,6 +517,15 @@ def score(sample: Sample) -> Scored:
         raw=raw,
         fit=fit,
     )
+
+
+def _check_description(sample: Sample) -> None:
+    """Refuse a log whose probabilities are not those of the description beside it."""
+    log, table = sample.log, sample.table
+    if sample.described is None or not log.has("segment") or "p" not in table.columns:
+        return
+    each = table.group_by("segment", "arm").aggregate(least=table.p.min(), largest=table.p.max())
+    units.segment_allocations(log.fetch(each), sample.arms, sample.described.shares)
 
 
 def _sums(sample: Sample, table: Any, allocation: list[str]) -> Rows:
