@@ -10,8 +10,8 @@ from steadyarm.analysis.analyze import Sample, score
 from steadyarm.analysis.result import Analysis
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
-from steadyarm.live.attributes import OTHER
-from steadyarm.live.people import Breakdown, LevelResult, compared_level, enough, interaction
+from steadyarm.live.breakdowns import Breakdown, LevelResult, compared_level, enough, interaction
+from steadyarm.live.units import OTHER
 from steadyarm.wording import counted
 
 MOST_LEVELS = 20  # of a column, besides "other"

@@ -89,7 +89,7 @@ def described(source: Any) -> Described | None:
     description = description_path(Path(source))
     if not description.is_file():
         return None
-    from steadyarm.live.transfer import read_description  # which imports all that storages keep
+    from steadyarm.live.export import read_description  # which imports all that storages keep
 
     try:
         snapshot = read_description(description)[0]

@@ -28,7 +28,7 @@ from steadyarm.wording import counted, did_you_mean, number, percent, reach, sho
 
 if TYPE_CHECKING:
     from steadyarm.analysis.analyze import Sample, Scored
-    from steadyarm.live.people import Breakdown
+    from steadyarm.live.breakdowns import Breakdown
 
 Missing = Literal["fail", "drop", "zero"]
 MOST_LABELS = 60  # periods of a drift report where there are about as many labels as pieces
