@@ -148,7 +148,7 @@ def small(**values: Any) -> Rows:
         {
             "timestamp": f"2026-03-0{1 + i // 15} 12:00",
             "arm": LAYOUTS.names[i % 6],
-            "reward": 1.0,
+            "reward": float(i % 5),
             "segment": i // 15,
             "probability": 1 / 6,
         }
