@@ -40,7 +40,6 @@ from steadyarm.plot.chart import Chart
 from steadyarm.plot.charts.standings import intervals_mean
 from steadyarm.plot.plotly import spec_of
 from steadyarm.plot.sources import has_rates
-from steadyarm.reports.experiment import labelled
 from steadyarm.service import handlers
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.routes import document
@@ -294,7 +293,7 @@ def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Co
         meaning="" if card.verdict is None else intervals_mean(card.verdict),
         adjusted=_adjusted(card),
         tested=kept.once("tested", what_is_tested),
-        drift_verdict=kept.once("drift", _drift_verdict),
+        drift_verdict="" if card.drift is None else card.drift.verdict,
         sections=kept.once("sections", sections_of),
         actions=actions_of(card) if viewer.may("admin") else (),
         rolled=outside_texts(card.status.outside),
@@ -327,11 +326,6 @@ def _docs(root: str) -> Content:
 
 def _adjusted(card: Scorecard) -> str:
     return "" if card.verdict is None else adjusted_text(card.verdict, card.settings.covariates)
-
-
-def _drift_verdict(card: Scorecard) -> str:
-    short = labelled(card).drift
-    return "" if short is None else short.verdict
 
 
 async def chart_page(service: Service, request: Request, viewer: Viewer) -> Response:
