@@ -345,13 +345,6 @@ class Walsh:
         _transform(answer)
         return answer
 
-    def moment(self, weights: Floats) -> Floats:
-        """(r, r) sum of weights_x x x' over all arms."""
-        sums = weights.astype(np.float64)
-        _transform(sums)
-        answer: Floats = sums[self.masks[:, None] ^ self.masks] * self.signs * self.signs[:, None]
-        return answer
-
 
 def walsh_of(rows: Rows) -> Walsh | None:
     """The Walsh functions of a two-level factorial set; None for any other rows."""

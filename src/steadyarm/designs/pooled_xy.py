@@ -3,20 +3,17 @@
 The arms' weights grow with how much each arm helps, the multipliers of pairs with how badly each
 pair is known. These steps are quick down to a gap of some percent and slow below it. They work on
 a pool of some thousand arms; passes over all arms prove the lower bound and name the arms that
-should join the pool. All arms of a two-level factorial set can be in play at once, since a fast
-transform takes the place of a pass.
+should join the pool.
 """
 
 from __future__ import annotations
 
-from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.arms.generated import Walsh, walsh_of
-from steadyarm.arms.rows import HELD, DenseRows, MappedRows, Rows, SubsetRows, subset_of
+from steadyarm.arms.rows import HELD, DenseRows, MappedRows, Rows, SubsetRows
 from steadyarm.designs.design import Design, Status
 from steadyarm.designs.passes import FarthestPair, farthest_pair, leverages, mean_row, radii, top
 from steadyarm.linalg import gram, inverse_root, row_dots
@@ -98,7 +95,7 @@ def pooled_xy(
         if bound <= goal:
             return Design(K, base, shares, bound, game.lower, Status.OPTIMAL, round_)
         if last or game.worst <= goal:
-            every, game.lam = game.lam, field.thinned(game.lam, game.share)
+            every, game.lam = game.lam, _trimmed(game.lam, game.share)
             far = game.prove(goal, effort, 0 if last else MORE_PAIRS)
             if last or far.value <= goal:
                 break
@@ -111,11 +108,9 @@ def pooled_xy(
     return Design(K, field.arms[used], weights[used], far.upper_bound, game.lower, status, round_)
 
 
-def _field(rows: Rows, A: Floats, among: Indices, base: Indices) -> PoolField | WalshField:
+def _field(rows: Rows, A: Floats, among: Indices, base: Indices) -> PoolField:
     """The arms in play at first, for a start with the information A (r, r) on the arms `base`."""
-    walsh, (K, r) = walsh_of(rows), rows.shape
-    if walsh is not None and np.abs(A - np.eye(r)).max() <= ROUNDING:
-        return WalshField(walsh, among)
+    K, r = rows.shape
     rng, count = np.random.default_rng(0), max(FIRST_DRAWN * r, LEAST_FIRST)
     drawn = rng.choice(K, min(count, K), replace=False)
     compared = among[rng.choice(among.size, min(count, among.size), replace=False)]
@@ -155,9 +150,7 @@ class MultiplicativeWeights:
     pairs : (J, 2) pairs listed, as positions among the arms compared
     """
 
-    def __init__(
-        self, field: PoolField | WalshField, lam: Floats, base: Floats, share: float
-    ) -> None:
+    def __init__(self, field: PoolField, lam: Floats, base: Floats, share: float) -> None:
         """`base` (n,) are the weights whose A is the identity."""
         self.lam, self.base, self.share = lam, base, share
         self.lower, self.worst, self.pair = 0.0, np.inf, (0, 0)
@@ -374,7 +367,7 @@ def _more(r: int) -> int:
     return max(MORE * r, LEAST_MORE)
 
 
-# The arms in play: a pool of any arms, or all arms of a two-level factorial set
+# The arms in play
 
 
 ROUNDING = 1e-9  # relative: more than rounding in a pass
@@ -382,8 +375,6 @@ NEAR_BEST = 0.9  # of the most that an arm in play helps: from there on other ar
 MOST_NOTED = 2**14
 FEW_BEST = 4  # one in this many of the arms added is from the top
 NEXT_BEST = 3  # the others are drawn from the best, this many times as many as are added
-FEW_ARMS = 8192  # on which a design of a two-level set is drawn
-UNIT = 2.0**-52
 
 
 class PoolField:
@@ -441,10 +432,6 @@ class PoolField:
         self.noted = above[top(scores[above], MOST_NOTED)]
         return float(scores.max()) * (1 + ROUNDING)
 
-    def thinned(self, lam: Floats, spare: float) -> Floats:
-        """The weights without the smallest ones, which have at most `spare` in all."""
-        return _trimmed(lam, spare)
-
     def exchange(self, kept: NDArray[np.bool_], seed: int) -> int:
         """Continue with the arms kept, and add some of those noted; returns how many were added.
 
@@ -461,68 +448,6 @@ class PoolField:
         self._singles = self._X.astype(np.float32)
         self.noted = self.noted[:0]
         return int(new.size)
-
-
-class WalshField:
-    """All arms of a two-level factorial set are in play: a transform takes the place of a pass.
-
-    Attributes and methods are those of `PoolField`.
-    """
-
-    rounds_per_pass = 1
-
-    def __init__(self, walsh: Walsh, among: Indices) -> None:
-        """Equal weights on all arms are the identity; the arms `among` are compared."""
-        self.total, self.arms = walsh.size, np.arange(walsh.size)
-        self.compared = subset_of(walsh.rows, among)
-        self.noted = self.arms[:0]
-        self._walsh, self._among = walsh, among
-
-    def forms(self, M: Floats) -> Floats:
-        """(K,) values x'Mx of all arms."""
-        return self._walsh.forms(M)
-
-    def moment(self, lam: Floats, exact: bool) -> Floats:
-        """(r, r) sum of lam_x x x' over all arms."""
-        return self._walsh.moment(lam)
-
-    def squares(self, M: Floats, chosen: Indices) -> Floats:
-        """Values x'Mx of the compared arms at the positions chosen."""
-        return self._walsh.forms(M)[self._among[chosen]]
-
-    def radii(self, root: Floats, centre: Floats) -> Floats:
-        """(m,) at least the lengths of (x - centre) @ root for the arms compared."""
-        inverse = gram(root.T)
-        middle = inverse @ centre
-        square = self._walsh.forms(inverse, -2 * middle)[self._among]
-        square += centre @ middle
-        return np.asarray(np.sqrt(np.maximum(square, 0.0) + self._rounding(inverse)))
-
-    def largest(self, M: Floats) -> float:
-        """At least the largest x'Mx over all arms."""
-        return float(self._walsh.forms(M).max()) + self._rounding(M)
-
-    def thinned(self, lam: Floats, spare: float) -> Floats:
-        """The weights on about `FEW_ARMS`: heavy ones, and light ones drawn by weight."""
-        lam = _trimmed(lam, spare)
-        if np.count_nonzero(lam) <= FEW_ARMS:
-            return lam
-        heavy = lam >= 1 / FEW_ARMS
-        light = np.where(heavy, 0.0, lam)
-        total = float(light.sum())
-        draws = ceil(total * FEW_ARMS)
-        at = np.searchsorted(np.cumsum(light) * (draws / total), np.arange(draws) + 0.5)
-        answer: Floats = np.where(heavy, lam, 0.0)
-        answer += np.bincount(np.minimum(at, lam.size - 1), minlength=lam.size) * (total / draws)
-        return answer
-
-    def exchange(self, kept: NDArray[np.bool_], seed: int) -> int:
-        """Nothing is ever noted."""
-        raise NotImplementedError
-
-    def _rounding(self, M: Floats) -> float:
-        """How far rounding can move the quadratic forms of M."""
-        return float(np.abs(M).sum() * UNIT * (2 + self.total.bit_length()))
 
 
 def _trimmed(lam: Floats, spare: float) -> Floats:
