@@ -4,11 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test docs browser sdk lint format audit compare clean help
+.PHONY: demo test test-spark docs browser sdk lint format audit compare clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
 demo: $(VENV)/run.stamp ## find the best of 16 page layouts in a drifting world
 	$(BIN)/steadyarm demo
@@ -16,6 +16,15 @@ demo: $(VENV)/run.stamp ## find the best of 16 page layouts in a drifting world
 # There is a process for each core already: more threads would get in each other's way.
 test: $(VENV)/dev.stamp browser ## run every test and doctest
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
+
+# Spark is large and needs Java, so it has an environment of its own and is no part of the tests.
+SPARK := .venv-spark
+
+test-spark: ## compare analyze on Spark in local mode with DuckDB, on a log of a million rows
+	command -v java >/dev/null || apt-get install --yes --no-install-recommends default-jre-headless
+	$(PYTHON) -m venv $(SPARK)
+	$(SPARK)/bin/python -m pip install --quiet -c constraints.txt '.[analyze]' 'pyspark>=3.5,<5' pandas
+	$(SPARK)/bin/python -m tests.analysis.compare_spark
 
 docs: $(VENV)/dev.stamp ## build the documentation site, strictly, into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

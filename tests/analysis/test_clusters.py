@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 import scipy
 
 import steadyarm as sa
-from steadyarm.cli.main import main
 
 START = datetime(2026, 3, 1, 12)
 
@@ -121,17 +118,6 @@ def test_shops_of_unequal_size_are_like_sandwich_variances() -> None:
     assert ours == pytest.approx(error, rel=0.15)
 
 
-def test_rows_alone_would_be_far_too_sure() -> None:
-    log = shops_with_users(gap=0.0)
-    shops, rows = sa.analyze(log.frame, cluster="store"), sa.analyze(log.frame)
-    assert (shops.intervals.standard_errors > 3 * rows.intervals.standard_errors).all()
-    by_row = {f.name: f for f in rows.health.findings}
-    by_shop = {f.name: f for f in shops.health.findings}
-    assert by_shop["assignments"].status == "ok"
-    assert by_row["assignments"].p_value < 0.05 < by_shop["assignments"].p_value  # type: ignore[operator]
-    assert by_shop["duplicate rows"].status == "ok"  # of users, not of shops
-
-
 @pytest.mark.parametrize("shops", [4, 19, 20])
 def test_few_shops_are_a_warning(shops: int) -> None:
     found = sa.analyze(shops_with_users(shops, seed=3).frame, cluster="store")
@@ -213,17 +199,6 @@ def test_every_place_says_the_same(tmp_path: Path, postgres: str) -> None:
             ]
 
 
-def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = tmp_path / "log.parquet"
-    shops_with_users(12, switch=True).frame.write_parquet(log)
-    assert main(["analyze", str(log), "--cluster", "store", "--cluster", "day"]) == 0
-    assert "Variance by cluster (120 clusters, 480 rows)" in capsys.readouterr().out
-    assert main(["analyze", str(log), "--cluster", "store", "--format", "json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert facts["units"]["cluster"] == "store"
-    assert facts["method"] == "clusters"
-
-
 def test_what_is_refused() -> None:
     frame = shops_with_users(5).frame
     for given, message in [
@@ -250,22 +225,3 @@ def test_a_split_says_the_same_as_probabilities(switch: bool) -> None:
     found = sa.analyze(frame.drop("probability"), cluster="store", split="equal")
     np.testing.assert_allclose(found.intervals.low, own.intervals.low, rtol=1e-10)
     assert found.health.findings[0].p_value == pytest.approx(own.health.findings[0].p_value)
-
-
-def test_names_with_signs_of_ours() -> None:
-    rng = np.random.default_rng(3)
-    frame = pd.DataFrame(
-        {
-            "timestamp": pd.date_range("2026-03-01", periods=400, freq="h"),
-            "arm": rng.choice(["A", "B"], 400),
-            "reward": rng.normal(size=400),
-            "st{ore}": ["a | b", "a"] * 200,
-            "city": ["c", "b | c"] * 200,
-        }
-    )
-    found = sa.analyze(frame, split="equal", cluster=["st{ore}", "city"])
-    assert found.units is not None
-    assert found.units.units == 2
-    frame.loc[3, "st{ore}"] = None
-    with pytest.raises(sa.InvalidInputError, match=r"row 4: the cluster st\{ore\} is missing"):
-        sa.analyze(frame, split="equal", cluster="st{ore}")

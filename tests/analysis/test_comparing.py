@@ -12,7 +12,6 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.analysis.breakdown import MOST_LEVELS
-from steadyarm.cli.main import main
 from tests.analysis.logs import START
 from tests.analysis.test_splits import Rows, fixed_rows, written
 
@@ -56,33 +55,6 @@ def test_lifts_and_the_decision(tmp_path: Path) -> None:
     less = sa.analyze(tmp_path / "log.csv", split=shares, control="A", direction="minimize").verdict
     assert less is not None
     assert less.decision.text == "Keep A: no other variant beats it."
-
-
-def test_a_log_says_what_the_live_test_says(tmp_path: Path) -> None:
-    """The same rewards by the same method: the export of a test with permuted blocks."""
-    arms = sa.ArmSet.one_hot(["today", "guest", "wallet"])
-    live = sa.create_experiment(
-        "checkout",
-        arms,
-        sa.GBAI(order="blocks"),
-        900,
-        "memory",
-        seed=3,
-        control="today",
-        missing="fail",
-    )
-    rng = np.random.default_rng(2)
-    for i in range(900):
-        shown = live.ask(f"u{i}")
-        live.tell(shown, float(rng.normal(2 + 0.5 * (shown.name == "guest"))))
-    log = live.export(tmp_path / "log.parquet")
-    found, said = sa.analyze(log, control="today").verdict, live.recommend()
-    assert found is not None
-    assert found.lifts is not None
-    assert said.lifts is not None
-    np.testing.assert_allclose(found.lifts, said.lifts, atol=0.02)
-    assert found.decision.word == said.decision.word == "ship"
-    assert found.decision.variant == said.decision.variant == "guest"
 
 
 def test_an_unknown_control_is_refused(tmp_path: Path) -> None:
@@ -215,35 +187,6 @@ def test_what_cannot_be_a_segment_is_refused(given: Any, message: str, tmp_path:
         row["test"] = "one"
     with pytest.raises(sa.InvalidInputError, match=message):
         sa.analyze(written(tmp_path / "log.csv", rows), split="equal", segments=given)
-
-
-def test_exports_by_segment(tmp_path: Path) -> None:
-    """A live test's own log, with segments and blocks of its own, by a column that was added."""
-    arms = sa.ArmSet.one_hot(["A", "B", "C"])
-    live = sa.create_experiment("test", arms, sa.Steady(), 600, "memory", seed=3, missing="fail")
-    rng = np.random.default_rng(2)
-    for i in range(600):
-        shown = live.ask(f"u{i}")
-        live.tell(shown, float(rng.normal(shown.name == "B")))
-    log = live.export(tmp_path / "log.csv")
-    query = "select *, case when hash(unit) % 2 = 0 then 'even' else 'odd' end as half from log"
-    [by] = sa.analyze(log, query=query, segments=["half"]).segments
-    assert {level.name for level in by.levels} == {"even", "odd"}
-    assert all(level.estimates is not None for level in by.levels)
-
-
-def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log, report = written(tmp_path / "log.csv", rows_by_country(900)), tmp_path / "report.md"
-    typed = ["analyze", str(log), "--split", "equal", "--control", "A", "--segment", "country"]
-    assert main([*typed, "--format", "json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    found = sa.analyze(log, split="equal", control="A", segments=["country"])
-    assert facts == json.loads(json.dumps(found.to_dict()))
-    assert main([*typed, "--report", str(report)]) == 0
-    assert capsys.readouterr().out.startswith("Ship B: it beats A by ")
-    text = report.read_text()
-    for part in ("**Ship B: it beats A by", "## Against A", "## Segments (exploratory)", "| FR | "):
-        assert part in text
 
 
 def test_every_place_says_the_same(tmp_path: Path, postgres: str) -> None:

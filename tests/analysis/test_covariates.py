@@ -81,22 +81,6 @@ def test_single_rows_are_adjusted_by_slopes_of_the_other_half(kind: str, tmp_pat
     np.testing.assert_allclose(other.estimates, found.estimates, rtol=1e-9)
 
 
-def test_where_the_log_lives_changes_nothing(tmp_path: Path) -> None:
-    rows = plain_rows(600, ALWAYS_ANOTHER["by day"])
-    rows[5][5] = rows[7][6] = None
-    rows[9][5] = rows[9][6] = None
-    base = tmp_path / "log.sqlite"
-    with sqlite3.connect(base) as connection:
-        kinds = "text, unit int, arm text, probability real, reward real, spend real, age real"
-        connection.execute(f"create table log (timestamp {kinds})")
-        connection.executemany("insert into log values (?, ?, ?, ?, ?, ?, ?)", rows)
-    connection.close()
-    log = write(tmp_path / "log.csv", HEADER, rows)
-    one, other = (sa.analyze(each, covariates=["age", "spend"]) for each in (log, base))
-    assert np.allclose(one.estimates, other.estimates, rtol=1e-9)
-    assert one.variance_kept == pytest.approx(other.variance_kept, rel=1e-9)
-
-
 def test_what_is_refused(tmp_path: Path) -> None:
     rows = plain_rows(300, lambda i, rng: 0.5)
     log = write(tmp_path / "log.csv", HEADER, rows)

@@ -457,23 +457,6 @@ def test_a_database_that_lets_nobody_make_tables(postgres: str) -> None:
         )
 
 
-def test_further_metrics_have_their_lifts_in_words(tmp_path: Path) -> None:
-    from steadyarm.reports.analysis import analysis_report
-
-    paths = write_parquets(tmp_path, *random_tables(300))
-    metrics = ["purchase", *(f"{name} = sum(purchase)" for name in ("a", "b", "c", "d"))]
-    found = analyze(exposures=paths[0], events=paths[1], metrics=metrics, control="A")
-    further = str(found).partition("a of 300 units")[2]
-    assert further.count("against A") == 4
-    assert "a is sum(purchase); a unit without such an event counts as 0." in further
-    assert "At level 98.8 %" in further
-    assert list(found.to_dict()["metrics"]) == ["a", "b", "c", "d"]  # the rest is purchase
-    heads = [getattr(block, "text", "") for block in analysis_report(found).blocks]
-    assert [text for text in heads if text.startswith("Against A")] == [
-        f"Against A: {name}" for name in found.metrics
-    ]
-
-
 def test_metrics_are_those_of_live_tests() -> None:
     given = {"m": """count(o'neil "x")""", "n": "count('a b')", "o": 'count("c")'}
     events = [one.event for one in parse_metrics(given).measures.values()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pandas as pd
 import pytest
 
 import steadyarm as sa
-from steadyarm.cli.main import main
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.verdict import Verdict
 from tests.live.scorecards import ARMS, played
@@ -88,16 +86,6 @@ def test_exports_say_what_the_experiment_says(kind: str, ending: str, tmp_path: 
     assert_same_verdict(found, verdict)
 
 
-def test_the_command_line_needs_no_options(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = unequal(ARMS).export(tmp_path / "log.csv")
-    assert main(["analyze", str(log), "--format", "json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert [arm["arm"] for arm in facts["arms"]] == list(ARMS.names)
-    assert any("description beside the log" in note for note in facts["notes"])
-
-
 def test_without_its_description_features_must_be_given(tmp_path: Path) -> None:
     log = unequal(ARMS).export(tmp_path / "log.parquet")
     whole = sa.analyze(log)
@@ -148,12 +136,6 @@ def test_damaged_descriptions_are_answered(text: str, message: str, tmp_path: Pa
     with pytest.raises(sa.InvalidInputError, match=message) as caught:
         sa.analyze(log)
     assert "--arms FILE" in str(caught.value)
-
-
-def test_given_arms_need_no_description(tmp_path: Path) -> None:
-    log = unequal(ARMS).export(tmp_path / "log.parquet")
-    (tmp_path / "log.parquet.experiment.json").write_text("{")
-    assert sa.analyze(log, arms=ARMS).rows == 1200
 
 
 def test_a_model_that_does_not_fit_blocks_the_verdict_live_and_of_the_log(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import pytest
 import steadyarm as sa
 from steadyarm.inference import Finding
 from tests.analysis.logs import (
-    START,
     Row,
     random_rows,
     write_csv,
@@ -123,14 +122,6 @@ def test_many_faults_are_counted(tmp_path: Path) -> None:
     rows = [replace(row, probability=0) for row in ROWS]
     with pytest.raises(sa.InvalidInputError, match=r"row 5: the probability.* 120 rows in all"):
         sa.analyze(write_csv(tmp_path / "log.csv", rows))
-
-
-def test_time_that_goes_back_is_a_warning_with_rows(tmp_path: Path) -> None:
-    rows = list(ROWS)
-    rows[16] = replace(rows[16], timestamp=START - timedelta(hours=2))
-    found = sa.analyze(write_csv(tmp_path / "log.csv", rows))
-    [finding] = [f for f in found.health.findings if f.name == "order of rows"]
-    assert (finding.status, "row 17" in finding.explanation) == ("warn", True)
 
 
 def _later(rows: list[Row], start: int, back: timedelta) -> list[Row]:

@@ -89,22 +89,6 @@ def test_times_of_splits_are_in_utc(since: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "since"),
-    [
-        ("2026-03-08: A=0.9,B=0.1", datetime(2026, 3, 8)),
-        ("2026-03-08 12:30: A=0.9,B=0.1", datetime(2026, 3, 8, 12, 30)),
-        ("2026-03-08T12:30:15Z:A=0.9,B=0.1", datetime(2026, 3, 8, 12, 30, 15)),
-        ("5000: A=0.9,B=0.1", 5000.0),
-    ],
-)
-def test_times_are_read_from_text(text: str, since: Any) -> None:
-    split = checked_split(["equal", text])
-    assert split is not None
-    assert split.periods[1].since == since
-    assert split.periods[1].shares == {"A": 0.9, "B": 0.1}
-
-
-@pytest.mark.parametrize(
     ("given", "message"),
     [
         ("even", "the split 'even' has 'even'; expected"),
@@ -227,32 +211,6 @@ def replace_time(row: Any, i: int) -> Any:
     from dataclasses import replace
 
     return replace(row, timestamp=i)
-
-
-def test_units_with_several_rows(tmp_path: Path) -> None:
-    rng, rows = np.random.default_rng(4), []
-    for unit in range(300):
-        arm, level = "AB"[int(rng.integers(2))], float(rng.normal())
-        for visit in range(4):
-            time = START + timedelta(days=visit, minutes=unit)
-            reward = level + (arm == "B") + float(rng.normal(0, 0.1))
-            rows.append({"timestamp": time, "user_id": unit, "arm": arm, "reward": reward})
-    found = sa.analyze(written(tmp_path / "log.csv", rows), split="equal")
-    assert found.units is not None
-    assert found.units.units == 300
-    # Of four rows of a unit the level is the same: errors are those of 150 units an arm.
-    assert 0.9 < found.intervals.standard_errors[0, 0] * np.sqrt(150) < 1.3
-    assert found.health.findings[0].explanation.startswith("The rows per variant fit the split")
-
-
-def test_covariates_take_noise_away(tmp_path: Path) -> None:
-    rows, rng = fixed_rows(3000, days=20), np.random.default_rng(3)
-    for row in rows:
-        row["before"] = round(float(rng.normal()), 4)
-        row["reward"] += 2 * row["before"]
-    found = sa.analyze(written(tmp_path / "log.csv", rows), split="equal", covariates=["before"])
-    # Rewards vary by 1 + 2², of which the covariate takes 4 away.
-    assert found.variance_kept == pytest.approx(0.2, abs=0.03)
 
 
 # Plain randomisation: as good as the difference of plain means if nothing drifts.
