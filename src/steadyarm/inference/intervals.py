@@ -83,9 +83,7 @@ def critical_values(
     if among != K:
         return values, pairs, best
     scale = np.maximum(np.einsum("nrr->n", covariance), np.finfo(np.float64).tiny)
-    # Cholesky's factor is unique: other roots would meet other directions.
-    roots = np.linalg.cholesky(covariance + TINY * scale[:, None, None] * np.eye(r))
-    W = X @ roots
+    W = X @ _roots(covariance + TINY * scale[:, None, None] * np.eye(r))
     for i in range(n):
         table = _length_table(r, float(freedom[i]), alpha)
         at = W[i] @ _directions(r).T
@@ -102,6 +100,15 @@ def critical_values(
         both = np.concatenate([ahead, behind], axis=1)
         best[i] = _solve(both, table, 1 - alpha, best[i])
     return values, pairs, best
+
+
+def _roots(covariance: Floats) -> Floats:
+    """Cholesky's factors, which are unique: other roots would meet other directions."""
+    try:
+        return np.asarray(np.linalg.cholesky(covariance))
+    except np.linalg.LinAlgError:  # rewards that are all equal leave rounding errors
+        sizes, axes = np.linalg.eigh(covariance)
+        return np.asarray(axes * np.sqrt(np.maximum(sizes, 0.0))[:, None, :])
 
 
 def _inverse_root(sizes: Floats, largest: float) -> Floats:
