@@ -11,7 +11,7 @@ from scipy.stats import norm
 import steadyarm as sa
 
 ARMS = sa.ArmSet.one_hot(["A", "B", "C"])
-BUDGET, TRIALS = 900, 3000
+BUDGET, TRIALS = 900, 1500
 
 
 def world(sd: float = 1.0, direction: Any = "maximize") -> sa.Environment:
@@ -41,7 +41,7 @@ def test_a_covariate_is_as_good_as_less_noise() -> None:
     "policy", [sa.Steady(), sa.GBAI(), sa.TopTwoThompson()], ids=lambda policy: policy.name
 )
 def test_every_policy_uses_a_covariate(policy: Any) -> None:
-    trials = 400
+    trials = 300
     plain = sa.simulate(policy, world(), trials, seed=1)
     known = sa.simulate(policy, world().with_covariate(0.95), trials, seed=1)
     useless = sa.simulate(policy, world().with_covariate(0.0), trials, seed=1)
