@@ -52,7 +52,7 @@ def test_malformed_lines_are_printed(
         file.write(gzip.compress(b"half a line\n"))
     words = ["yahoo", str(tmp_path), "--out", str(tmp_path / "x.npz"), "--days", "1"]
     command(*words)
-    assert f"malformed: {name}, line 4001: not visit, user and pool" in capsys.readouterr().out
+    assert f"malformed: {name}, line 4001: not 'timestamp article click" in capsys.readouterr().out
     with pytest.raises(sa.InvalidInputError, match="1 of the first 4,001 lines"):
         command(*words, "--max-malformed", "0")
 
