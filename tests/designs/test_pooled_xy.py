@@ -30,7 +30,7 @@ TWO, THREE = ["1", "2"], ["1", "2", "3"]
 SETS: list[Rows] = [
     BundleRows(14, 4, interactions=1),
     FactorialRows([3] * 6, interactions=1),
-    FactorialRows([2] * 9, interactions=2),
+    FactorialRows([2] * 10, interactions=1),
     DenseRows(np.random.default_rng(0).normal(size=(1500, 6))),
 ]
 NAMES = ["bundles", "three levels", "two levels", "dense"]
@@ -41,7 +41,7 @@ def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most arms are not in play at first."""
     monkeypatch.setattr(pooled_xy, "LEAST_FIRST", 20)
     monkeypatch.setattr(pooled_xy, "LEAST_MORE", 30)
-    monkeypatch.setattr(pooled_xy, "MOST_IN_POOL", 350)
+    monkeypatch.setattr(pooled_xy, "MOST_IN_POOL", 200)
 
 
 @pytest.fixture
