@@ -111,14 +111,6 @@ def test_equal_arms_have_no_best_one(monkeypatch: pytest.MonkeyPatch) -> None:
         sa.Environment.from_callable(ARMS, lambda a, t, rng: rng.normal(size=len(a)), 50)
 
 
-def test_fingerprints_know_the_settings() -> None:
-    one = sa.Environment.from_callable(ARMS, exact, 100, TABLE.mean(axis=0))
-    assert one.fingerprint == WORLD.fingerprint
-    other = sa.Environment.from_callable(ARMS, exact, 100, TABLE.max(axis=0))
-    longer = sa.Environment.from_callable(ARMS, exact, 90, TABLE.mean(axis=0))
-    assert len({one.fingerprint, other.fingerprint, longer.fingerprint}) == 3
-
-
 @pytest.mark.parametrize(
     ("reward", "message"),
     [

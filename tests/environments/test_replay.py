@@ -73,11 +73,6 @@ def test_policies_run_on_a_replay() -> None:
     assert sa.simulate(sa.P1RAGE(), found, trials=100).errors == 0
 
 
-def test_fingerprints_tell_logs_apart() -> None:
-    assert world().fingerprint == world().fingerprint
-    assert world().fingerprint != world(reward=REWARD + 1e-9).fingerprint
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

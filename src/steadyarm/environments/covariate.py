@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,12 +94,6 @@ class CovariateEnvironment:
     def regret(self, arms: Integers) -> Floats:
         """By how much the time-averaged means of these arms fall short of the best one's."""
         return self.world.regret(arms)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Hash of everything that makes this world."""
-        text = f"{self.world.fingerprint}{self.correlation!r}"
-        return hashlib.sha256(text.encode()).hexdigest()
 
     def play(
         self, segment: Segment, start: Integers, rng: np.random.Generator, squares: bool = False

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -228,17 +227,6 @@ class World(ABC):
         """
         segment.check_within(start, self.budget)
         return self._play(segment, start, rng, squares)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Hash of everything that makes this world."""
-        noise = getattr(self, "noise", "")
-        text = f"{self.arms.fingerprint}{self.budget}{noise}{self.direction}"
-        digest = hashlib.sha256(text.encode())
-        for each in fields(self):  # type: ignore[arg-type]  # every world is a dataclass
-            if isinstance(table := getattr(self, each.name), np.ndarray):
-                digest.update(table.tobytes())
-        return digest.hexdigest()
 
     @cached_property
     def _best(self) -> tuple[int, float]:
