@@ -63,7 +63,7 @@ from steadyarm.errors import (
 )
 from steadyarm.live.assigner import LiveAssignment
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.lifecycle import create_experiment, import_experiment, load_experiment
+from steadyarm.live.lifecycle import create_experiment, load_experiment
 from steadyarm.live.metrics import Metric
 from steadyarm.live.breakdowns import Breakdown
 from steadyarm.live.results import Status
@@ -106,7 +106,6 @@ __all__ = [
     "Metric",
     "Status",
     "create_experiment",
-    "import_experiment",
     "load_experiment",
     "sign_unit",
     # designs

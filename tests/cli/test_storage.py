@@ -61,7 +61,7 @@ def test_tables_of_another_version(
         ("memory", "a storage in memory has no tables"),
         ("tests.db", "a file is given as sqlite:///FILE"),
         ("mysql://me@host/tests", "storages of kind 'mysql' are not supported"),
-        ("sqlite:////nowhere/at/all/tests.db", "cannot be opened"),
+        ("sqlite:////nowhere/at/all/tests.db", "the folder /nowhere/at/all does not exist"),
     ],
 )
 def test_wrong_storages_are_named(

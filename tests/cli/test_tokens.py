@@ -36,8 +36,8 @@ def test_a_publishable_key_is_printed_once_with_what_it_is_for(
     assert "There is no experiment shop yet" in said
     assert "Create one with the scope admin, too." in said
     with closing(open_storage(url)) as storage:
-        (record,) = storage.tokens()
-        assert storage.closed()
+        (record,) = storage.tokens.all()
+        assert storage.tokens.closed()
     assert record.hash == hash_of(key)
     assert record.experiments == ("shop", "news")
     assert record.origins == ("https://shop.example", "http://localhost")
@@ -67,7 +67,7 @@ def test_the_secret_of_signed_units_is_printed_once(
     assert (key[:3], secret[:3], len(secret)) == ("pk_", "us_", 46)
     assert "Visitors must not see it" in said
     with closing(open_storage(url)) as storage:
-        (record,) = storage.tokens()
+        (record,) = storage.tokens.all()
         assert record.signing == secret
         assert secret not in repr(record)
         assert secret not in str(storage.audit())
@@ -97,8 +97,8 @@ def test_what_is_no_key_is_refused_and_changes_nothing(
     assert main(list(words)) == 1
     assert said in capsys.readouterr().err
     with closing(open_storage(url)) as storage:
-        assert storage.tokens() == []
-        assert not storage.closed()
+        assert storage.tokens.all() == []
+        assert not storage.tokens.closed()
 
 
 def test_tokens_are_listed_as_before_where_none_is_publishable(

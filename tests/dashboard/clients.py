@@ -16,9 +16,10 @@ from steadyarm.dashboard.app import create_app
 from steadyarm.service.auth import new_token
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
-from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Scope
+from steadyarm.storages.storage import Storage
 from tests.service.clients import InProcess
+from tests.storages.filling import fill
 
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
 STOP = "/experiments/shop/stop"
@@ -78,7 +79,7 @@ def add_tokens(storage: Storage, *scopes: Scope) -> dict[Scope, str]:
     made: dict[Scope, str] = {}
     for scope in scopes:
         made[scope], record = new_token(scope, scope)
-        storage.add_token(record)
+        storage.tokens.add(record)
     return made
 
 
@@ -120,4 +121,4 @@ class Elements(HTMLParser):
 def stored(test: sa.Experiment, storage: Storage, name: str) -> None:
     """Take a test into another storage."""
     snapshot = test.storage.snapshot(test.key, everything=True)
-    storage.restore(name, snapshot, [test.storage.log(test.key, most=100_000)])
+    fill(storage, name, snapshot, [test.storage.log(test.key, most=100_000)])

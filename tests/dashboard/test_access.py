@@ -106,9 +106,9 @@ def test_a_session_ends_with_its_token(guarded: Guarded) -> None:
     browser, storage, tokens = guarded
     browser.sign_in(tokens["admin"])
     assert browser.get(STOP).status_code == 200
-    storage.remove_token("admin", now=0, lock_out=True)
+    storage.tokens.remove("admin", now=0, lock_out=True)
     assert browser.get(STOP).status_code == 303  # at once
-    storage.add_token(new_token("admin", "admin")[1])  # another one of the same name
+    storage.tokens.add(new_token("admin", "admin")[1])  # another one of the same name
     browser.app.state.service.guard.reload()
     assert browser.get(STOP).status_code == 303
     assert browser.post_form(STOP).status_code == 303

@@ -268,11 +268,11 @@ def test_corrections_are_listed_with_their_reasons(
     browser.sign_in(tokens["read"])
     page = browser.get("/experiments/shop").text
     assert "There are no corrections." in page
-    shop.correct("bot", 0.5, reason=EVIL[0], by="ada")  # counts stay as they are
+    shop.void("bot", reason=EVIL[0], by="ada")
     shop.exclude(since=0, until=shop.now(), reason="an outage", by="ada")
     page = browser.get("/experiments/shop").text
     text = " ".join(Elements(page).text.split())
-    assert f"Reward corrected 1 {EVIL[0]}" in text
+    assert f"Reward voided 1 {EVIL[0]}" in text
     assert EVIL[0] not in page
     assert "Visits excluded, 1 Jan 1970, 00:00 to" in text
     assert "ada" not in text

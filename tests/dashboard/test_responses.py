@@ -121,7 +121,7 @@ def test_errors_are_pages_that_show_names_as_text(guarded: Guarded) -> None:
     assert answer.status_code == 404
     assert "<img src=x" not in answer.text
     token, record = new_token("<b>x</b>", "read")
-    storage.add_token(record)
+    storage.tokens.add(record)
     browser.app.state.service.guard.reload()
     browser.cookies.clear()
     browser.sign_in(token)

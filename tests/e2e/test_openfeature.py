@@ -139,7 +139,7 @@ def test_errors_reach_the_application_with_its_own_default(server: Server, tmp_p
     tokens = {}
     for scope in ("admin", "write", "read"):
         tokens[scope], record = new_token(scope, scope)
-        storage.add_token(record)
+        storage.tokens.add(record)
     storage.close()
     until = time.monotonic() + 20
     while post(server, "/v1/events", {}).status_code != 401:

@@ -16,7 +16,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.service.webhooks import new_endpoint
 from steadyarm.storages import open_storage
-from steadyarm.storages.base import Storage
+from steadyarm.storages.storage import Storage
 from tests.service.clients import command
 from tests.service.receivers import Receiver, receiving
 from tests.storages.databases import fresh_database

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -118,8 +117,8 @@ class Crowd:
             )
             return (
                 tuple(map(int, counts)),
-                tuple(map(Fraction, sums)),
-                tuple(map(Fraction, squares)),
+                tuple(sums),
+                tuple(squares),
             )
 
         bought, ones = rewards > 0, np.ones(len(rewards))

@@ -15,7 +15,6 @@ import steadyarm as sa
 from steadyarm.live.after_test import Outside
 from steadyarm.live.assigner import AssignmentId
 from steadyarm.live.looks import ITSELF
-from steadyarm.storages import open_storage
 from tests.live.worlds import Clock
 
 RATES = {"A": 0.1, "B": 0.9, "C": 0.5}
@@ -182,15 +181,6 @@ def test_requests_without_units_see_the_default_too() -> None:
         shop.tell(shown, RATES[shown.name])
     check_outside(shop.ask(), "B")
     check_outside(shop.ask("named"), "B")
-
-
-def test_what_is_shown_comes_along_with_an_export(tmp_path: Path) -> None:
-    shop = create(budget=30, control="A")
-    play(shop, 30)
-    shown = shop.ask("late").name
-    again = sa.import_experiment(shop.export(tmp_path / "shop.csv"), open_storage("memory"))
-    assert again.status().outside == shop.status().outside
-    check_outside(again.ask("new here"), shown)
 
 
 def test_what_is_stored_is_read_again() -> None:

@@ -17,9 +17,9 @@ import steadyarm as sa
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.export import read_export
 from steadyarm.storages import open_storage
-from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Change
 from steadyarm.storages.records import Measured
+from steadyarm.storages.storage import Storage
 from tests.live.tampering import tamper
 from tests.live.worlds import create
 
@@ -76,7 +76,7 @@ def lose_event(live: Experiment) -> None:
 
 
 def change_sum(live: Experiment) -> None:
-    tamper(live, "UPDATE steadyarm_series SET sums = '1/3' WHERE series = 'spent'")
+    tamper(live, "UPDATE steadyarm_series SET sums = sums + 1 WHERE series = 'spent'")
 
 
 def lose_product(live: Experiment) -> None:
@@ -130,24 +130,20 @@ def test_replay_compares_a_reward_with_its_events() -> None:
 
 @pytest.mark.parametrize("primary", [None, PRIMARY], ids=["one reward", "events"])
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_events_are_exported_and_imported_to_the_bit(
+def test_events_are_exported_and_read(
     tmp_path: Path, suffix: str, primary: dict[str, Any] | None
 ) -> None:
     live = declared(primary)
     void = Change("void", target="u3", metric="clicked", reason="a mistake")
     live.storage.correct(live.key, void, now=live.now())
-    path = live.export(tmp_path / f"log{suffix}")
-    for storage in (open_storage("memory"), open_storage(f"sqlite:///{tmp_path / 'copy.db'}")):
-        snapshot, rows, trace = read_export(path)
-        made = storage.restore("copy", snapshot, rows, trace)
-        assert storage.log(made.key) == live.storage.log(live.key)
-        assert storage.series(made.key) == live.storage.series(live.key)
-        assert [c.metric for c in storage.corrections(made.key)] == ["clicked"]
-        plain = {k: v for k, v in made.config.items() if k not in ("metrics", "products")}
-        taken = Declared(storage, plain, "copy")
-        assert taken.replay().agrees
-        assert taken.replay().events == live.replay().events
-        storage.close()
+    test = read_export(live.export(tmp_path / f"log{suffix}"))
+    stored = live.storage.series(live.key)
+    assert len(test.series) == len(stored) > 4
+    for one, other in zip(test.series, stored, strict=True):
+        assert (one.segment, one.day, one.series) == (other.segment, other.day, other.series)
+        assert one.rewarded == other.rewarded
+        assert one.sums == pytest.approx(other.sums)
+    assert [c.metric for c in test.trace.corrections] == ["clicked"]
 
 
 def test_an_export_without_metrics_has_no_events(tmp_path: Path) -> None:
@@ -177,9 +173,6 @@ def test_an_export_with_other_events_is_refused(tmp_path: Path, damage: str) -> 
     rows[line][place] = json.dumps(events)
     with path.open("w", newline="") as file:
         csv.writer(file).writerows(rows)
-    storage = open_storage("memory")
-    snapshot, pages, trace = read_export(path)
     words = "of other rewards or events" if damage == "lost" else rf"row {line + 1}: .*event"
     with pytest.raises(sa.InvalidInputError, match=words):
-        storage.restore("copy", snapshot, pages, trace)
-    assert storage.summaries() == []
+        read_export(path)

@@ -513,7 +513,7 @@ def test_a_look_is_examined_again_when_rewards_are_corrected() -> None:
     shop.test.refresh()
     assert shop.test.state == "running"
     for shown in clicked:
-        shop.test.correct(shown, 0.0, reason="clicks of a bot")
+        shop.test.void(shown, reason="clicks of a bot")
     shop.test._next_look = 0.0
     shop.test.refresh()
     assert shop.test.status().state == "stopped"

@@ -318,12 +318,12 @@ def test_tables_of_many_variants_are_cut() -> None:
 def test_a_report_tells_what_was_corrected(running: sa.Experiment) -> None:
     captions = [b.caption for b in experiment_report(running).blocks if isinstance(b, Table)]
     assert not any("corrected" in caption for caption in captions)
-    done = running.exclude(unit="visitor 7", reason="a monitor", by="ada")
+    running.void("visitor 7", reason="a monitor", by="ada")
     try:
         found = table(experiment_report(running), "What was corrected by hand")
-        assert found.rows[0][1:] == ("visits excluded", "1", "a monitor")
+        assert found.rows[0][1:] == ("reward voided", "1", "a monitor")
     finally:
-        running.include(done.entry, reason="for the other tests")
+        running.tell("visitor 7", 0.0)
 
 
 def test_all_are_compared_with_the_control() -> None:

@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 from steadyarm.service.app import create_app
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
-from steadyarm.storages.base import Storage
+from steadyarm.storages.storage import Storage
 
 T = TypeVar("T")
 

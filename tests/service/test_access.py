@@ -32,10 +32,10 @@ def guarded() -> Iterator[tuple[InProcess, dict[str, str]]]:
     storage, tokens = open_storage("memory"), {"wrong": "sa_" + "x" * 43}
     for scope in SCOPES:
         tokens[scope], record = auth.new_token(scope, scope)
-        storage.add_token(record)
+        storage.tokens.add(record)
     for name, experiment in KEYS.items():
         tokens[name], record = auth.new_key(name, [experiment], [ORIGIN], rate=1_000_000)
-        storage.add_token(record)
+        storage.tokens.add(record)
     with pytest.MonkeyPatch.context() as patch, in_process(storage) as client:
         patch.setattr(auth, "FAILURES", 10_000)  # tests here send many wrong tokens
         client.post("/v1/experiments", SHOP, headers=_bearer(tokens["admin"]))
@@ -190,11 +190,11 @@ def test_tokens_count_soon_after_they_come_and_go(monkeypatch: pytest.MonkeyPatc
     with in_process(storage) as client:
         assert client.get("/v1/experiments").status_code == 200
         token, record = auth.new_token("one", "read")
-        storage.add_token(record)
+        storage.tokens.add(record)
         time.sleep(0.5)
         assert client.get("/v1/experiments").status_code == 401
         assert client.get("/v1/experiments", headers=_bearer(token)).status_code == 200
-        storage.remove_token("one", now=0, lock_out=True)
+        storage.tokens.remove("one", now=0, lock_out=True)
         time.sleep(0.5)
         for headers in ({}, _bearer(token)):
             answer = client.get("/v1/experiments", headers=headers)

@@ -67,7 +67,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def add_token(storage: str, name: str, scope: Scope = "admin") -> str:
     with closing(open_storage(storage)) as opened:
         token, record = auth.new_token(name, scope)
-        opened.add_token(record)
+        opened.tokens.add(record)
     return token
 
 
@@ -237,7 +237,7 @@ def test_guessing_tokens_is_limited_and_who_has_one_passes(
 ) -> None:
     storage = open_storage("memory")
     token, record = auth.new_token("me", "admin")
-    storage.add_token(record)
+    storage.tokens.add(record)
     now = [1000.0]
     with in_process(storage) as client, caplog.at_level(logging.WARNING, "steadyarm.service"):
         guard = client.app.state.service.guard
@@ -261,7 +261,7 @@ def test_guessing_tokens_is_limited_and_who_has_one_passes(
 def test_guessing_tokens_on_the_page_is_limited_too() -> None:
     storage = open_storage("memory")
     token, record = auth.new_token("me", "admin")
-    storage.add_token(record)
+    storage.tokens.add(record)
     with dashboard(storage) as browser:
         guesses = [browser.sign_in(f"sa_{i}") for i in range(auth.FAILURES + 1)]
         assert [one.status_code for one in guesses] == [403] * auth.FAILURES + [429]
@@ -312,7 +312,7 @@ def test_names_of_the_service_are_declared(
 ) -> None:
     storage = open_storage("memory")
     token, record = auth.new_token("me", "admin")
-    storage.add_token(record)
+    storage.tokens.add(record)
     with in_process(storage, allowed_hosts=allowed) as client:
         answer = client.get("/v1/experiments", headers=headers | bearer(token))
         assert answer.status_code == status

@@ -21,7 +21,7 @@ def shop() -> Iterator[tuple[InProcess, list[dict[str, Any]]]]:
     """A shop with ten visits, eight of them with a reward, of an operator with a token."""
     storage = open_storage("memory")
     token, record = new_token("ada", "admin")
-    storage.add_token(record)
+    storage.tokens.add(record)
     with in_process(storage) as client:
         client._client.headers["authorization"] = f"Bearer {token}"
         client.post("/v1/experiments", SHOP)

@@ -15,11 +15,10 @@ import pytest
 import steadyarm as sa
 from steadyarm.errors import StorageError
 from steadyarm.storages import open_storage
-from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import AuditEntry
+from steadyarm.storages.engine import MEMORY
 from steadyarm.storages.records import AssignmentResult, Event, Measured, Outcome, Summary
-from steadyarm.storages.sql.engine import MEMORY
-from steadyarm.storages.sql.storage import SQLStorage
+from steadyarm.storages.storage import Storage
 from tests.service.clients import SHOP, InProcess, in_process, served
 from tests.storages.databases import fresh_database
 
@@ -288,7 +287,7 @@ def test_events_reach_the_experiment_that_has_the_name_now() -> None:
         assert report(client, "u1", "shop") == {}
 
 
-class Counted(SQLStorage):
+class Counted(Storage):
     """Counts how often it is asked what experiments there are, and whether they have changed."""
 
     def __init__(self) -> None:
@@ -310,7 +309,7 @@ class Counted(SQLStorage):
         return super().find(name)
 
 
-class Reached(SQLStorage):
+class Reached(Storage):
     """Remembers which experiments were read for units, or told of rewards."""
 
     def __init__(self) -> None:
@@ -355,7 +354,7 @@ def test_events_and_polls_reach_only_experiments_that_the_unit_is_in() -> None:
         assert set(storage.keys) == mine
 
 
-class PartlyAway(SQLStorage):
+class PartlyAway(Storage):
     """A storage in which one experiment cannot be written for a while."""
 
     away: frozenset[int] = frozenset()
@@ -416,7 +415,7 @@ def test_an_event_that_is_stored_in_part_is_to_be_sent_again() -> None:
 
 
 def test_a_storage_that_is_away_refuses_events_as_a_whole() -> None:
-    class Away(SQLStorage):
+    class Away(Storage):
         away = False
 
         def audit(self, *given: Any, **more: Any) -> list[AuditEntry]:

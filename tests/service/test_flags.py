@@ -11,9 +11,9 @@ import pytest
 from steadyarm.errors import StorageError
 from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
+from steadyarm.storages.engine import MEMORY
 from steadyarm.storages.records import AssignmentResult
-from steadyarm.storages.sql.engine import MEMORY
-from steadyarm.storages.sql.storage import SQLStorage
+from steadyarm.storages.storage import Storage
 from tests.service.clients import SHOP, InProcess, in_process
 
 FLAGS = "/ofrep/v1/evaluate/flags"
@@ -98,7 +98,7 @@ def test_refusals_of_the_service_itself_are_general_errors() -> None:
         large = client.post(f"{FLAGS}/shop", context(filler="x" * 2000))
         assert (large.status_code, large.json()["errorCode"]) == (413, "GENERAL")
         (token, record) = new_token("page", "read")
-        storage.add_token(record)
+        storage.tokens.add(record)
         client.app.state.service.guard.reload()
         unknown = client.post(f"{FLAGS}/shop", context())
         assert (unknown.status_code, unknown.json()["errorCode"]) == (401, "GENERAL")
@@ -200,7 +200,7 @@ def test_polling_costs_an_etag_until_something_changes(client: InProcess) -> Non
     assert assigned(client) == 2
 
 
-class Broken(SQLStorage):
+class Broken(Storage):
     """A storage that does not answer for a while."""
 
     away = False

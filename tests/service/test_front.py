@@ -24,9 +24,9 @@ def guarded(**given: Any) -> Iterator[tuple[InProcess, str, dict[str, str]]]:
     """A service, a publishable key with a rate of 5, and headers of an admin."""
     storage = open_storage("memory")
     token, record = auth.new_token("me", "admin")
-    storage.add_token(record)
+    storage.tokens.add(record)
     key, record = auth.new_key("web", ["shop"], [ORIGIN], rate=5)
-    storage.add_token(record)
+    storage.tokens.add(record)
     with in_process(storage, **given) as client:
         me = {"Authorization": f"Bearer {token}"}
         assert client.post("/v1/experiments", SHOP, headers=me).status_code == 201

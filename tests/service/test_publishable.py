@@ -19,7 +19,7 @@ from steadyarm.service import auth
 from steadyarm.service.auth import checked_origin
 from steadyarm.service.service import STRANGERS
 from steadyarm.storages import open_storage
-from steadyarm.storages.base import Storage
+from steadyarm.storages.storage import Storage
 from tests.dashboard.clients import dashboard
 from tests.service.clients import SHOP, InProcess, in_process
 
@@ -31,7 +31,7 @@ REWARD = {"unit": "u", "reward": 1.0}
 def add_key(storage: Storage, name: str = "web", **given: Any) -> str:
     usual: dict[str, Any] = {"experiments": ["shop"], "origins": [ORIGIN]}
     key, record = auth.new_key(name, **(usual | given))
-    storage.add_token(record)
+    storage.tokens.add(record)
     return key
 
 
@@ -46,7 +46,7 @@ def shops(**given: Any) -> Iterator[tuple[InProcess, Storage, dict[str, str], st
     """A service with two experiments, headers of an admin, and a key for the first."""
     storage = open_storage("memory")
     token, record = auth.new_token("me", "admin")
-    storage.add_token(record)
+    storage.tokens.add(record)
     key = add_key(storage, **given)
     with in_process(storage) as client:
         me = {"Authorization": f"Bearer {token}"}
@@ -264,7 +264,7 @@ def test_a_storage_with_publishable_keys_alone_is_closed_to_all_else() -> None:
         assert client.post(f"{OWN}/stop", headers=page(key)).status_code == 403
         asked = client.post(f"{OWN}/assignments", {"unit": "u"}, headers=page(key))
         assert asked.status_code == 201
-        storage.remove_token("web", now=0, lock_out=True)
+        storage.tokens.remove("web", now=0, lock_out=True)
         client.app.state.service.guard.reload()
         asked = client.post(f"{OWN}/assignments", {"unit": "u"}, headers=page(key))
         assert asked.status_code == 401
@@ -274,7 +274,7 @@ def test_a_storage_with_publishable_keys_alone_is_closed_to_all_else() -> None:
 def test_a_page_can_read_that_its_key_was_removed_while_others_are_declared() -> None:
     with shops() as (client, storage, _, key):
         add_key(storage, "second")
-        storage.remove_token("web", now=0)
+        storage.tokens.remove("web", now=0)
         client.app.state.service.guard.reload()
         asked = client.post(f"{OWN}/assignments", {"unit": "u"}, headers=page(key))
         assert asked.status_code == 401
@@ -307,7 +307,7 @@ def test_programs_that_are_no_browsers_need_a_key_that_says_so() -> None:
 def signed_shop() -> Iterator[tuple[InProcess, dict[str, str], str]]:
     """A service whose key takes signed units, headers of its page, and the secret."""
     with shops(signed=True) as (client, storage, _, key):
-        (secret,) = [one.signing for one in storage.tokens() if one.signing]
+        (secret,) = [one.signing for one in storage.tokens.all() if one.signing]
         yield client, page(key), secret
 
 
@@ -430,7 +430,7 @@ def test_unit_tokens_of_one_key_are_worth_nothing_with_another() -> None:
     with shops(signed=True) as (client, storage, _, _):
         other = add_key(storage, "second", experiments=["other"], signed=True)
         client.app.state.service.guard.reload()
-        secrets = {one.name: one.signing for one in storage.tokens()}
+        secrets = {one.name: one.signing for one in storage.tokens.all()}
         body = {"unit": "u"}
         for name, status in (("web", 403), ("second", 201)):
             token = sa.sign_unit(secrets[name] or "", "u", NEVER)
@@ -441,7 +441,7 @@ def test_unit_tokens_of_one_key_are_worth_nothing_with_another() -> None:
 
 def test_a_publishable_key_opens_no_page() -> None:
     storage = open_storage("memory")
-    storage.add_token(auth.new_token("me", "admin")[1])
+    storage.tokens.add(auth.new_token("me", "admin")[1])
     key = add_key(storage)
     with dashboard(storage) as browser:
         refused = browser.sign_in(key)

@@ -12,10 +12,9 @@ import pytest
 
 from steadyarm.errors import StorageError
 from steadyarm.service import monitoring
-from steadyarm.storages import open_storage
-from steadyarm.storages.sql import storage
-from steadyarm.storages.sql.engine import MEMORY
-from steadyarm.storages.sql.storage import SQLStorage
+from steadyarm.storages import open_storage, storage
+from steadyarm.storages.engine import MEMORY
+from steadyarm.storages.storage import Storage
 from tests.service.clients import SHOP, in_process
 
 ASK = "/v1/experiments/shop/assignments"
@@ -55,7 +54,7 @@ def test_a_storage_that_does_not_answer_is_said_in_time(monkeypatch: pytest.Monk
     monkeypatch.setattr(monitoring, "PROBE", 0.1)
     done, asked = threading.Event(), []
 
-    class Frozen(SQLStorage):
+    class Frozen(Storage):
         def check(self) -> None:
             asked.append(1)
             done.wait(10)
@@ -72,7 +71,7 @@ def test_a_storage_that_does_not_answer_is_said_in_time(monkeypatch: pytest.Monk
 
 
 def test_a_fault_of_ours_is_not_ready_either() -> None:
-    class Broken(SQLStorage):
+    class Broken(Storage):
         def check(self) -> Any:
             raise KeyError("secret")
 

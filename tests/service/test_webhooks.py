@@ -33,8 +33,8 @@ from steadyarm.service.webhooks import (
     send_test,
 )
 from steadyarm.storages import open_storage
-from steadyarm.storages.base import Storage
-from steadyarm.storages.sql.schema import outbox
+from steadyarm.storages.schema import outbox
+from steadyarm.storages.storage import Storage
 from steadyarm.storages.webhooks import EVENTS, Endpoint, Notice
 from tests.service.clients import run_apart
 from tests.service.receivers import receiving

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from steadyarm.storages import open_storage, upgrade_storage
-from steadyarm.storages.base import Storage
-from steadyarm.storages.sql.storage import SQLStorage
-from steadyarm.testing.storages import Open
+from steadyarm.storages.storage import Storage
+from tests.storages.bench import Bench, Open
 from tests.storages.databases import fresh_database
 
 BACKENDS = ("sqlite", "postgresql")
@@ -35,6 +34,12 @@ def open_fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]
         storage.close()
 
 
+@pytest.fixture
+def bench(open_fresh: Open) -> Bench:
+    """A storage with steps that several tests take."""
+    return Bench(open_fresh)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Of an empty database."""
@@ -44,9 +49,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def storage(url: str) -> Iterator[SQLStorage]:
+def storage(url: str) -> Iterator[Storage]:
     """On an empty database."""
     opened = open_storage(url)
-    assert isinstance(opened, SQLStorage)
     yield opened
     opened.close()

@@ -9,9 +9,9 @@ import psycopg
 from sqlalchemy.engine import make_url
 
 from steadyarm.segments import Segment
-from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Decision, SegmentRecord
-from steadyarm.testing.storages.bench import new_record
+from steadyarm.storages.storage import Storage
+from tests.storages.bench import new_record
 
 _databases = count()
 

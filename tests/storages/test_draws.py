@@ -12,7 +12,7 @@ import steadyarm as sa
 from steadyarm import segments
 from steadyarm.segments import Draws, Segment, arms_between
 from steadyarm.storages import open_storage
-from steadyarm.storages.sql.storage import SQLStorage
+from steadyarm.storages.storage import Storage
 
 WEIGHTS = np.array([[0.5, 0.3, 0.2]])
 SEGMENTS = [
@@ -41,15 +41,15 @@ def test_memory_is_bounded_and_changes_nothing(kept: int, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def memory() -> Iterator[SQLStorage]:
+def memory() -> Iterator[Storage]:
     storage = open_storage("memory")
-    assert isinstance(storage, SQLStorage)
+    assert isinstance(storage, Storage)
     yield storage
     storage.close()
 
 
 def test_a_thousand_million_assignments_need_no_more_memory_than_a_block(
-    memory: SQLStorage,
+    memory: Storage,
 ) -> None:
     live = sa.create_experiment(
         "large", ["A", "B"], sa.Steady(), 10**9, memory, seed=1, missing="drop", sticky="none"
@@ -73,7 +73,7 @@ def test_a_thousand_million_assignments_need_no_more_memory_than_a_block(
     ],
 )
 def test_a_budget_that_cannot_be_served_is_refused(
-    policy: sa.Policy[Any], budget: int, told: str, memory: SQLStorage
+    policy: sa.Policy[Any], budget: int, told: str, memory: Storage
 ) -> None:
     with pytest.raises(sa.InvalidInputError, match=told):
         sa.create_experiment("large", ["A", "B"], policy, budget, memory, missing="drop")

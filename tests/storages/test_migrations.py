@@ -14,10 +14,9 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import Engine
 
 from steadyarm.errors import StorageVersionError
-from steadyarm.storages import open_storage, storage_status, upgrade_storage
-from steadyarm.storages.sql import schema
-from steadyarm.storages.sql.schema import REVISIONS, VERSION_TABLE, metadata
-from steadyarm.storages.sql.upkeep import MIGRATIONS, NEWEST
+from steadyarm.storages import open_storage, schema, storage_status, upgrade_storage
+from steadyarm.storages.schema import REVISIONS, VERSION_TABLE, metadata
+from steadyarm.storages.upkeep import MIGRATIONS, NEWEST
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from fractions import Fraction
+from contextlib import closing
+from math import fsum
 from multiprocessing.synchronize import Barrier as ProcessBarrier
 from operator import methodcaller
 from threading import Barrier, BrokenBarrierError, Event, Thread
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, delete, insert, text
 from sqlalchemy.engine import make_url
 
 from steadyarm.errors import (
@@ -23,14 +23,17 @@ from steadyarm.errors import (
     InvalidInputError,
     StorageError,
 )
-from steadyarm.storages import open_storage
-from steadyarm.storages.records import LogRow
-from steadyarm.storages.sql import engine as engine_module
-from steadyarm.storages.sql.operators import note
-from steadyarm.storages.sql.storage import SQLStorage
-from steadyarm.testing.storages.bench import new_record
+from steadyarm.storages import open_storage, storage_faults, upgrade_storage
+from steadyarm.storages import rewards as rewards_module
+from steadyarm.storages.audit import note
+from steadyarm.storages.records import Measured
+from steadyarm.storages.schema import assignments, events, series
+from steadyarm.storages.storage import Storage
+from tests.storages.bench import NOW, Bench, new_record
 from tests.storages.databases import fresh_database, running_in
+from tests.storages.test_series import ALL, counted, declared
 
+ORDERS = {"name": "orders", "role": "primary", "several": "sum"}
 UPDATE = text("UPDATE steadyarm_experiments SET version = version + 1 WHERE key = :key")
 
 
@@ -76,38 +79,17 @@ def _visit(url: str, i: int, barrier: ProcessBarrier) -> None:
     storage.close()
 
 
-def test_processes_share_a_database(url: str, storage: SQLStorage) -> None:
+def test_processes_share_a_database(url: str, storage: Storage) -> None:
     key = running_in(storage, 200)
     _in_processes(_visit, url, 3)
     rows = storage.log(key)
     assert Counter(row.unit for row in rows) == Counter(f"u{j}" for j in range(120))
     ((_, tally),) = storage.snapshot(key).segments
     assert (tally.total_assigned, tally.total_rewarded) == (120, 120)
-    assert sum(tally.sums) == sum(Fraction(j / 10) for j in range(120))
+    assert sum(tally.sums) == pytest.approx(sum(j / 10 for j in range(120)))
     rest = storage.assign(key, [f"n{j}" for j in range(90)], now=0).assigned
     numbers = [*(row.number for row in rows), *(a.number for a in rest if a is not None)]
     assert sorted(numbers) == [*range(200)]  # none used twice, none lost
-
-
-def test_a_forked_process_opens_connections_of_its_own(
-    storage: SQLStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[Any] = []
-    storage.tokens()
-    event.listen(storage._database.engine, "connect", lambda new, record: opened.append(new))
-    storage.tokens()
-    assert len(opened) == 0
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "getpid", lambda: -1)
-        storage.tokens()
-        storage.tokens()
-    storage.tokens()
-    assert len(opened) == 2  # one in the child, and one back in the parent
-    assert len(engine_module.INHERITED) == 2
-    for inherited in engine_module.INHERITED:
-        inherited.cursor().execute("SELECT 1")  # who opened it can go on
-        inherited.close()
-    engine_module.INHERITED.clear()
 
 
 # Broken connections and collisions
@@ -117,20 +99,12 @@ def test_after_connections_break_the_next_call_works(postgres: str) -> None:
     url = fresh_database(postgres)
     storage = open_storage(url)
     key = running_in(storage, 10)
-
-    def pages() -> Iterator[Sequence[LogRow]]:
-        with psycopg.connect(postgres, autocommit=True) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
-                [make_url(url).database],
-            )
-        yield []
-
-    snapshot = storage.snapshot(key, everything=True)
-    with pytest.raises(StorageError, match=r"terminating connection|closed"):
-        storage.restore("copy", snapshot, pages())
-    assert [e.name for e in storage.summaries()] == ["e"]
-    [*pages()]  # now while no call is under way
+    storage.log(key)
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+            [make_url(url).database],
+        )
     assert storage.assign(key, ["a"], now=0).assigned[0] is not None
     storage.close()
 
@@ -151,7 +125,7 @@ def test_after_the_server_restarts_the_next_call_works(postgres: str) -> None:
 
 def test_a_deadlock_is_tried_again(postgres: str) -> None:
     storage = open_storage(fresh_database(postgres))
-    assert isinstance(storage, SQLStorage)
+    assert isinstance(storage, Storage)
     keys = [storage.create(new_record(f"e{i}", {"seed": 1})).key for i in range(2)]
     barrier, tries = Barrier(2), []
 
@@ -178,7 +152,7 @@ def test_a_deadlock_is_tried_again(postgres: str) -> None:
     storage.close()
 
 
-def test_audit_entries_become_visible_in_their_order(storage: SQLStorage) -> None:
+def test_audit_entries_become_visible_in_their_order(storage: Storage) -> None:
     noted, go_on = Event(), Event()
 
     def slowly(connection: Connection) -> None:
@@ -199,7 +173,7 @@ def test_audit_entries_become_visible_in_their_order(storage: SQLStorage) -> Non
     assert [entry.author for entry in storage.audit()] == ["slow", "quick"]
 
 
-def test_the_database_itself_keeps_the_audit_log(storage: SQLStorage) -> None:
+def test_the_database_itself_keeps_the_audit_log(storage: Storage) -> None:
     storage._database.write(lambda c: note(c, 1, "me", "test"))
     for words in ("DELETE FROM steadyarm_audit", "UPDATE steadyarm_audit SET author = 'you'"):
         work = methodcaller("execute", text(words))
@@ -208,7 +182,7 @@ def test_the_database_itself_keeps_the_audit_log(storage: SQLStorage) -> None:
     assert [entry.author for entry in storage.audit()] == ["me"]
 
 
-def test_a_refused_call_is_not_tried_again(storage: SQLStorage) -> None:
+def test_a_refused_call_is_not_tried_again(storage: Storage) -> None:
     calls = []
 
     def work(connection: Any) -> None:
@@ -218,3 +192,83 @@ def test_a_refused_call_is_not_tried_again(storage: SQLStorage) -> None:
     with pytest.raises(ExperimentExistsError):
         storage._database.write(work)
     assert len(calls) == 1
+
+
+# Crashes
+
+
+def _all_events() -> list[Measured]:
+    return [
+        Measured(f"u{unit}", metric, 0.1 * (i + 1), NOW + i, f"e{i}")
+        for unit in range(6)
+        for metric in ("orders", "spent", "seen")
+        for i in range(5)
+    ]
+
+
+def _prepared(storage: Storage) -> int:
+    key = declared(Bench(lambda: storage), ORDERS, *ALL, products=[("orders", "spent")])
+    storage.assign(key, [f"u{i}" for i in range(6)], now=NOW)
+    return key
+
+
+def _send(url: str, i: int, breaks: int | None) -> None:
+    """Send all events; die in the middle of a transaction when so many have been sent."""
+    storage, sent = open_storage(url), 0
+    key = storage.find("e").key
+    given = _all_events()
+    if breaks is not None:
+        add = rewards_module.add_series
+
+        def die(*args: Any) -> None:
+            add(*args)
+            if sent >= breaks:
+                os._exit(7)
+
+        rewards_module.add_series = die
+    for part in np.array_split(np.random.default_rng(i).permutation(len(given)), 15):
+        storage.measure(key, [given[j] for j in part], NOW + 9)
+        sent += len(part)
+    storage.close()
+
+
+def test_events_count_once_although_processes_race_and_die(url: str) -> None:
+    upgrade_storage(url)
+    with closing(open_storage(url)) as storage:
+        key = _prepared(storage)
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        for breaks, code in ((30, 7), (None, 0)):
+            started = [
+                context.Process(target=_send, args=(url, i, breaks if i else None))
+                for i in range(3)
+            ]
+            for process in started:
+                process.start()
+            for process in started:
+                process.join(60)
+            assert [process.exitcode for process in started] == [0, code, code]
+            found = counted(Bench(lambda: storage), key)
+        total = fsum(0.1 * (i + 1) for i in range(5))
+        assert found["spent"] == (6, 6 * total)
+        assert [row.reward for row in storage.log(key)] == [total] * 6
+        assert storage_faults(url) == ()
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_check_finds_events_that_belong_to_nothing(url: str, storage: Storage) -> None:
+    key = _prepared(storage)
+    storage.measure(key, _all_events(), NOW + 9)
+    assert storage_faults(url) == ()
+
+    def damage(connection: Connection) -> None:
+        connection.execute(delete(assignments).where(assignments.c.unit == "u0"))
+        stray = {"key": 77, "number": 0, "metric": "m", "event": "", "value": 1.0, "created": 0}
+        connection.execute(insert(events), stray)
+        connection.execute(series.update().where(series.c.series == "spent").values(segment=9))
+
+    storage._database.write(damage)
+    lines = "\n".join(storage_faults(url))
+    assert "events: 15 rows of the experiment with key 1 have no assignment" in lines
+    assert "events: 1 rows of the experiment with key 77, which is gone" in lines
+    assert "rows of the experiment with key 1 have no segment" in lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -92,17 +91,16 @@ def described(source: Any) -> Described | None:
     from steadyarm.live.export import read_description  # which imports all that storages keep
 
     try:
-        snapshot = read_description(description)[0]
-        config = snapshot.experiment.config
+        experiment, segments, *_ = read_description(description)
+        config = experiment.config
         arms = ArmSet.from_dict(config["arms"])
         weights = {
-            str(record.index): record.segment.dense(arms.size).weights[0]
-            for record, _ in snapshot.segments
+            str(record.index): record.segment.dense(arms.size).weights[0] for record in segments
         }
         window, grace = config.get("reward_window"), config.get("reward_grace") or 0.0
         return Described(
             Path(source),
-            snapshot.experiment.name,
+            experiment.name,
             arms,
             config["direction"],
             int(config["budget"]),
@@ -110,7 +108,7 @@ def described(source: Any) -> Described | None:
             weights,
             str(config.get("missing") or "fail"),
             None if window is None else float(window) + float(grace),
-            snapshot.experiment.state in ("stopped", "archived"),
+            experiment.state in ("stopped", "archived"),
             tuple(config.get("covariates") or ()),
         )
     except (InvalidInputError, LookupError, TypeError) as error:
@@ -242,17 +240,13 @@ def _own_verdict(path: Path, control: str | None, level: float) -> Verdict:
     from steadyarm.live.results import results_of
     from steadyarm.live.settings import Settings
     from steadyarm.live.stopping import LEVEL
-    from steadyarm.storages import open_storage
 
-    storage, (exported, rows, trace) = open_storage("memory"), read_export(path)
-    head = storage.restore(exported.experiment.name, exported, rows, trace)
+    test = read_export(path)
+    head, snapshot = test.snapshot.experiment, test.snapshot
     settings = replace(Settings.from_dict(head.config), control=control)
-    now = json.loads(description_path(path).read_text(encoding="utf-8")).get("exported")
-    if now is None:  # of an older export
-        now = max((row.created for row in storage.log(head.key)), default=0)
-    snapshot = storage.snapshot(head.key, everything=True)
-    stopped, series = stopped_in(storage, settings, head), list(storage.series(head.key))
-    results = results_of(settings, snapshot, storage.days(head.key), now, stopped=stopped)
+    stopped = stopped_in(lambda name: test.trace.entries, settings, head)
+    now, series = test.exported, list(test.series)
+    results = results_of(settings, snapshot, test.days, now, stopped=stopped)
     metrics, at_stop = (
         metric_results(settings, snapshot, series, now, each) for each in (level, LEVEL)
     )

@@ -298,26 +298,12 @@ def _roll_out(args: argparse.Namespace) -> None:
 
 @command("experiment export", NAME, ("file FILE", "FILE.csv or FILE.parquet"))
 def _export(args: argparse.Namespace) -> None:
-    """Write the log and all that is needed to import it."""
+    """Write the log, and a description beside it; `steadyarm analyze` reads both."""
     with loaded(args) as experiment:
         path = experiment.export(args.file)
     beside = path.with_name(path.name + ".experiment.json")
-    text = f"The log is in {path}, settings and segments in {beside}; import needs both."
+    text = f"The log is in {path}, settings and segments in {beside}; analyze reads both."
     show(args, {"file": str(path), "description": str(beside)}, text)
-
-
-@command(
-    "experiment import",
-    ("file FILE", "that export wrote"),
-    ("--name NAME", "of the experiment, instead of the one it had"),
-)
-def _import(args: argparse.Namespace) -> None:
-    """Import an exported test into a storage, where it goes on."""
-    from steadyarm.live.export import read_export
-
-    read_export(args.file)  # errors come before there is a database
-    with opened(args, new=True) as storage:
-        _show_experiment(args, sa.import_experiment(args.file, storage, args.name, by=typed_by()))
 
 
 @command("experiment replay", NAME)

@@ -166,8 +166,8 @@ def _create(args: argparse.Namespace) -> None:
     _check_bounds(args)
     token, record = new_token(args.name, args.scope) if args.scope != "assign" else _key(args)
     with closing(sa.storages.open_storage(args.storage)) as storage:
-        first = not storage.closed()
-        storage.add_token(record, by=typed_by())
+        first = not storage.tokens.closed()
+        storage.tokens.add(record, by=typed_by())
         names = {summary.name for summary in storage.summaries()}
     print(token, flush=True)
     if record.publishable:
@@ -235,7 +235,7 @@ def _list(args: argparse.Namespace) -> None:
     from steadyarm.wire.responses import iso
 
     with closing(sa.storages.open_storage(args.storage)) as storage:
-        tokens, closed = storage.tokens(), storage.closed()
+        tokens, closed = storage.tokens.all(), storage.tokens.closed()
     facts = [
         {"name": token.name, "scope": token.scope, "created": iso(to_datetime(token.created))}
         | (
@@ -287,8 +287,8 @@ def _remove(args: argparse.Namespace) -> None:
     """
     with closing(sa.storages.open_storage(args.storage)) as storage:
         now = round(time.time() * 1e6)
-        storage.remove_token(args.name, now=now, by=typed_by(), lock_out=args.lock_out)
-        left = storage.tokens()
+        storage.tokens.remove(args.name, now=now, by=typed_by(), lock_out=args.lock_out)
+        left = storage.tokens.all()
     print(f"The token {args.name} is refused within five seconds; {len(left)} left.")
     if not left:
         print("Nobody can use the service over HTTP until a token is created.", file=sys.stderr)

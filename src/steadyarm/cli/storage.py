@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -12,9 +11,9 @@ from steadyarm.cli.common import FORMAT, STORAGE, command, group, opened, show
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.wording import counted
 
-ABOUT = """Check, back up, restore, prune or upgrade where live experiments are kept.
+ABOUT = """Check, back up, copy, prune or upgrade where live experiments are kept.
 
-Checks the database of live experiments, backs it up and restores it, removes what nobody needs, or
+Checks the database of live experiments, backs it up or copies it, removes what nobody needs, or
 brings its tables up to date after a new version of SteadyArm was installed.
 
 The first experiment makes the tables. After a new version of SteadyArm was installed:
@@ -25,9 +24,12 @@ The first experiment makes the tables. After a new version of SteadyArm was inst
 Stop the processes that use the storage and make a backup first. An upgrade is one transaction: it
 happens as a whole or not at all. A backup may be made at any time, also of a storage in use:
 
-  steadyarm storage backup  tests-monday.db --storage sqlite:///tests.db
-  steadyarm storage restore tests-monday.db --storage sqlite:///tests.db
-  steadyarm storage check                   --storage sqlite:///tests.db
+  steadyarm storage backup tests-monday.db --storage sqlite:///tests.db
+  steadyarm storage check                  --storage sqlite:///tests.db
+
+To move to another database:
+
+  steadyarm storage copy sqlite:///tests.db postgresql+psycopg://me@host/tests
 """
 MEANING = {
     "current": "the tables are up to date",
@@ -65,8 +67,7 @@ def _status(args: argparse.Namespace) -> None:
     show(args, asdict(found), text)
     if found.damage is not None:
         raise SteadyArmError(
-            f"{found.url}: the file is damaged ({found.damage}); restore a backup with: steadyarm "
-            "storage restore"
+            f"{found.url}: the file is damaged ({found.damage}); put a backup in its place."
         )
 
 
@@ -94,60 +95,29 @@ def _check(args: argparse.Namespace) -> None:
     ("--force", "replace FILE if it exists, unless it is in use"),
 )
 def _backup(args: argparse.Namespace) -> None:
-    """Copy an SQLite storage that may be in use; name pg_dump for PostgreSQL.
+    """Copy an SQLite storage that may be in use.
 
-    The copy is as of one moment, and it is checked before it gets its name. For PostgreSQL the
-    command line of pg_dump is printed, with status 2.
+    The copy is as of one moment, and it is checked before it gets its name. PostgreSQL has pg_dump.
     """
-    _name_tool(sa.storages.backup_command(args.storage, args.target))
     made = sa.storages.backup_storage(args.storage, args.target, force=args.force)
     size = made.stat().st_size
     show(args, {"backup": str(made), "bytes": size}, f"{made}: {size:,} bytes, checked.")
 
 
 @command(
-    "storage restore",
-    ("backup FILE", "the file that steadyarm storage backup wrote"),
+    "storage copy",
+    ("source SOURCE", "the URL of the storage that is copied"),
+    ("target TARGET", "the URL of an empty database"),
 )
-def _restore(args: argparse.Namespace) -> None:
-    """Put a backup in the place of an SQLite storage; name pg_restore for PostgreSQL.
+def _copy(args: argparse.Namespace) -> None:
+    """Copy all tables to an empty database, such as from SQLite to PostgreSQL.
 
-    Refuses a storage that is in use and a backup that is damaged. The previous file is kept beside
-    it under a name with the time. A service that needed tokens still needs them, all sessions end,
-    and the tokens that are valid now are named. For PostgreSQL the command line of pg_restore is
-    printed, with status 2.
+    The copy is as of one moment. It happens as a whole or not at all.
     """
-    _name_tool(sa.storages.backup_command(args.storage, args.backup, restore=True))
-    done = sa.storages.restore_storage(args.storage, args.backup)
-    facts = {
-        "file": str(done.file),
-        "before": None if done.before is None else str(done.before),
-        "revision": done.revision,
-        "newest": done.newest,
-        "closed": done.closed,
-        "tokens": [{"name": name, "scope": scope} for name, scope in done.tokens],
-        "returned": done.returned,
-    }
-    lines = [f"{done.file}: restored from {args.backup}."]
-    if done.before is not None:
-        lines.append(f"The previous file is kept as {done.before}.")
-    if done.tokens:
-        valid = ", ".join(f"{name} ({scope})" for name, scope in done.tokens)
-        lines.append(f"Valid tokens now: {valid}.")
-    elif done.closed:
-        lines.append("No token is valid now; the service lets nobody in until one is created.")
-    else:
-        lines.append(
-            "There has been no token; the service answers this machine only, and lets all in."
-        )
-    if done.returned:
-        lines.append(
-            f"Not valid before the restore: {', '.join(done.returned)}; to remove one again: "
-            "steadyarm token remove NAME"
-        )
-    if done.revision != done.newest:
-        lines.append(f"Its tables are of version {done.revision}; run: steadyarm storage upgrade")
-    show(args, facts, "\n".join(lines))
+    copied = sa.storages.copy_storage(args.source, args.target)
+    tests = counted(copied.get("experiments", 0), "experiment")
+    text = f"Copied {tests}, {sum(copied.values()):,} rows in all."
+    show(args, copied, text)
 
 
 @command(
@@ -195,10 +165,3 @@ def _upgrade(args: argparse.Namespace) -> None:
     if before == after:
         text = f"{found.url}: {MEANING['current']}, nothing to do."
     show(args, {"before": before} | asdict(found), text)
-
-
-def _name_tool(command: str | None) -> None:
-    """End with status 2 where PostgreSQL's own tools do it."""
-    if command is not None:
-        print(f"steadyarm: PostgreSQL has tools of its own for this:\n  {command}", file=sys.stderr)
-        raise SystemExit(2)

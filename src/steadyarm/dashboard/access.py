@@ -170,7 +170,7 @@ class Access:
         storage = self.service.storage
 
         def find() -> SessionRecord | None:  # in a thread: the clock may be the server's
-            return storage.find_session(hash_of(session.id), storage.now())
+            return storage.sessions.find(hash_of(session.id), storage.now())
 
         found = None if session.new else await self.service.run_short(find)
         token = None if found is None else self._guard.with_hash(found.token)
@@ -210,7 +210,7 @@ class Access:
         def add() -> None:
             now = storage.now()
             expires = now + microseconds(LASTS)
-            storage.add_session(SessionRecord(hash_of(session.id), token.hash, now, expires))
+            storage.sessions.add(SessionRecord(hash_of(session.id), token.hash, now, expires))
 
         await self.service.write("", add)
         self.remember(response, scope, session, LASTS)
@@ -218,7 +218,7 @@ class Access:
     async def sign_out(self, response: Response, scope: RequestScope) -> None:
         """End the session, in this browser and wherever else its cookie is."""
         session = self.session(scope)
-        await self.service.write("", self.service.storage.remove_session, hash_of(session.id))
+        await self.service.write("", self.service.storage.sessions.remove, hash_of(session.id))
         response.delete_cookie(self._name(scope), **self._options(scope))
 
     def _key(self, session: BrowserSession) -> str:

@@ -30,7 +30,7 @@ from steadyarm.service.handlers import move, rolled_out
 from steadyarm.service.problems import RefusedError, problem_response
 from steadyarm.service.service import Service
 from steadyarm.service.settings import ServiceSettings
-from steadyarm.storages.base import Storage
+from steadyarm.storages.storage import Storage
 from steadyarm.wire.requests import NewRollOut
 
 MOST_NAMES = 500  # that a list offers

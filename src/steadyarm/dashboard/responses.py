@@ -118,15 +118,15 @@ def corrected(entry: AuditEntry) -> str:
 
     Examples
     --------
-    >>> corrected(AuditEntry(7, 0, "ada", "visits.included", "shop", {"entry": 5}))
-    'Visits included, see entry 5'
+    >>> corrected(AuditEntry(7, 0, "ada", "reward.voided", "shop", {"assignments": 1}))
+    'Reward voided'
     """
     said, detail = entry.action.replace(".", " ").capitalize(), entry.detail
     if "since" in detail and "until" in detail:
         return (
             f"{said}, {when(to_datetime(detail['since']))} to {when(to_datetime(detail['until']))}"
         )
-    return f"{said}, see entry {detail['entry']}" if "entry" in detail else said
+    return said
 
 
 # What is sent: packed by gzip where browsers accept that, and not again while they have it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from steadyarm.errors import (
     BudgetSpentError,
@@ -20,7 +20,6 @@ from steadyarm.errors import (
 from steadyarm.live.decisions import decide, is_over
 from steadyarm.live.metrics import REWARD, Metric, duration_text, microseconds, unnamed
 from steadyarm.live.settings import Settings
-from steadyarm.storages.base import Storage
 from steadyarm.storages.records import (
     LATEST,
     SKEW,
@@ -36,6 +35,9 @@ from steadyarm.storages.records import (
 )
 from steadyarm.validation import finite_number
 from steadyarm.wording import did_you_mean, shortened
+
+if TYPE_CHECKING:
+    from steadyarm.storages.storage import Storage
 
 LONGEST = 512  # characters of a unit, or of the key of an event
 

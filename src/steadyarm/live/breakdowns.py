@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -287,7 +286,7 @@ def _visits_of(series: str, results: LiveResults, snapshot: Snapshot, sums: Sums
     """
     mature, found = {piece.index for piece in results.mature}, []
     for record, whole in snapshot.segments:
-        none = np.full((3, len(whole.assigned)), Fraction(0), dtype=object)
+        none = np.zeros((3, len(whole.assigned)))
         visits, *_ = sums.get((series, record.index), none).tolist()
         counts, totals, squares = sums.get((f"{series}*{REWARD}", record.index), none).tolist()
         if record.index in mature and any(visits):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from steadyarm.covariates import each_with_expected, with_expected
 from steadyarm.errors import (
@@ -70,7 +70,6 @@ from steadyarm.live.units import (
 )
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy
-from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import ACTIONS, AuditEntry, Change, Corrected
 from steadyarm.storages.records import (
     LATEST,
@@ -87,6 +86,9 @@ from steadyarm.storages.records import (
     to_micros,
 )
 from steadyarm.wording import shortened
+
+if TYPE_CHECKING:
+    from steadyarm.storages.storage import Storage
 
 log = logging.getLogger("steadyarm")
 
@@ -609,7 +611,7 @@ class Experiment(LiveTest):
         check_attribute(self.settings.attributes, by)
         snapshot = self.storage.snapshot(self.key, everything=True)
         series, days = self.storage.series(self.key), self.storage.days(self.key)
-        stopped = stopped_in(self.storage, self.settings, snapshot.experiment)
+        stopped = stopped_in(self.storage.history, self.settings, snapshot.experiment)
         results = results_of(self.settings, snapshot, days, self.now(), stopped=stopped)
         results = results.check_complete()
         verdict = results.recommend(level, anytime, bounds)
@@ -645,7 +647,7 @@ class Experiment(LiveTest):
 
     def _results(self) -> LiveResults:
         snapshot = self.storage.snapshot(self.key, everything=True)
-        stopped = stopped_in(self.storage, self.settings, snapshot.experiment)
+        stopped = stopped_in(self.storage.history, self.settings, snapshot.experiment)
         days = self.storage.days(self.key)
         return results_of(self.settings, snapshot, days, self.now(), stopped=stopped)
 
@@ -655,13 +657,13 @@ class Experiment(LiveTest):
         return status_of(self.settings, snapshot)
 
     def replay(self) -> Replay:
-        """Compute the whole test anew from its log, and compare to the bit."""
+        """Compute the whole test anew from its log, and compare."""
         return replay(self.storage, self.storage.find(self.name), self.settings)
 
     def export(self, path: str | Path) -> Path:
         """Write the log into a .csv or .parquet file that `analyze` reads.
 
-        A description is written beside it; `import_experiment` takes both into another storage.
+        A description is written beside it, from which `analyze` reads settings and segments.
 
         Parameters
         ----------
@@ -689,22 +691,6 @@ class Experiment(LiveTest):
         """
         return self._correct(by, kind="void", target=self._target(target), reason=reason)
 
-    def correct(
-        self, target: LiveAssignment | str, reward: float, *, reason: str, by: str = ""
-    ) -> Corrected:
-        """Replace the reward of an assignment by another one.
-
-        Parameters
-        ----------
-        target : the assignment, its id, or a unit
-        reward : the right one
-        reason : why, for those who read the audit log; name no unit in it
-        by : who does it, for the audit log
-        """
-        right = self.settings.check_reward(reward)
-        aimed = self._target(target)
-        return self._correct(by, kind="correct", target=aimed, reward=right, reason=reason)
-
     def exclude(
         self,
         *,
@@ -730,17 +716,6 @@ class Experiment(LiveTest):
         }
         who = None if unit is None else self._unit(unit)
         return self._correct(by, now, kind="exclude", unit=who, reason=reason, **ends)
-
-    def include(self, entry: int, *, reason: str, by: str = "") -> Corrected:
-        """Undo an exclusion, by the id of its entry in the audit log.
-
-        Parameters
-        ----------
-        entry : id of the exclusion
-        reason : why, for those who read the audit log; name no unit in it
-        by : who does it, for the audit log
-        """
-        return self._correct(by, kind="include", entry=entry, reason=reason)
 
     def erase(self, unit: str, *, reason: str = "", by: str = "") -> Corrected:
         """Erase the identity of a unit: its visits stay, under a random name.

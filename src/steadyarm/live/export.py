@@ -2,7 +2,7 @@
 
 The columns are those that `analyze` reads; if the experiment has metrics a further one has all
 events, as JSON. The description is JSON with the experiment's record, its segments, audit entries
-and corrections, so that `import_experiment` can go on with the test.
+and corrections.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, astuple, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from steadyarm.arms import ArmSet
@@ -26,27 +26,32 @@ from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmErro
 from steadyarm.estimators import is_one_hot
 from steadyarm.files import csv_cell, csv_text, description_path
 from steadyarm.segments import Segment
-from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import AuditEntry, Correction, Trace
 from steadyarm.storages.records import (
     LATEST,
+    DaySums,
     EarlySums,
     ExperimentRecord,
     ExperimentState,
     LogRow,
     MetricEvent,
+    RunningTally,
     SegmentRecord,
+    SeriesSums,
     Snapshot,
-    Tally,
     check_of,
+    columns_of,
     id_of,
     parse_assignment_id,
     place_of,
     to_datetime,
     to_micros,
 )
-from steadyarm.storages.series import Metrics
+from steadyarm.storages.series import Metrics, RunningSeries
 from steadyarm.validation import check_choice, finite_number, whole_number
+
+if TYPE_CHECKING:
+    from steadyarm.storages.storage import Storage
 
 READ = ("timestamp", "unit", "arm", "probability", "reward", "segment", "block")  # by analyze
 GUARDS = ("unit", "arm")  # texts that users chose; in CSV files they are guarded against formulas
@@ -69,7 +74,7 @@ def segment_from(values: Mapping[str, Any]) -> SegmentRecord:
     segment = Segment.from_dict(values).checked()
     whole_number(values["rounds"], "rounds", least=1)
     rest = {name: value for name, value in values.items() if name not in segment.to_dict()}
-    rest["early"] = EarlySums.read(values.get("early"))  # older exports have none
+    rest["early"] = EarlySums.read(values["early"])
     return SegmentRecord(segment=segment, **rest)
 
 
@@ -190,20 +195,54 @@ def write_zip(experiment: Source, path: Path) -> None:
             file.write(written, written.name)
 
 
-def read_export(path: str | Path) -> tuple[Snapshot, Iterator[list[LogRow]], Trace]:
-    """What `export_experiment` wrote: the experiment with its segments, the rows in pages, and
-    what was corrected.
+@dataclass(frozen=True)
+class ExportedTest:
+    """A test as it stood when it was exported; the sums are counted from its rows.
+
+    Attributes
+    ----------
+    exported : when that was
+    days, series : as `Storage.days` and `Storage.series` give them
     """
+
+    snapshot: Snapshot
+    days: tuple[DaySums, ...]
+    series: tuple[SeriesSums, ...]
+    trace: Trace
+    exported: int
+
+
+def read_export(path: str | Path) -> ExportedTest:
+    """Read what `export_experiment` wrote."""
     path = Path(path)
-    snapshot, counts, trace = read_description(description_path(path))
-    return snapshot, _checked(path, _read(path, snapshot), counts), trace
+    experiment, records, counts, trace, exported = read_description(description_path(path))
+    metrics = Metrics.of(experiment.config)
+    columns = {record.index: columns_of(record.segment) for record in records}
+    sums = {index: RunningTally(columns[index]) for index in columns}
+    series = RunningSeries(metrics)
+    for page in _checked(path, _read(path, experiment), counts):
+        for row in page:
+            if _segment(row) not in sums:
+                raise InvalidInputError(f"{path} has rows of a segment that was never opened.")
+            sums[_segment(row)].add(row)
+            if metrics:
+                series.add(row)
+    all_series = series.sums(columns)
+    snapshot = Snapshot(
+        experiment,
+        tuple((record, sums[record.index].tally()) for record in records),
+        tuple(sorted({place_of(each.number)[0] for each in trace.corrections if each.late})),
+        tuple(part for part in all_series if part.series in metrics.steering),
+    )
+    days = (part for index in sorted(sums) for part in sums[index].day_sums(index))
+    return ExportedTest(snapshot, tuple(days), all_series, trace, exported)
 
 
 def _columns(experiment: Source) -> list[str]:
     """Arms that share features need every row's whole allocation.
 
     Of very many arms it would be longer than all the rest; the description has it. Covariates
-    have columns of their own for `analyze`; imports read the events.
+    have columns of their own for `analyze`.
     """
     arms, columns = experiment.arms, list(COLUMNS)
     config = experiment.storage.find(experiment.name).config
@@ -304,8 +343,10 @@ def _described(
     }
 
 
-def read_description(path: Path) -> tuple[Snapshot, Counts, Trace]:
-    """The experiment and its segments, its counts and its decisions, from the file beside a log."""
+def read_description(
+    path: Path,
+) -> tuple[ExperimentRecord, list[SegmentRecord], Counts, Trace, int]:
+    """The experiment, its segments, counts, history and the time, from the file beside a log."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -319,22 +360,19 @@ def read_description(path: Path) -> tuple[Snapshot, Counts, Trace]:
             "export wrote beside the rows."
         )
     try:
-        experiment = ExperimentRecord(key=0, **data["experiment"])  # its storage gives the key
+        experiment = ExperimentRecord(key=0, **data["experiment"])
         check_choice(experiment.state, "state", get_args(ExperimentState))
-        for name in ("created", "version", "observed"):
-            whole_number(getattr(experiment, name), name)
         segments = [segment_from(entry) for entry in data["segments"]]
         counts = {int(index): list(map(int, found)) for index, found in data["rows"].items()}
-        trace = Trace(  # older exports have none
-            tuple(AuditEntry(**entry) for entry in data.get("audit", ())),
-            tuple(Correction(*each) for each in data.get("corrections", ())),
+        trace = Trace(
+            tuple(AuditEntry(**entry) for entry in data["audit"]),
+            tuple(Correction(*each) for each in data["corrections"]),
         )
+        return experiment, segments, counts, trace, int(data["exported"])
     except (LookupError, TypeError, ValueError) as error:
         raise InvalidInputError(
             f"{path} is incomplete or damaged: {error!r}; export the experiment again."
         ) from None
-    none = tuple((record, Tally.empty(record.segment.columns)) for record in segments)
-    return Snapshot(experiment, none), counts, trace
 
 
 def _checked(path: Path, log: Iterable[list[LogRow]], counts: Counts) -> Iterator[list[LogRow]]:
@@ -345,8 +383,7 @@ def _checked(path: Path, log: Iterable[list[LogRow]], counts: Counts) -> Iterato
         for row in page:
             if row.number <= last:
                 raise InvalidInputError(
-                    f"{path} has rows twice or out of order, around place {place_of(row.number)}; "
-                    "nothing was imported."
+                    f"{path} has rows twice or out of order, around place {place_of(row.number)}."
                 )
             last = row.number
         _count(page, found)
@@ -355,13 +392,12 @@ def _checked(path: Path, log: Iterable[list[LogRow]], counts: Counts) -> Iterato
         rows, wanted = (sum(n for n, *_ in each.values()) for each in (found, counts))
         raise InvalidInputError(
             f"{path} has {rows:,} rows, but its description is of {wanted:,}, or of other rewards "
-            "or events; it was cut short or changed, or they do not belong together. Nothing was "
-            "imported."
+            "or events; it was cut short or changed, or they do not belong together."
         )
 
 
-def _read(path: Path, snapshot: Snapshot) -> Iterator[list[LogRow]]:
-    arm_of, tag = cache(_finder(snapshot.experiment.config["arms"])), snapshot.experiment.tag
+def _read(path: Path, experiment: ExperimentRecord) -> Iterator[list[LogRow]]:
+    arm_of, tag = cache(_finder(experiment.config["arms"])), experiment.tag
     batch: list[LogRow] = []
     for line, row in enumerate(_rows(path), start=2):
         try:
@@ -369,7 +405,7 @@ def _read(path: Path, snapshot: Snapshot) -> Iterator[list[LogRow]]:
         except SteadyArmError:
             raise
         except (LookupError, TypeError, ValueError) as error:
-            raise InvalidInputError(f"{path}, row {line}: {error}; nothing was imported.") from None
+            raise InvalidInputError(f"{path}, row {line}: {error}.") from None
         if len(batch) >= PAGE:
             yield batch
             batch = []

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import MISSING, dataclass, fields
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +24,6 @@ from steadyarm.errors import (
 )
 from steadyarm.live.decisions import check_servable, first_state, stored_state
 from steadyarm.live.experiment import OWN_CLOCK, Experiment
-from steadyarm.live.export import read_export
 from steadyarm.live.metrics import Metric, duration_text, microseconds, unnamed, usual_grace
 from steadyarm.live.settings import (
     NEVER_MATURE,
@@ -42,9 +40,11 @@ from steadyarm.live.settings import (
 from steadyarm.policies import Policy, policy_class, policy_from
 from steadyarm.segments import Direction
 from steadyarm.storages import open_storage
-from steadyarm.storages.base import Storage
 from steadyarm.storages.records import ExperimentRecord, new_tag
 from steadyarm.wording import factors_of, shortened
+
+if TYPE_CHECKING:
+    from steadyarm.storages.storage import Storage
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 DESCRIBED = (
@@ -232,56 +232,6 @@ def load_experiment(
     """
     with _opened(storage) as opened:
         return Experiment(opened, opened.find(name), policy, clock)
-
-
-def import_experiment(
-    path: str | Path,
-    storage: str | Storage | None = None,
-    name: str | None = None,
-    *,
-    policy: Policy[Any] | None = None,
-    clock: Callable[[], float] | None = None,
-    by: str = "",
-) -> Experiment:
-    """Take an exported experiment into a storage, rows and segments and all, or nothing.
-
-    It goes on where it stood; positions of it that were out on lease are released. Its corrections
-    and entries of the audit log come along, marked as imported.
-
-    Parameters
-    ----------
-    path : file that `Experiment.export` wrote: .parquet or .csv
-    storage : a URL or an open storage; by default as for `create_experiment`
-    name : under which it is imported; by default its own
-    policy : a policy of your own that the storage cannot name; else it is read from the storage
-    clock : seconds since 1970, for simulations; by default the storage's clock
-    by : who imports it, for the audit log
-
-    Returns
-    -------
-    Experiment : it goes on where the exported one stood
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import steadyarm as sa
-    >>> shop = sa.create_experiment(
-    ...     "shop", ["A", "B"], sa.Steady(), 1000, "memory", seed=1, missing="drop"
-    ... )
-    >>> shop.tell(shop.ask("visitor 1"), 1.0)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     exported = shop.export(Path(folder) / "shop.csv")
-    ...     copy = sa.import_experiment(Path(folder) / "shop.csv", "memory")
-    >>> copy.status().rewarded == shop.status().rewarded
-    True
-    """
-    snapshot, rows, trace = read_export(path)
-    Settings.from_dict(snapshot.experiment.config, policy)  # refuses a policy that is not there
-    with _opened(storage) as opened:
-        checked = check_name(name or snapshot.experiment.name)
-        record = opened.restore(checked, snapshot, rows, trace, by=by)
-        return Experiment(opened, record, policy, clock)
 
 
 def create_from_description(

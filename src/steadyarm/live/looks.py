@@ -6,7 +6,7 @@ that every process and every replay finds the same looks. What a look decides is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
@@ -15,7 +15,7 @@ from typing import Any
 from steadyarm.inference.boundaries import FIRST_LOOK
 from steadyarm.live.decisions import SegmentLedger
 from steadyarm.live.settings import MOST_LOOKS, Settings
-from steadyarm.storages.base import Storage
+from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.records import ExperimentHead
 
 ITSELF = "the test itself"  # who stopped it, in the audit log
@@ -209,11 +209,16 @@ def _reached(settings: Settings, visits: int, began: int | None, last: int | Non
     return (last - began) // WEEK
 
 
-def stopped_in(storage: Storage, settings: Settings, head: ExperimentHead) -> Stopped | None:
-    """That an experiment stopped itself, from its audit log; None if it did not."""
+def stopped_in(
+    history: Callable[[str], Iterable[AuditEntry]], settings: Settings, head: ExperimentHead
+) -> Stopped | None:
+    """That an experiment stopped itself, from its audit log; None if it did not.
+
+    history : reads the entries about the experiment of a name, such as `Storage.history`
+    """
     if settings.stop != "when sure" or head.state not in ("stopped", "archived"):
         return None
-    entries = [each for each in storage.history(head.name) if each.action == "experiment.stopped"]
+    entries = [each for each in history(head.name) if each.action == "experiment.stopped"]
     if not entries or "look" not in entries[-1].detail:
         return None
     return Stopped.from_dict(entries[-1].detail, entries[-1].created)

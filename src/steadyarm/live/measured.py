@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Literal, get_args
 
 import numpy as np
@@ -196,7 +195,7 @@ def _tallies(
     for record, tally in snapshot.segments:
         record = replace(record, closed=None, closed_at=None)
         if name not in (primary, REWARD):
-            none = np.full((3, len(tally.assigned)), Fraction(0), dtype=object)
+            none = np.zeros((3, len(tally.assigned)))
             counts, totals, squares = sums.get((name, record.index), none).tolist()
             tally = replace(
                 tally,
@@ -317,7 +316,7 @@ def _ratio_of(metric: Metric, above: Metric, below: Metric) -> Metric:
 def _linearized(
     above: Iterable[tuple[SegmentRecord, Tally]],
     below: Iterable[tuple[SegmentRecord, Tally]],
-    products: Mapping[int, Sequence[Fraction]],
+    products: Mapping[int, Sequence[float]],
     numerators: Floats,
     denominators: Floats,
     widening: Floats,
@@ -331,10 +330,10 @@ def _linearized(
     numerators, denominators : (K,) the means A and B of every variant
     widening : (K,) factor of the deviations from R
     """
-    ratios = [Fraction(a) / Fraction(b) for a, b in zip(numerators, denominators, strict=True)]
-    scales = [Fraction(w) / Fraction(b) for w, b in zip(widening, denominators, strict=True)]
+    ratios = [a / b for a, b in zip(numerators, denominators, strict=True)]
+    scales = [w / b for w, b in zip(widening, denominators, strict=True)]
     for (record, a), (_, b) in zip(above, below, strict=True):
-        both = products.get(record.index, [Fraction(0)] * len(a.assigned))
+        both = products.get(record.index, [0.0] * len(a.assigned))
         counts = [n - e for n, e in zip(a.assigned, a.excluded, strict=True)]
         total, squares = [], []
         for k, (n, R, scale) in enumerate(zip(counts, ratios, scales, strict=True)):

@@ -1,4 +1,7 @@
-"""Replay: a live experiment computed anew from its log, and compared to the bit."""
+"""Replay: a live experiment computed anew from its log, and compared.
+
+Arms, units and rewards must be the same. Sums, allocations and estimates must agree to 1e-9.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import starmap
+from math import isclose, isnan
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +32,6 @@ from steadyarm.live.decisions import (
 from steadyarm.live.settings import Settings
 from steadyarm.policies import State
 from steadyarm.segments import Draws, Segment
-from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Correction, as_observed
 from steadyarm.storages.records import (
     Columns,
@@ -45,7 +49,11 @@ from steadyarm.storages.records import (
 from steadyarm.storages.series import Metrics, RunningSeries
 from steadyarm.wording import counted
 
+if TYPE_CHECKING:
+    from steadyarm.storages.storage import Storage
+
 SHOWN = 20  # differences that are listed
+PRECISION = 1e-9  # to which computed numbers agree
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class Replay:
     ----------
     assignments, rewards, segments : how many were computed anew
     corrections : changes by hand; they are undone for decisions made before them
-    differences : what disagrees, in words, the first twenty; empty if all agrees to the bit
+    differences : what disagrees, in words, the first twenty; empty if all agrees
     events : of metrics, from which their values and sums were computed anew
     """
 
@@ -69,7 +77,7 @@ class Replay:
 
     @property
     def agrees(self) -> bool:
-        """Whether every assignment, sum, allocation and estimate is the same to the bit."""
+        """Whether every assignment, sum, allocation and estimate is the same."""
         return not self.differences
 
     def __str__(self) -> str:
@@ -81,7 +89,7 @@ class Replay:
         if self.corrections:
             what += f", with {counted(self.corrections, 'correction')}"
         if self.agrees:
-            return f"{what}: all agree to the bit."
+            return f"{what}: all agree."
         return "\n  ".join([f"{what}: they do not agree.", *self.differences])
 
 
@@ -253,7 +261,8 @@ def _compare_series(
         for sums in (before, after, series.sums(columns))
     )
     for place in sorted({*stored, *later, *anew}):
-        if stored.get(place) == later.get(place) != anew.get(place) and place[0] in columns:
+        unchanged = stored.get(place) == later.get(place) and place[0] in columns
+        if unchanged and not _sums_agree(stored.get(place), anew.get(place)):
             given = [_total(sums.get(place)) for sums in (stored, anew)]
             found(
                 f"segment {place[0]} has stored {given[0]} of {place[2]!r} of day {place[1]}, its "
@@ -264,6 +273,34 @@ def _compare_series(
 def _exact(sums: SeriesSums) -> tuple[Any, ...]:
     """What rows must give; they do not know of events that came too late."""
     return sums.rewarded, sums.sums, sums.squares
+
+
+def _sums_agree(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
+    """Whether counts are the same, and sums and sums of squares agree."""
+    if one is None or other is None or one[0] != other[0]:
+        return one is other
+    scale = np.sqrt(np.multiply(one[0], one[2]))  # no sum is larger
+    sums = np.abs(np.subtract(one[1], other[1])) <= PRECISION * scale
+    return bool(sums.all() and np.allclose(one[2], other[2], PRECISION, 0.0))
+
+
+def _tallies_agree(one: Tally, other: Tally) -> bool:
+    counts = [(each.assigned, each.excluded, each.last) for each in (one, other)]
+    sums = [(each.rewarded, each.sums, each.squares) for each in (one, other)]
+    return counts[0] == counts[1] and _sums_agree(*sums)
+
+
+def _values_agree(one: Any, other: Any) -> bool:
+    """Whether two states agree as JSON, in which NaN equals NaN."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        both = [(one[name], other[name]) for name in one.keys() & other.keys()]
+        return one.keys() == other.keys() and all(starmap(_values_agree, both))
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_values_agree, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        same = isclose(one, other, rel_tol=PRECISION, abs_tol=PRECISION)
+        return same or (isnan(one) and isnan(other))
+    return bool(one == other)
 
 
 def _total(sums: tuple[Any, ...] | None) -> str:
@@ -277,7 +314,7 @@ def _compare_tallies(
 ) -> None:
     later = {record.index: tally for record, tally in after.segments}
     for record, tally in before.segments:
-        if tally == later[record.index] and tally != sums[record.index]:
+        if tally == later[record.index] and not _tallies_agree(tally, sums[record.index]):
             found(
                 f"segment {record.index} has stored sums {_short(tally)}, its rows give "
                 f"{_short(sums[record.index])}"
@@ -335,16 +372,14 @@ def _follow(snapshot: Snapshot, settings: Settings, changed: set[int], found: _D
     rounds = sum(record.rounds for record, _ in closed)
     stored = snapshot.experiment.policy_state
     state, fitted = stored_state(settings, stored), stored_slopes(settings, stored)
-    # As they are however they were written; and as JSON, in which NaN equals NaN: some states hold
-    # it before the first estimate.
-    both = [
-        json.dumps([one.to_dict(), seen, None if memory is None else memory.to_dict()])
-        for one, seen, memory in (
+    computed, kept = (
+        [one.to_dict(), count, None if memory is None else memory.to_dict()]
+        for one, count, memory in (
             (states[-1], rounds, slopes),
             (state, int(stored["rounds"]), fitted),
         )
-    ]
-    if both[0] != both[1]:
+    )
+    if not _values_agree(computed, kept):
         found("the policy's state differs from what its segments lead to")
 
 
@@ -379,7 +414,7 @@ def _differ(record: SegmentRecord, planned: Segment, carried_on: bool) -> str | 
     whole = record.rounds == rounds
     checks: dict[str, Any] = {
         "arms": _same(stored.arms, planned.arms),
-        "weights": np.array_equal(stored.weights, planned.weights),
+        "weights": _same(stored.weights, planned.weights),
         "order": (stored.order, stored.block) == (planned.order, planned.block),
         "reference": _same(stored.reference, planned.reference),
         "rounds": cut or whole,
@@ -391,7 +426,7 @@ def _differ(record: SegmentRecord, planned: Segment, carried_on: bool) -> str | 
 def _same(one: Any, other: Any) -> bool:
     if one is None or other is None:
         return one is other
-    return bool(np.array_equal(one, other))
+    return bool(one.shape == other.shape and np.allclose(one, other, PRECISION, PRECISION))
 
 
 def _short(tally: Tally) -> str:

@@ -257,7 +257,7 @@ def scorecard_of(
     snapshot = storage.snapshot(experiment.key, everything=True)
     days = storage.days(experiment.key)
     status = status_of(settings, snapshot)
-    stopped = stopped_in(storage, settings, snapshot.experiment)
+    stopped = stopped_in(storage.history, settings, snapshot.experiment)
     results = results_of(settings, snapshot, days, now, stopped=stopped)
     spans = _spans(snapshot)
     started = min((start for start, _ in spans.values()), default=None)

@@ -37,7 +37,7 @@ from steadyarm.service.problems import RefusedError, json_response, problem_resp
 from steadyarm.service.routes import ROUTES, Route, document
 from steadyarm.service.service import Service, extend_deadline
 from steadyarm.service.settings import ServiceSettings
-from steadyarm.storages.base import Storage
+from steadyarm.storages.storage import Storage
 from steadyarm.wire.requests import checked, decode
 from steadyarm.wording import shortened
 

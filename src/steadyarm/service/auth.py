@@ -34,8 +34,8 @@ from steadyarm.live.metrics import microseconds
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.settings import is_loopback
 from steadyarm.signing import signed_unit
-from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Scope, TokenRecord
+from steadyarm.storages.storage import Storage
 
 log = logging.getLogger("steadyarm.service")
 
@@ -447,8 +447,8 @@ class Guard:
 
     def reload(self) -> None:
         """Read the tokens again; if the storage does not answer, the old ones stay."""
-        closed = self._storage.closed()
-        found = self._storage.tokens()
+        closed = self._storage.tokens.closed()
+        found = self._storage.tokens.all()
         self._tokens = {token.hash: token for token in found if not token.publishable}
         self.keys.replace(token for token in found if token.publishable)
         # What was closed once stays closed here, even if somebody puts another database in place.

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from steadyarm.live.settings import events_in
 from steadyarm.service.batching import Batcher
-from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Summary
+from steadyarm.storages.storage import Storage
 
 SPARE = 0.005  # seconds from one look at the audit log to the next
 PAGE = 1000  # entries of the audit log that are read at once

@@ -34,9 +34,9 @@ from steadyarm.live.units import Covariates
 from steadyarm.service.auth import Claims, discreet
 from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
 from steadyarm.service.service import Service
-from steadyarm.storages.base import Storage
 from steadyarm.storages.changes import Corrected
 from steadyarm.storages.records import LATEST, to_datetime, to_micros
+from steadyarm.storages.storage import Storage
 from steadyarm.wire import requests, responses, results
 from steadyarm.wire.requests import checked, time_in
 from steadyarm.wording import shortened
@@ -201,9 +201,7 @@ def _target(body: requests.NewReward | requests.NewCorrection) -> str:
 OWN = ("name", "start", "load_if_exists")  # not part of the description
 NEEDED = {  # by each kind of correction
     "void": "assignment or unit",
-    "correct": "reward, and assignment or unit",
     "exclude": "unit, or since and until",
-    "include": "entry",
     "erase": "unit",
 }
 
@@ -296,7 +294,7 @@ async def rolled_out(service: Service, name: str, body: requests.NewRollOut, by:
 async def correct(
     service: Service, request: Request, body: requests.NewCorrection
 ) -> tuple[int, results.CorrectedAnswer]:
-    """Void or correct a reward, exclude visits or include them again, erase a unit."""
+    """Void a reward, exclude visits, or erase a unit."""
     experiment = await service.experiment(request)
     # Not in turn with batches: a long period takes its time, and others go on meanwhile.
     done = await service.read(_correct, experiment, body, author(request))
@@ -313,17 +311,11 @@ def _correct(experiment: Experiment, body: requests.NewCorrection, by: str) -> C
     match body.kind, tuple(sorted(given)):
         case "void", ("assignment",) | ("unit",):
             return experiment.void(_target(body), **why)
-        case "correct", ("assignment", "reward") | ("reward", "unit"):
-            assert body.reward is not None
-            return experiment.correct(_target(body), body.reward, **why)
         case "exclude", ("unit",):
             return experiment.exclude(unit=body.unit, **why)
         case "exclude", ("since", "until"):
             since, until = time_in(body.since or "", "since"), time_in(body.until or "", "until")
             return experiment.exclude(since=since, until=until, **why)
-        case "include", ("entry",):
-            assert body.entry is not None
-            return experiment.include(body.entry, **why)
         case "erase", ("unit",):
             assert body.unit is not None
             return experiment.erase(body.unit, **why)

@@ -23,8 +23,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from steadyarm.errors import StorageError
-from steadyarm.storages.base import Storage
 from steadyarm.storages.records import ExperimentState
+from steadyarm.storages.storage import Storage
 from steadyarm.warming import arm_sets, live_test
 
 log = logging.getLogger("steadyarm.service")

@@ -35,7 +35,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.service.app import MAX_HEAD
 from steadyarm.service.settings import LogFormat, ServiceSettings
 from steadyarm.storages import open_storage
-from steadyarm.storages.base import Storage
+from steadyarm.storages.storage import Storage
 
 log = logging.getLogger("steadyarm.service")
 
@@ -146,7 +146,7 @@ def serve(settings: ServiceSettings, create: str = SERVICE) -> None:
 def _serve(settings: ServiceSettings, create: str) -> None:
     storage = open_storage(settings.storage)
     try:
-        closed, tokens = storage.closed(), len(storage.tokens())
+        closed, tokens = storage.tokens.closed(), len(storage.tokens.all())
         _check(settings, storage, closed, tokens)
         listening = _bind(settings)
     except BaseException:
@@ -296,7 +296,7 @@ def _greeting(settings: ServiceSettings, storage: Storage, closed: bool, tokens:
 def _place(storage: Storage) -> str:
     if storage.in_memory:
         return "memory (gone when the server ends)"
-    found = repr(storage).removeprefix("SQLStorage(").removesuffix(")")
+    found = repr(storage).removeprefix("Storage(").removesuffix(")")
     kind, _, file = found.partition(":///")
     return f"SQLite, {Path(file).absolute()}" if kind.startswith("sqlite") else found
 

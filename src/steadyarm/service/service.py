@@ -31,8 +31,8 @@ from steadyarm.service.monitoring import Metrics, Readiness, Warming
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.service.webhooks import Notifier
-from steadyarm.storages.base import Storage
 from steadyarm.storages.records import to_datetime
+from steadyarm.storages.storage import Storage
 
 log = logging.getLogger("steadyarm.service")
 

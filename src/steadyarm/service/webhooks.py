@@ -29,8 +29,8 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import NAME
 from steadyarm.live.notices import find_next_time, format_time, make_messages
 from steadyarm.live.scoring import scorecard_of
-from steadyarm.storages.base import Storage
 from steadyarm.storages.records import Summary
+from steadyarm.storages.storage import Storage
 from steadyarm.storages.webhooks import (
     EVENTS,
     FORMATS,

@@ -6,16 +6,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from steadyarm.errors import InvalidInputError, MissingExtraError
-from steadyarm.storages.base import Storage
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-    from steadyarm.storages.sql.upkeep import (
-        backup_command,
+    from steadyarm.storages.storage import Storage
+    from steadyarm.storages.upkeep import (
         backup_storage,
+        copy_storage,
         experiment_names,
-        restore_storage,
         storage_faults,
         storage_status,
         upgrade_storage,
@@ -23,12 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Storage",
-    "backup_command",
     "backup_storage",
+    "copy_storage",
     "database_url",
     "experiment_names",
     "open_storage",
-    "restore_storage",
     "storage_faults",
     "storage_status",
     "upgrade_storage",
@@ -51,9 +49,9 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     _need_sqlalchemy()
-    from steadyarm.storages.sql import upkeep
+    from steadyarm.storages import storage, upkeep
 
-    return getattr(upkeep, name)
+    return storage.Storage if name == "Storage" else getattr(upkeep, name)
 
 
 def open_storage(url: str | Storage | None = None) -> Storage:
@@ -64,14 +62,14 @@ def open_storage(url: str | Storage | None = None) -> Storage:
         STEADYARM_STORAGE or, without it, steadyarm.db in the current folder. A storage is returned
         unchanged.
     """
+    _need_sqlalchemy()
+    from steadyarm.storages.engine import MEMORY
+    from steadyarm.storages.storage import Storage
+
     if isinstance(url, Storage):
         return url
     url = _given(url)
-    _need_sqlalchemy()
-    from steadyarm.storages.sql.engine import MEMORY
-    from steadyarm.storages.sql.storage import SQLStorage
-
-    return SQLStorage(MEMORY if url in ("memory", "memory://") else database_url(url))
+    return Storage(MEMORY if url in ("memory", "memory://") else database_url(url))
 
 
 def _given(url: str | None) -> str:

@@ -1,8 +1,8 @@
 """What operators change by hand: corrections, tokens, sessions, and the audit log of all that.
 
-A wrong reward is voided or corrected, visits that should not count (a bot's, those of an outage)
-are excluded, and a unit's identity is erased. Each change is an entry of the audit log, which keeps
-how every assignment that it touched stood before. The rules are the same in every storage.
+A wrong reward is voided, visits that should not count (a bot's, those of an outage) are excluded,
+and a unit's identity is erased. Each change is an entry of the audit log, which keeps how every
+assignment that it touched stood before.
 """
 
 from __future__ import annotations
@@ -15,32 +15,22 @@ from typing import Any, Literal
 from steadyarm.errors import (
     ExperimentExistsError,
     InvalidInputError,
-    UnknownAssignmentError,
     UnknownExperimentError,
     WrongStateError,
 )
-from steadyarm.storages.records import ExperimentState, LogRow, Target, in_words, place_of
-from steadyarm.storages.series import REWARD, Metrics
-from steadyarm.validation import check_choice, finite_number, whole_number
+from steadyarm.storages.records import ExperimentState, LogRow, Target, in_words
+from steadyarm.storages.series import REWARD
+from steadyarm.validation import check_choice
 
-Kind = Literal["void", "correct", "exclude", "include", "erase"]
+Kind = Literal["void", "exclude", "erase"]
 Scope = Literal["read", "write", "admin", "assign"]
 
 ACTIONS: dict[Kind, str] = {  # the names of changes in the audit log
     "void": "reward.voided",
-    "correct": "reward.corrected",
     "exclude": "visits.excluded",
-    "include": "visits.included",
     "erase": "unit.erased",
 }
-NEEDS: dict[Kind, tuple[str, ...]] = {
-    "void": ("target",),
-    "correct": ("target", "reward"),
-    "exclude": (),  # a unit, or a period
-    "include": ("entry",),
-    "erase": ("unit",),
-}
-GIVEN = ("target", "reward", "unit", "since", "until", "entry")
+GIVEN = ("target", "unit", "since", "until")
 
 # The moves between states that are allowed, with their names in the audit log.
 MOVED: dict[tuple[ExperimentState, ExperimentState], str] = {
@@ -82,32 +72,19 @@ def name_taken(name: str) -> ExperimentExistsError:
     )
 
 
-def token_taken(name: str) -> InvalidInputError:
-    """The error for the name of another token."""
-    return InvalidInputError(f"there is a token {name!r} already; choose another name.")
-
-
-def token_removed() -> InvalidInputError:
-    """The error for a session whose token was removed."""
-    return InvalidInputError("the token of the session was removed; use another one.")
-
-
 @dataclass(frozen=True)
 class Change:
     """A correction that is to be made, and why.
 
     Attributes
     ----------
-    kind : "void" a reward, so that the assignment has none; "correct" it to another value;
-        "exclude" the assignments of a unit or of a period, which then count nowhere; "include" them
-        again; "erase" the identity of a unit
-    target : the assignment whose reward is voided or corrected
-    reward : the right value, for "correct"
+    kind : "void" a reward, so that the assignment has none; "exclude" the assignments of a unit or
+        of a period, which then count nowhere; "erase" the identity of a unit
+    target : the assignment whose reward is voided
     unit : the unit that is excluded or erased
     since, until : the period that is excluded: assignments with since <= created < until
-    entry : id of the audit entry that excluded what is to be included again
     reason : a sentence that stays in the audit log, so it must name no unit; optional for "erase"
-    metric : which value of the assignment is voided or corrected; None for its reward
+    metric : which value of the assignment is voided; None for its reward
 
     Examples
     --------
@@ -117,26 +94,24 @@ class Change:
 
     kind: Kind
     target: Target | None = None
-    reward: float | None = None
     unit: str | None = None
     since: int | None = None
     until: int | None = None
-    entry: int | None = None
     reason: str = ""
     metric: str | None = None
 
     def __post_init__(self) -> None:
         check_choice(self.kind, "kind", tuple(ACTIONS))
-        if self.metric is not None and self.kind not in ("void", "correct"):
+        if self.metric is not None and self.kind != "void":
             raise InvalidInputError(
                 f"to {self.kind} concerns all values of an assignment, but the metric "
                 f"{self.metric!r} is given; leave it out.",
                 field="metric",
             )
         given = {name for name in GIVEN if getattr(self, name) is not None}
-        needed = set(NEEDS[self.kind])
-        if self.kind == "exclude":
-            needed = {"since", "until"} if given & {"since", "until"} else {"unit"}
+        needed = {"target"} if self.kind == "void" else {"unit"}
+        if self.kind == "exclude" and given & {"since", "until"}:
+            needed = {"since", "until"}
         if given != needed:
             wants = " and ".join(sorted(needed))
             raise InvalidInputError(
@@ -148,10 +123,6 @@ class Change:
                 f"the reason is {self.reason!r}; expected a sentence that says why, for those who "
                 "read the audit log."
             )
-        if self.reward is not None:
-            finite_number(self.reward, "the reward")
-        if self.entry is not None:
-            whole_number(self.entry, "entry", least=1)
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise InvalidInputError("the period to exclude ends before it begins; swap its ends.")
 
@@ -170,7 +141,7 @@ class Change:
             detail["reason"] = self.reason
         if self.kind == "exclude":
             detail["what"] = "a unit" if self.since is None else "a period"
-        for name in ("since", "until", "entry", "metric"):
+        for name in ("since", "until", "metric"):
             if (value := getattr(self, name)) is not None:
                 detail[name] = value
         return detail
@@ -199,8 +170,8 @@ class Correction:
     entry : id of the audit entry
     number : of the assignment
     kind : of the change
-    before, after : the value before and after, as it counts; None where there was none or it did
-        not count. If assignments are excluded or included it is that of their reward
+    before : the value before, as it counted; None where there was none. If assignments are excluded
+        it is that of their reward
     closed : whether the policy had observed the segment before
     metric : of the value that was changed; "reward" for the reward, and for what concerns all
     """
@@ -209,7 +180,6 @@ class Correction:
     number: int
     kind: Kind
     before: float | None
-    after: float | None
     closed: bool
     metric: str = REWARD
 
@@ -244,47 +214,10 @@ class AuditEntry:
 
 @dataclass(frozen=True)
 class Trace:
-    """The history that an experiment brings along from another storage.
-
-    Attributes
-    ----------
-    entries : of its audit log; they get new ids, in the same order
-    corrections : with the ids of these entries
-    """
+    """The history of an experiment: entries of its audit log, and corrections."""
 
     entries: tuple[AuditEntry, ...] = ()
     corrections: tuple[Correction, ...] = ()
-
-    def renumbered(self, ids: Mapping[int, int]) -> tuple[Correction, ...]:
-        """The corrections with the new ids of their entries."""
-        return tuple(replace(each, entry=new_id(ids, each.entry)) for each in self.corrections)
-
-    def segments(self) -> set[int]:
-        """Indices of the segments that were corrected after they were closed."""
-        return {place_of(each.number)[0] for each in self.corrections if each.late}
-
-    def detail(self, entry: AuditEntry, ids: Mapping[int, int]) -> dict[str, Any]:
-        """The details of an imported entry, with new ids.
-
-        They say that the entry was imported, because a file can claim anything.
-        """
-        detail = dict(entry.detail) | {"imported": entry.id}
-        if entry.action == ACTIONS["include"]:
-            detail["entry"] = new_id(ids, detail.get("entry"))
-        return detail
-
-
-NO_TRACE = Trace()
-
-
-def new_id(ids: Mapping[int, int], old: Any) -> int:
-    """The new id of an entry that was imported."""
-    if old not in ids:
-        raise InvalidInputError(
-            f"a correction belongs to entry {old!r} of the audit log, which is not there; the "
-            "description was changed or cut short. Nothing was imported."
-        )
-    return ids[old]
 
 
 def check_open(change: Change, name: str, state: ExperimentState, now: int) -> None:
@@ -301,63 +234,6 @@ def check_open(change: Change, name: str, state: ExperimentState, now: int) -> N
         )
 
 
-def known_assignment(row: LogRow | None) -> LogRow:
-    """The assignment whose value is voided or corrected; refused if there is none."""
-    if row is None:
-        raise UnknownAssignmentError(
-            "there is no such assignment; give its id, or the unit if units keep their variant."
-        )
-    return row
-
-
-def before_and_after(
-    change: Change, row: LogRow, metrics: Metrics, entry: int = 0, closed: bool = False
-) -> tuple[LogRow, Correction]:
-    """An assignment after a value of it is voided or corrected, and the trace of that.
-
-    entry, closed : as in `Correction`
-    """
-    rule = metrics.rule(change.metric)
-    what, named = REWARD, REWARD
-    if rule.steers and rule is not metrics.primary:
-        raise InvalidInputError(
-            f"{rule.name!r} is a covariate, which was known before the assignment and stays as it "
-            "was given; exclude the visit if it is wrong.",
-            field="metric",
-        )
-    if rule is not metrics.primary:
-        what, named = f"value of {rule.name!r}", rule.name
-    before = metrics.value(row, rule)
-    if before is None:
-        raise InvalidInputError(
-            f"the assignment has no {what} to {change.kind}; report the {what} if there is one."
-        )
-    after = metrics.corrected(row, rule, change.reward)
-    new = metrics.value(after, rule)
-    if before == new:
-        raise InvalidInputError(f"the assignment has the {what} {before!r} already.")
-    return after, Correction(entry, row.number, change.kind, before, new, closed, named)
-
-
-def check_found(change: Change, touched: int, known: bool) -> None:
-    """Refuse a change that touches nothing.
-
-    known : whether the unit has assignments
-    """
-    if touched:
-        return
-    if change.kind == "include":
-        raise InvalidInputError(
-            f"entry {change.entry} excludes nothing of this experiment, or not any more; "
-            "list the corrections to see which do."
-        )
-    if change.unit is not None and not known:
-        raise UnknownAssignmentError("the unit has no assignment in this experiment.")
-    if change.unit is not None:
-        raise InvalidInputError("all assignments of the unit are excluded already.")
-    raise InvalidInputError("no assignment of that period counts; there is nothing to exclude.")
-
-
 def as_observed(row: LogRow, corrections: Iterable[Correction]) -> LogRow:
     """An assignment as it stood when the policy observed its segment.
 
@@ -366,16 +242,16 @@ def as_observed(row: LogRow, corrections: Iterable[Correction]) -> LogRow:
     Examples
     --------
     >>> now = LogRow(0, "u", 1, 0.5, created=3, reward=None, rewarded=None)
-    >>> as_observed(now, [Correction(9, 0, "void", 1.0, None, closed=True)]).reward
+    >>> as_observed(now, [Correction(9, 0, "void", 1.0, closed=True)]).reward
     1.0
     """
     for each in reversed([each for each in corrections if each.metric == REWARD]):
         if not each.closed:
             break
-        if each.kind in ("void", "correct"):
+        if each.kind == "void":
             row = replace(row, reward=each.before)
-        elif each.kind in ("exclude", "include"):
-            row = replace(row, excluded=each.entry if each.kind == "include" else None)
+        elif each.kind == "exclude":
+            row = replace(row, excluded=None)
     return row
 
 
@@ -438,32 +314,6 @@ class TokenRecord:
         if self.signing is not None:
             found["signed_units"] = True
         return found
-
-
-def removable(name: str, kept: Iterable[TokenRecord], lock_out: bool) -> TokenRecord:
-    """The token of that name; without `lock_out` the last one and the last admin are refused.
-
-    Publishable keys do not count as others that are left: they let nobody in but visitors of pages.
-    """
-    named = {token.name: token for token in kept}
-    token = named.pop(name, None)
-    if token is None:
-        raise InvalidInputError(f"there is no token {name!r}; list them to see which are.")
-    others = [other for other in named.values() if token.publishable or not other.publishable]
-    if lock_out or any(other.scope == "admin" for other in others):
-        return token
-    if not others:
-        which, follows = "the last one", "nobody could use the service over HTTP"
-    elif token.scope == "admin":
-        which = "the last one with the scope admin"
-        follows = "nobody could create or change experiments over HTTP"
-    else:
-        return token
-    raise InvalidInputError(
-        f"the token {name!r} is {which}; without it {follows} until somebody creates another one "
-        "on a machine with access to the storage. Create another one with the scope admin first; "
-        "or, if that is what you want, remove it with --lock-out (in Python, lock_out=True)."
-    )
 
 
 @dataclass(frozen=True)

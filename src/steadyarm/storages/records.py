@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
 from hashlib import blake2b
 from secrets import choice, token_hex
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -557,14 +556,14 @@ Pages = Iterable[Sequence[LogRow]]  # a log, some rows at a time
 
 @dataclass(frozen=True)
 class Tally:
-    """Exact sums of one segment by arm; they do not depend on the order of rewards.
+    """Sums of one segment by arm.
 
     They have the segment's columns: all arms, or the arms that the segment plays.
 
     Attributes
     ----------
     assigned, rewarded : how often each arm was assigned, and rewarded
-    sums, squares : exact sums of the rewards and of their squares
+    sums, squares : sums of the rewards and of their squares
     last : time of the last assignment; None before the first
     excluded : how many of the assigned were excluded by hand; they and their rewards count nowhere
         else
@@ -572,8 +571,8 @@ class Tally:
 
     assigned: tuple[int, ...]
     rewarded: tuple[int, ...]
-    sums: tuple[Fraction, ...]
-    squares: tuple[Fraction, ...]
+    sums: tuple[float, ...]
+    squares: tuple[float, ...]
     last: int | None = None
     excluded: tuple[int, ...] = ()
 
@@ -584,7 +583,7 @@ class Tally:
     @classmethod
     def empty(cls, columns: int) -> Tally:
         """A tally without assignments."""
-        return cls((0,) * columns, (0,) * columns, (ZERO,) * columns, (ZERO,) * columns)
+        return cls((0,) * columns, (0,) * columns, (0.0,) * columns, (0.0,) * columns)
 
     @property
     def total_assigned(self) -> int:
@@ -614,10 +613,11 @@ class Tally:
         return replace(self, assigned=kept, excluded=())
 
     def stats(self) -> SegmentStats:
-        """The sums as a policy reads them, each rounded once."""
-        sums, squares = ([[float(x) for x in exact]] for exact in (self.sums, self.squares))
+        """The sums as a policy reads them."""
         return SegmentStats(
-            np.array([self.rewarded], dtype=np.int64), np.array(sums), np.array(squares)
+            np.array([self.rewarded], dtype=np.int64),
+            np.array([self.sums]),
+            np.array([self.squares]),
         )
 
 
@@ -652,7 +652,7 @@ class SeriesSums:
     day : of the assignments, in days since 1970
     series : the name of the metric, or "a*b" for the products of two, "a*b*c" for those of three
     rewarded : number of assignments that have a value, by the segment's columns
-    sums, squares : exact sums of these values and of their squares
+    sums, squares : sums of these values and of their squares
     late : number of events that were refused because they came too late, one for each attempt
     """
 
@@ -660,13 +660,12 @@ class SeriesSums:
     day: int
     series: str
     rewarded: tuple[int, ...]
-    sums: tuple[Fraction, ...]
-    squares: tuple[Fraction, ...]
+    sums: tuple[float, ...]
+    squares: tuple[float, ...]
     late: tuple[int, ...]
 
 
 DAY = 86_400_000_000  # microseconds
-ZERO = Fraction(0)
 
 Columns: TypeAlias = Sequence[int] | Mapping[int, int]  # the column of each arm that is played
 
@@ -711,8 +710,8 @@ class ArmDay:
     arm: int
     assigned: int = 0
     rewarded: int = 0
-    sums: Fraction = ZERO
-    squares: Fraction = ZERO
+    sums: float = 0.0
+    squares: float = 0.0
     last: int | None = None
     waited: int = 0
     late: int = 0
@@ -724,12 +723,11 @@ class ArmDay:
         self.assigned += 1
         self.last = created if self.last is None else max(self.last, created)
 
-    def reward(self, value: float | Fraction, waited: int = 0, times: int = 1) -> None:
+    def reward(self, value: float, waited: int = 0, times: int = 1) -> None:
         """Count a reward that came after so many milliseconds; -1 times to take it back."""
-        exact = Fraction(value)
         self.rewarded += times
-        self.sums += times * exact
-        self.squares += times * exact * exact
+        self.sums += times * value
+        self.squares += times * value * value
         self.waited += times * waited
 
     def reward_of(self, row: LogRow, times: int = 1) -> int:
@@ -739,23 +737,6 @@ class ArmDay:
         waited = 0 if row.rewarded is None else waited_between(row.created, row.rewarded)
         self.reward(row.reward, waited, times)
         return times
-
-    def reward_all(self, values: Sequence[float]) -> None:
-        """Count many rewards; quicker than one by one, and just as exact.
-
-        Examples
-        --------
-        >>> count = ArmDay(0)
-        >>> count.reward_all([0.5, 0.25])
-        >>> count.rewarded, count.sums, count.squares
-        (2, Fraction(3, 4), Fraction(5, 16))
-        """
-        ratios = [value.as_integer_ratio() for value in values]
-        scale = max(below for _, below in ratios)  # all of them are powers of two
-        wholes = [above * (scale // below) for above, below in ratios]
-        self.rewarded += len(values)
-        self.sums += Fraction(sum(wholes), scale)
-        self.squares += Fraction(sum(whole * whole for whole in wholes), scale * scale)
 
 
 def rewarded(
@@ -788,14 +769,12 @@ def tally_of(counts: Iterable[ArmDay | Any], columns: Columns) -> Tally:
     counts : any objects with the attributes of `ArmDay`, such as the rows of a table
     """
     m = len(columns)
-    totals: list[list[Any]] = [[0] * m, [0] * m, [ZERO] * m, [ZERO] * m, [0] * m]
+    totals: list[list[Any]] = [[0] * m, [0] * m, [0.0] * m, [0.0] * m, [0] * m]
     last: int | None = None
     for row in counts:
         column = columns[row.arm]
-        exact = Fraction(row.sums), Fraction(row.squares)
-        for total, value in zip(
-            totals, (row.assigned, row.rewarded, *exact, row.excluded), strict=True
-        ):
+        counts_of = row.assigned, row.rewarded, row.sums, row.squares, row.excluded
+        for total, value in zip(totals, counts_of, strict=True):
             total[column] += value
         if row.last is not None:
             last = row.last if last is None else max(last, row.last)
@@ -813,7 +792,7 @@ def day_sums(segment: int, day: int, counts: Sequence[ArmDay | Any], columns: Co
 
 
 class RunningTally:
-    """Counts of one segment that can be added to, by arm and day; exact at all times.
+    """Counts of one segment that can be added to, by arm and day.
 
     Attributes
     ----------
@@ -827,7 +806,7 @@ class RunningTally:
     >>> counted = RunningTally(range(2))
     >>> counted.add(LogRow(0, "u", 1, 0.5, created=3 * DAY, reward=0.5, rewarded=4 * DAY))
     >>> counted.tally().sums
-    (Fraction(0, 1), Fraction(1, 2))
+    (0.0, 0.5)
     >>> [(sums.day, sums.tally.rewarded, sums.waited) for sums in counted.day_sums(segment=0)]
     [(3, (0, 1), (0, 86400000))]
     """

@@ -8,17 +8,14 @@ day. The rules here are the same in every storage.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from itertools import groupby
-from math import prod
+from math import fsum, prod
 from typing import Any, Literal
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.storages.records import (
-    ZERO,
     ArmDay,
     Columns,
     Event,
@@ -39,7 +36,7 @@ SeriesPlace = tuple[int, int, int, str]  # segment, arm, day and series
 REWARD = "reward"  # names the primary metric, whatever its own name is
 REWARDED = "reward?"  # as a factor of products: 1 where there is a reward, no value elsewhere
 COVARIATE = "covariate"  # the role of metrics that steer, though they are no rewards
-ONLY = ""  # the event of a metric that has one for each assignment, and of a corrected value
+ONLY = ""  # the event of a metric that has one for each assignment
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ class Rule:
     def value(self, events: Iterable[MetricEvent]) -> float | None:
         """What an assignment with these events counts as; None if none is of this metric.
 
-        The order of events does not matter: a sum is exact, and rounded once.
+        The order of events does not matter: a sum is rounded once.
 
         Examples
         --------
@@ -75,22 +72,13 @@ class Rule:
         mine = {event.event: event for event in events if event.metric == self.name}
         if not mine:
             return None
-        if ONLY in mine:
-            value = mine[ONLY].value
-        elif self.several == "sum":
-            value = _rounded(sum(Fraction(event.value) for event in mine.values()))
+        if self.several == "sum":
+            value = fsum(event.value for event in mine.values())
         elif self.several == "max":
             value = max(event.value for event in mine.values())
         else:
             value = max(mine.values(), key=lambda event: (event.at, event.event)).value
         return value if self.cap is None else min(value, self.cap)
-
-
-def _rounded(exact: Fraction | int) -> float:
-    try:
-        return float(exact)
-    except OverflowError:
-        return sys.float_info.max if exact > 0 else -sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -117,7 +105,7 @@ class Metrics:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Metrics:
-        """The metrics that the config of an experiment declares; see `storages.base`.
+        """The metrics that the config of an experiment declares; see `Metric`.
 
         Examples
         --------
@@ -188,19 +176,19 @@ class Metrics:
         """What an assignment counts as in a metric; None if it has no value."""
         return row.reward if rule is self.primary else rule.value(row.events)
 
-    def series_of(self, row: LogRow) -> dict[str, Fraction]:
+    def series_of(self, row: LogRow) -> dict[str, float]:
         """What an assignment adds to each series; nothing if it is excluded."""
         if row.excluded is not None:
             return {}
         rules = (self.primary, *self.further.values())
         values = {rule.name: self.value(row, rule) for rule in rules}
-        known = {name: Fraction(value) for name, value in values.items() if value is not None}
+        known = {name: value for name, value in values.items() if value is not None}
         found = {name: value for name, value in known.items() if name in self.further}
         if self.primary.name in known:
-            known[REWARDED] = Fraction(1)
+            known[REWARDED] = 1.0
         for series, names in self.products:
             if all(name in known for name in names):
-                found[series] = prod((known[name] for name in names), start=Fraction(1))
+                found[series] = prod((known[name] for name in names), start=1.0)
         return found
 
     def measured(
@@ -229,8 +217,6 @@ class Metrics:
         if key in there:
             same = there[key] == event[1]
             return Outcome("repeated" if same else "conflict", row.number, there[key]), None
-        if ONLY in there:  # an operator has set the value
-            return Outcome("conflict", row.number, there[ONLY]), None
         at = happened(event, row.created, window, grace, now)
         if at == "early":
             return Outcome(at, row.number), None
@@ -239,24 +225,6 @@ class Metrics:
             return Outcome("closed" if closed else "late", row.number, created=row.created), None
         new = MetricEvent(rule.name, key, event[1], at, None if at == now else now)
         return Outcome("stored", row.number), self._with(row, rule, (*row.events, new))
-
-    def corrected(self, row: LogRow, rule: Rule, value: float | None) -> LogRow:
-        """The assignment after an operator has set its value of a metric, or removed it (None).
-
-        A value that was set stands: further events are refused. Where it was removed, events count
-        as if there had been none before.
-        """
-        if rule is self.primary and not self.by_event:
-            if value is None:
-                return replace(row, reward=None, rewarded=None, received=None)
-            return replace(row, reward=value)
-        mine = [event for event in row.events if event.metric == rule.name]
-        others = [event for event in row.events if event.metric != rule.name]
-        if value is None:
-            return self._with(row, rule, others)
-        kept = [event for event in mine if event.event != ONLY]
-        new = MetricEvent(rule.name, ONLY, value, *_when(mine))
-        return self._with(row, rule, [*others, *kept, new])
 
     def _with(self, row: LogRow, rule: Rule, events: Iterable[MetricEvent]) -> LogRow:
         row = replace(row, events=tuple(sorted(events)))
@@ -301,21 +269,20 @@ def series_sums(
     for at, group in groupby(sorted(counts, key=place), place):
         column_of = columns[at[0]]
         rewarded, late = ([0] * len(column_of) for _ in range(2))
-        sums, squares = ([ZERO] * len(column_of) for _ in range(2))
+        sums, squares = ([0.0] * len(column_of) for _ in range(2))
         for (_, arm, _, _), count in group:
             column = column_of[arm]
             rewarded[column] += count.rewarded
-            sums[column] += Fraction(count.sums)
-            squares[column] += Fraction(count.squares)
+            sums[column] += count.sums
+            squares[column] += count.squares
             late[column] += count.late
         if any(rewarded) or any(late):  # otherwise what was there has been excluded
-            exact = tuple(sums), tuple(squares)
-            found.append(SeriesSums(*at, tuple(rewarded), *exact, tuple(late)))
+            found.append(SeriesSums(*at, tuple(rewarded), tuple(sums), tuple(squares), tuple(late)))
     return tuple(found)
 
 
 class RunningSeries:
-    """Counts of all series of an experiment, or what is to be added to them; exact at all times.
+    """Counts of all series of an experiment, or what is to be added to them.
 
     Attributes
     ----------
@@ -327,7 +294,7 @@ class RunningSeries:
     >>> spent = (MetricEvent("revenue", "", 35.5, at=7),)
     >>> counted.add(LogRow(0, "u", 1, 0.5, 5, None, None, events=spent))
     >>> [(sums.series, sums.sums) for sums in counted.sums({0: range(2)})]
-    [('revenue', (Fraction(0, 1), Fraction(71, 2)))]
+    [('revenue', (0.0, 35.5))]
     """
 
     def __init__(self, metrics: Metrics) -> None:
@@ -339,21 +306,24 @@ class RunningSeries:
         place = place_of(row.number)[0], row.arm, day_of(row.created), series
         return self.counts.setdefault(place, ArmDay(row.arm))
 
-    def add(self, row: LogRow, times: int = 1) -> None:
-        """Count the values of an assignment, unless it is excluded; -1 times to take them back."""
+    def add(self, row: LogRow) -> None:
+        """Count the values of an assignment, unless it is excluded."""
         for name, value in self.metrics.series_of(row).items():
-            self.at(row, name).reward(value, times=times)
+            self.at(row, name).reward(value)
         for event in row.events if row.excluded is None else ():
-            self.at(row, self.metrics.rule(event.metric).name).events += times
+            self.at(row, self.metrics.rule(event.metric).name).events += 1
 
     def change(self, before: LogRow, after: LogRow) -> None:
-        """Count an assignment that has changed."""
-        self.add(before, -1)
-        self.add(after)
-
-    def changed(self) -> dict[SeriesPlace, ArmDay]:
-        """The counts that are not zero."""
-        return {place: count for place, count in self.counts.items() if count != ArmDay(count.arm)}
+        """Count an assignment that got further events."""
+        old, new = self.metrics.series_of(before), self.metrics.series_of(after)
+        for name, value in new.items():
+            if name in old and old[name] != value:
+                self.at(after, name).reward(old[name], times=-1)
+            if old.get(name) != value:
+                self.at(after, name).reward(value)
+        for event in after.events if after.excluded is None else ():
+            if event not in before.events:
+                self.at(after, self.metrics.rule(event.metric).name).events += 1
 
     def sums(self, columns: Mapping[int, Columns]) -> tuple[SeriesSums, ...]:
         """The sums of all series."""

@@ -12,10 +12,17 @@ from sqlalchemy import Connection, Insert, Update, bindparam, delete, func, inse
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.storages.sql.base import dump
-from steadyarm.storages.sql.engine import Database
-from steadyarm.storages.sql.operators import note
-from steadyarm.storages.sql.schema import AnyRow, experiments, marks, notices, outbox, webhooks
+from steadyarm.storages.audit import note
+from steadyarm.storages.engine import Database
+from steadyarm.storages.schema import (
+    AnyRow,
+    dump,
+    experiments,
+    marks,
+    notices,
+    outbox,
+    webhooks,
+)
 
 EventType = Literal[
     "experiment.started",

@@ -280,27 +280,23 @@ class Evaluation(Request, forbid_unknown_fields=False):
 class NewCorrection(Request):
     """What is to be corrected, and why.
 
-    kind : void a reward, correct it to another value, exclude the visits of a unit or of a period,
-        include what was excluded, or erase the identity of a unit
-    assignment : to void or correct: the id of the assignment
+    kind : void a reward, exclude the visits of a unit or of a period, or erase the identity of a
+        unit
+    assignment : to void: the id of the assignment
     unit : a text of 1 to 512 characters, such as a visitor's id: who is excluded or erased, or
         whose reward it is
-    reward : to correct: the right number
     since : to exclude a period: a time such as 2025-01-31T12:00:00Z, at which the period begins
     until : to exclude a period: a time such as 2025-01-31T12:00:00Z, before which it ends; not
         later than now
-    entry : to include: the id of the audit log's entry that excluded the visits
     reason : a text of up to 1000 characters that says why, for readers of the audit log, which
         keeps it for ever; it must name no unit. Needed except to erase
     """
 
-    kind: Literal["void", "correct", "exclude", "include", "erase"]
+    kind: Literal["void", "exclude", "erase"]
     assignment: Id | None = None
     unit: Unit | None = None
-    reward: float | None = None
     since: Time | None = None
     until: Time | None = None
-    entry: Annotated[int, Meta(ge=1, lt=2**53)] | None = None
     reason: Annotated[
         str, Meta(max_length=1000, pattern=r"^[^\u0000]*$", examples=["a monitor of our own"])
     ] = ""

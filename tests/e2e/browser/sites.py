@@ -61,6 +61,6 @@ def site(folder: Path, worlds: Path | None, guarded: bool = False) -> Iterator[S
         with closing(open_storage(f"sqlite:///{folder}/service.db")) as storage:
             for scope in ("read", "write", "admin"):
                 tokens[scope], record = new_token(f"{HOSTILE_TOKEN} {scope}", scope)
-                storage.add_token(record)
+                storage.tokens.add(record)
     with serving(folder) as url:
         yield Site(url, tokens)

@@ -16,9 +16,10 @@ import numpy as np
 
 import steadyarm as sa
 from steadyarm.storages import open_storage
-from steadyarm.storages.base import Storage
+from steadyarm.storages.storage import Storage
 from tests.e2e.browser.names import HOSTILE_EXPERIMENT, HOSTILE_FACTORS, HOSTILE_NAMES, LONG_NAME
 from tests.live.worlds import Clock
+from tests.storages.filling import fill as store
 
 __all__ = ["WORLDS", "World", "create_worlds", "fill"]
 
@@ -180,7 +181,7 @@ def fill(world: World, storage: Storage, end: float, seed: int) -> None:
     for step in world.after:
         getattr(live, step)()
     snapshot = live.storage.snapshot(live.key, everything=True)
-    storage.restore(world.name, snapshot, [live.storage.log(live.key, most=1_000_000)])
+    store(storage, world.name, snapshot, [live.storage.log(live.key, most=1_000_000)])
 
 
 def _visit(world: World, live: sa.Experiment, clock: Clock, rng: np.random.Generator) -> None:

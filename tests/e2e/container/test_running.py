@@ -165,14 +165,14 @@ def test_compose_serves_backs_up_and_restores(
     kept = open_storage(storage)
     try:
         before = kept.find("shop")
-        assert kept.tokens()
+        assert kept.tokens.all()
         with psycopg.connect(
             host=database["PGHOST"], user=address.username, dbname=address.database
         ) as connection:
             tables = "select tablename from pg_tables where schemaname = 'public'"
             names = [name for (name,) in connection.execute(tables).fetchall()]
             connection.execute(f"truncate {', '.join(names)} cascade")
-        assert not kept.tokens()
+        assert not kept.tokens.all()
     finally:
         kept.close()
     with dump.open("rb") as file:
@@ -180,7 +180,7 @@ def test_compose_serves_backs_up_and_restores(
     kept = open_storage(storage)
     try:
         assert kept.find("shop") == before
-        assert [one.name for one in kept.tokens()] == ["me"]
+        assert [one.name for one in kept.tokens.all()] == ["me"]
     finally:
         kept.close()
     others = inside("service")[1:]

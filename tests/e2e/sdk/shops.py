@@ -93,7 +93,7 @@ def create_shop(folder: Path, origin: str) -> Shop:
     }
     with closing(open_storage(_storage(folder))) as storage:
         for _, record in made.values():
-            storage.add_token(record)
+            storage.tokens.add(record)
     keys = {name: token for name, (token, _) in made.items() if token.startswith("pk_")}
     return Shop(folder, free_port(), made["shop"][0], keys, made["signed"][1].signing or "")
 

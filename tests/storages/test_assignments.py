@@ -12,7 +12,7 @@ from steadyarm.storages.records import (
     Outcome,
     number_of,
 )
-from steadyarm.testing.storages.bench import (
+from tests.storages.bench import (
     NAMES,
     NOW,
     SEED,
@@ -27,75 +27,73 @@ from steadyarm.testing.storages.bench import (
 # Checks of positions: which one a unit gets, and with which arm.
 
 
-def check_arms_of_places(storage: Bench) -> None:
+def test_arms_of_places(bench: Bench) -> None:
     """Arms are those of the places, in all orders and also far into a segment."""
     reference = np.array([[0.1, -1 / 3]])
     for seed in (0, SEED):
-        key = storage.new_experiment(f"seed {seed}", sticky=False, seed=seed).key
+        key = bench.new_experiment(f"seed {seed}", sticky=False, seed=seed).key
         for order in ("iid", "blocks", "shuffled"):
             segment = replace(new_segment(2300, order, 7), reference=reference)
-            index = storage.open_segment(key, segment)
+            index = bench.open_segment(key, segment)
             given: list[Assigned] = []
             for size in (1, 2, 1020, 1, 276, 1000):
                 units = [f"u{len(given) + i}" for i in range(size)]
-                given += every(storage.assign(key, units))
+                given += every(bench.assign(key, units))
             for position, a in enumerate(given):
                 assert a.number == number_of(index, position), "positions are not given in order"
                 assert a.unit == f"u{position}", "an assignment is not for its unit"
                 assert (a.new, a.created) == (True, NOW), "not new, or of another time"
             has_arms_of(given, segment, index, seed)
-    storage.accounted(key)
+    bench.accounted(key)
 
 
-def check_sticky_units(storage: Bench) -> None:
+def test_sticky_units(bench: Bench) -> None:
     """A unit of a sticky experiment keeps its first assignment for ever."""
-    key = storage.running(8)
-    first = every(storage.assign(key, ["a", "b", "a", "c", "a"]))
+    key = bench.running(8)
+    first = every(bench.assign(key, ["a", "b", "a", "c", "a"]))
     assert [a.number for a in first] == [0, 1, 0, 2, 0], "a unit named twice got two places"
     assert [a.new for a in first] == [True, True, False, True, False], "new is not the first time"
-    later = every(storage.again().assign(key, ["c", "d", "b"], now=NOW + 5))
+    later = every(bench.again().assign(key, ["c", "d", "b"], now=NOW + 5))
     assert [a.number for a in later] == [2, 3, 1], "a unit did not keep its assignment"
     assert later[0] == replace(first[3], new=False), "an old assignment came back changed"
     assert (later[1].new, later[1].created) == (True, NOW + 5), "not new, or of another time"
-    storage.open_segment(key, new_segment(5))
-    assert every(storage.assign(key, ["a"]))[0].number == 0, (
-        "a new segment took a unit's assignment"
-    )
+    bench.open_segment(key, new_segment(5))
+    assert every(bench.assign(key, ["a"]))[0].number == 0, "a new segment took a unit's assignment"
     for unit in (*NAMES, "A", ""):
-        one, two = (every(storage.assign(key, [unit]))[0] for _ in range(2))
+        one, two = (every(bench.assign(key, [unit]))[0] for _ in range(2))
         assert one.new, f"the unit {unit!r} is taken for another"
         assert two == replace(one, new=False), f"the unit {unit!r} is not recognised"
         assert one.unit == unit, f"the unit {unit!r} became {one.unit!r}"
         if unit == NAMES[4]:
-            storage.open_segment(key, new_segment(50))
-    storage.accounted(key)
+            bench.open_segment(key, new_segment(50))
+    bench.accounted(key)
 
 
-def check_units_that_do_not_stick(storage: Bench) -> None:
+def test_units_that_do_not_stick(bench: Bench) -> None:
     """Every request of another experiment is a new assignment."""
-    key = storage.running(8, sticky=False)
-    given = every(storage.assign(key, ["a", "a", "b"])) + every(storage.assign(key, ["a"]))
+    key = bench.running(8, sticky=False)
+    given = every(bench.assign(key, ["a", "a", "b"])) + every(bench.assign(key, ["a"]))
     assert [a.number for a in given] == [0, 1, 2, 3], "a request got no new position"
     assert all(a.new for a in given), "an assignment is not new"
-    assert storage.find_assignments(key, ["a"]) == [None], "such units do not name assignments"
-    outcome = storage.reward(key, [("a", 1.0)], None, NOW)
+    assert bench.find_assignments(key, ["a"]) == [None], "such units do not name assignments"
+    outcome = bench.reward(key, [("a", 1.0)], None, NOW)
     assert outcome == (Outcome("unknown"),), "such units do not name assignments in rewards"
 
 
-def check_positions_run_out(storage: Bench) -> None:
+def test_positions_run_out(bench: Bench) -> None:
     """Where positions run out the unit gets None, and nothing is stored for it."""
-    key = storage.new_experiment().key
-    assert storage.assign(key, ["a", "b"]).assigned == (None, None), "no segment yet"
-    storage.open_segment(key, new_segment(3))
-    numbers = numbers_of(storage.assign(key, ["a", "b", "c", "d", "a", "d"]))
+    key = bench.new_experiment().key
+    assert bench.assign(key, ["a", "b"]).assigned == (None, None), "no segment yet"
+    bench.open_segment(key, new_segment(3))
+    numbers = numbers_of(bench.assign(key, ["a", "b", "c", "d", "a", "d"]))
     assert numbers == [0, 1, 2, None, 0, None], f"places {numbers} of three"
-    assert storage.find_assignments(key, ["d"]) == [None], "a unit without a position was stored"
-    storage.open_segment(key, new_segment(3))
-    assert every(storage.assign(key, ["d", "a"]))[0].number == number_of(1, 0)
-    storage.accounted(key)
+    assert bench.find_assignments(key, ["d"]) == [None], "a unit without a position was stored"
+    bench.open_segment(key, new_segment(3))
+    assert every(bench.assign(key, ["d", "a"]))[0].number == number_of(1, 0)
+    bench.accounted(key)
 
 
-def check_only_running_assigns(storage: Bench) -> None:
+def test_only_running_assigns(bench: Bench) -> None:
     """New assignments need a running experiment; old ones are given in any state."""
     path: dict[ExperimentState, tuple[ExperimentState, ...]] = {
         "paused": ("paused",),
@@ -103,29 +101,29 @@ def check_only_running_assigns(storage: Bench) -> None:
         "archived": ("stopped", "archived"),
     }
     for state, moves in path.items():
-        key = storage.running(9, name=state)
-        storage.assign(key, ["a"])
+        key = bench.running(9, name=state)
+        bench.assign(key, ["a"])
         for move in moves:
-            storage.move(key, move)
-        before = storage.everything(key)
-        again = storage.assign(key, ["a", "a"])
+            bench.move(key, move)
+        before = bench.everything(key)
+        again = bench.assign(key, ["a", "a"])
         assert [a.number for a in every(again)] == [0, 0], f"{state}: old assignments are refused"
         assert (again.state, again.running) == (state, False), "not the state"
-        assert storage.assign(key, []).assigned == ()
-        mixed = storage.assign(key, ["a", "b"])
+        assert bench.assign(key, []).assigned == ()
+        mixed = bench.assign(key, ["a", "b"])
         assert numbers_of(mixed) == [0, None], f"a new assignment while {state}"
-        assert storage.everything(key) == before, f"{state}: a call left something behind"
-    key = storage.new_experiment("draft", state="draft").key
-    assert storage.assign(key, ["a"]).assigned == (None,), "an assignment of a draft"
+        assert bench.everything(key) == before, f"{state}: a call left something behind"
+    key = bench.new_experiment("draft", state="draft").key
+    assert bench.assign(key, ["a"]).assigned == (None,), "an assignment of a draft"
 
 
-def check_values_are_stored_with_assignments(storage: Bench) -> None:
+def test_values_are_stored_with_assignments(bench: Bench) -> None:
     """Attributes and covariates are stored in the assigning transaction, once."""
     metrics = [{"name": "spend", "role": "covariate"}]
     config = {"seed": SEED, "arms": list("ABC"), "sticky": "unit", "metrics": metrics}
-    key = storage.create(new_record("e", config, state="running", created=NOW)).key
-    storage.open_segment(key, new_segment(9))
-    storage.assign(key, ["a", "b"], [{"spend": 2.0}, {}])
-    storage.assign(key, ["a", "b", "c"], [{"spend": 5.0}, {"spend": 5.0}, {"spend": 0.5}])
-    events = {row.unit: [event.value for event in row.events] for row in storage.whole_log(key)}
+    key = bench.create(new_record("e", config, state="running", created=NOW)).key
+    bench.open_segment(key, new_segment(9))
+    bench.assign(key, ["a", "b"], [{"spend": 2.0}, {}])
+    bench.assign(key, ["a", "b", "c"], [{"spend": 5.0}, {"spend": 5.0}, {"spend": 0.5}])
+    events = {row.unit: [event.value for event in row.events] for row in bench.whole_log(key)}
     assert events == {"a": [2.0], "b": [], "c": [0.5]}, f"the log has {events}"

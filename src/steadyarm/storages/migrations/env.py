@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from steadyarm.storages.sql.schema import VERSION_TABLE, metadata
+from steadyarm.storages.schema import VERSION_TABLE, metadata
 
 if hasattr(context, "config"):  # not when merely imported, as by a tool that collects doctests
     context.configure(

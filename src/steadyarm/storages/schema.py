@@ -1,4 +1,4 @@
-"""The tables, and statements for inserting and finding many rows.
+"""The tables.
 
 JSON is stored as text, because Python reads back the floats that it writes bit for bit. There are
 no foreign keys, because they take locks. Each change of the tables is also a revision in
@@ -7,7 +7,7 @@ no foreign keys, because they take locks. Each change of the tables is also a re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import (
@@ -26,21 +26,10 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     and_,
-    bindparam,
     case,
-    cast,
     column,
     func,
-    literal_column,
-    select,
-    text,
-    true,
 )
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.dialects.postgresql import Insert, insert
-from sqlalchemy.ext.compiler import compiles
-
-from steadyarm.storages.sql.engine import Statement
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -131,8 +120,8 @@ tallies = Table(
     _key("day", Integer),
     _column("assigned", BigInteger),
     _column("rewarded", BigInteger),
-    _column("sums", Text),
-    _column("squares", Text),
+    _column("sums", Double),
+    _column("squares", Double),
     _column("last", BigInteger, null=True),
     _count("waited"),
     _count("late"),
@@ -192,8 +181,8 @@ series = Table(
     _key("day", Integer),
     _key("series", Text),
     _column("rewarded", BigInteger),
-    _column("sums", Text),
-    _column("squares", Text),
+    _column("sums", Double),
+    _column("squares", Double),
     _column("late", BigInteger),
     _column("events", BigInteger),
 )
@@ -222,8 +211,7 @@ sessions = Table(
     _column("expires", BigInteger),
 )
 
-# Single facts of the storage: "closed" (when its first token was made), "heartbeat" (its clock);
-# "corrected 7": how many and which closed segments of the experiment with key 7 were corrected.
+# Single facts of the storage: "closed" (when its first token was made), "heartbeat", and turns.
 CLOSED = "closed"
 marks = Table(
     f"{PREFIX}marks",
@@ -258,7 +246,6 @@ corrections = Table(
     _column("kind", Text),
     Column("metric", Text, nullable=False, server_default="reward"),
     _column("before", Double, null=True),
-    _column("after", Double, null=True),
     _column("closed", Boolean),
 )
 
@@ -327,47 +314,17 @@ def create_tables(connection: Connection) -> None:
 OWNED = (events, rewards, assignments, corrections, series, tallies, notices, segments)
 
 
-# Parts of statements. PostgreSQL's `insert`, which can say what happens if a row exists, serves
-# SQLite as well.
+# Parts of statements
 
 
-class Among(ColumnElement[bool]):
-    """Whether a column of whole numbers has one of the values of a parameter, which is a list."""
-
-    inherit_cache = False
-
-    def __init__(self, number: Column[Any], name: str) -> None:
-        self.number, self.values = number, bindparam(name, type_=Text)
+def dump(value: Any) -> str:
+    """JSON; floats are read back bit for bit."""
+    return json.dumps(value, separators=(",", ":"))
 
 
-@compiles(Among, "sqlite")
-def _among_in_sqlite(element: Among, compiler: Any, **given: Any) -> str:
-    number, values = (compiler.process(e, **given) for e in (element.number, element.values))
-    return f"{number} IN (SELECT value FROM json_each({values}))"
-
-
-@compiles(Among, "postgresql")
-def _among_in_postgresql(element: Among, compiler: Any, **given: Any) -> str:
-    number, values = (compiler.process(e, **given) for e in (element.number, element.values))
-    listed = f"json_array_elements_text(CAST({values} AS JSON))"
-    return f"{number} = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM {listed} AS listed(value)))"
-
-
-def if_free(table: Table, returned: Column[Any]) -> Any:
-    """An insert that returns nothing if the row exists."""
-    return insert(table).on_conflict_do_nothing().returning(returned)
-
-
-def inserting(table: Table, more: Callable[[Insert], Any] = lambda insert: insert) -> Statement:
-    """Insert many rows, given with all columns, in their order.
-
-    more : what the insert says beside that
-    """
-    names = (column(c.name, c.type) for c in table.c)
-    rows = func.json_to_recordset(_json("rows")).table_valued(*names)
-    chosen = select(*rows.render_derived(with_types=True).c)
-    every = insert(table).from_select([c.name for c in table.c], chosen)
-    return Statement(more(insert(table)), more(every), table.c.keys())
+def load(text: str | None) -> Any:
+    """What `dump` wrote; None for NULL."""
+    return None if text is None else json.loads(text)
 
 
 def logged(assigned: FromClause, rewarded: FromClause) -> tuple[ColumnElement[Any], ...]:
@@ -381,68 +338,6 @@ def logged(assigned: FromClause, rewarded: FromClause) -> tuple[ColumnElement[An
     )
 
 
-def lookup(by: Column[Any], *conditions: ColumnElement[bool], standing: bool = False) -> Statement:
-    """Assignments with their rewards, by "values", which are numbers or units.
-
-    Each value is to be found in its index, however many rows the server believes there to be. In
-    SQLite a cross join keeps its order, and in PostgreSQL limits do the same.
-
-    standing : whether two last columns have the experiment's state and what it shows outside of
-        its test; in SQLite
-    """
-    columns = ", ".join(map(str, logged(assignments, rewards)))
-    if standing:
-        of = f"FROM {experiments.name} WHERE key = :key"
-        columns += f", (SELECT state {of}), (SELECT outside {of})"
-    more = "".join(f" AND {condition}" for condition in conditions)
-    lite = text(
-        f"SELECT {columns} FROM json_each(:values) AS wanted CROSS JOIN {assignments.name} "
-        f"LEFT JOIN {rewards.name} ON {same_assignment(assignments)} "
-        f"WHERE {assignments.c.key} = :key AND {by} = wanted.value{more}"
-    )
-    elements = func.json_array_elements_text(_json("values"))
-    wanted = elements.table_valued(column("value", Text), name="wanted").render_derived()
-    this = by == cast(wanted.c.value, by.type)
-    found = select(assignments).where(assignments.c.key == bindparam("key"), this, *conditions)
-    assigned = found.limit(1).lateral("assigned")
-    rewarded = select(rewards).where(same_assignment(assigned)).limit(1).lateral("rewarded")
-    every = select(*logged(assigned, rewarded)).select_from(
-        wanted.join(assigned, true()).outerjoin(rewarded, true())
-    )
-    return Statement(lite, every)
-
-
-def belonging() -> Statement:
-    """Pairs of "units" and "keys" of experiments that they have an assignment in, if sticky.
-
-    As in `lookup`, each pair is to be found in the index.
-    """
-    lite = text(
-        "SELECT wanted.value, given.value "
-        "FROM json_each(:units) AS wanted CROSS JOIN json_each(:keys) AS given "
-        f"CROSS JOIN {assignments.name} WHERE {assignments.c.key} = given.value "
-        f"AND {assignments.c.unit} = wanted.value AND {assignments.c.repeat} = 0"
-    )
-    wanted, given = (
-        func.json_array_elements_text(_json(name))
-        .table_valued(column("value", Text), name=name)
-        .render_derived()
-        for name in ("units", "keys")
-    )
-    key = cast(given.c.value, BigInteger)
-    this = assignments.c.key == key, assignments.c.unit == wanted.c.value
-    first = assignments.c.repeat == literal_column("0")
-    found = select(assignments.c.key).where(*this, first).limit(1).lateral("found")
-    every = select(wanted.c.value, found.c.key).select_from(
-        wanted.join(given, true()).join(found, true())
-    )
-    return Statement(lite, every)
-
-
 def same_assignment(assigned: FromClause, of: FromClause = rewards) -> ColumnElement[bool]:
     """Whether a reward, or another row that names an assignment, belongs to that one."""
     return and_(of.c.key == assigned.c.key, of.c.number == assigned.c.number)
-
-
-def _json(name: str) -> ColumnElement[Any]:
-    return cast(bindparam(name, type_=Text), postgresql.JSON)

@@ -6,7 +6,7 @@ are written out, and further revisions follow, with the first release.
 
 from alembic import op
 
-from steadyarm.storages.sql.schema import create_tables
+from steadyarm.storages.schema import create_tables
 
 revision = "0001"
 down_revision = None

@@ -1,0 +1,318 @@
+"""Corrections: rewards are voided, visits are excluded, and identities of units are erased.
+
+A correction locks all segments, so that no reward and no decision comes in between. Sums are not
+subtracted but counted anew from the rows that are left, because a wrong reward may be so large that
+the others are lost beside it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    Select,
+    and_,
+    bindparam,
+    case,
+    cast,
+    delete,
+    func,
+    insert,
+    literal,
+    null,
+    select,
+    tuple_,
+    update,
+)
+
+from steadyarm.errors import InvalidInputError, UnknownAssignmentError
+from steadyarm.storages.audit import note, reserve
+from steadyarm.storages.changes import Change, Corrected, Correction, Kind, check_open
+from steadyarm.storages.records import DAY, POSITIONS, ArmDay, LogRow, place_of, pseudonym
+from steadyarm.storages.rows import (
+    LOGGED,
+    Place,
+    Transaction,
+    add_series,
+    add_tallies,
+    find_rows,
+    known,
+    lock_rows,
+    with_events,
+)
+from steadyarm.storages.schema import (
+    assignments,
+    corrections,
+    events,
+    experiments,
+    rewards,
+    same_assignment,
+    segments,
+    series,
+    tallies,
+)
+from steadyarm.storages.series import REWARD, RunningSeries
+
+ROWS = 20_000  # assignments in one statement; all in one would take a minute
+
+NAMED = (
+    select(experiments.c.name, experiments.c.state)
+    .where(experiments.c.key == bindparam("key"))
+    .with_for_update(read=True, key_share=True)  # so that `move` waits
+)
+HOLD = (
+    select(segments.c.index)
+    .where(segments.c.key == bindparam("key"))
+    .order_by(segments.c.index)
+    .with_for_update()
+)
+_with_rewards = assignments.outerjoin(rewards, same_assignment(assignments))
+_segment = assignments.c.number // POSITIONS
+_day = assignments.c.created // DAY
+_closed = (
+    select(segments.c.closed.is_not(None))
+    .where(segments.c.key == assignments.c.key, segments.c.index == _segment)
+    .scalar_subquery()
+)
+
+
+def correct(t: Transaction, change: Change, now: int, by: str) -> Corrected:
+    """Make a correction; see `Storage.correct`."""
+    name, state = known(t.key, t.connection.execute(NAMED, {"key": t.key}).one_or_none())
+    check_open(change, name, state, now)
+    if change.kind != "erase":  # which changes no sums
+        t.connection.execute(HOLD, {"key": t.key}).all()
+    entry = reserve(t.connection)
+    if change.kind == "void":
+        touched = _void(t, change, entry)
+    elif change.kind == "exclude":
+        touched = _exclude(t, change, entry)
+    else:
+        touched = _erase(t, change, entry)
+    note(t.connection, now, by, change.action, name, change.detail(touched), id=entry)
+    if change.kind != "erase":
+        _count_anew(t, entry)
+    return Corrected(entry, touched)
+
+
+def read_corrections(t: Transaction, after: tuple[int, int], most: int) -> list[Correction]:
+    """The next corrections after an entry and number, in the order of these."""
+    place = tuple_(corrections.c.entry, corrections.c.number)
+    page = (
+        select(*(corrections.c[field.name] for field in fields(Correction)))
+        .where(corrections.c.key == t.key, place > tuple_(*map(literal, after)))
+        .order_by(*place)
+        .limit(most)
+    )
+    return [Correction(*row) for row in t.connection.execute(page)]
+
+
+def corrected_segments(connection: Connection, key: int) -> tuple[int, ...]:
+    """Indices of the segments whose rewards were corrected after they were closed."""
+    index = (corrections.c.number // POSITIONS).label("index")
+    late = select(index).where(
+        corrections.c.key == key,
+        corrections.c.closed.is_(True),
+        corrections.c.kind != "erase",
+        corrections.c.metric == REWARD,
+    )
+    return tuple(int(row[0]) for row in connection.execute(late.distinct().order_by(index)))
+
+
+def _void(t: Transaction, change: Change, entry: int) -> int:
+    """Remove a value of an assignment."""
+    assert change.target is not None
+    (found,) = find_rows(t, [change.target])
+    if found is None:
+        raise UnknownAssignmentError(
+            "there is no such assignment; give its id, or the unit if units keep their variant."
+        )
+    row = lock_rows(t, [found.number])[found.number]
+    rule = t.metrics.rule(change.metric)
+    is_reward = rule is t.metrics.primary
+    what = REWARD if is_reward else f"value of {rule.name!r}"
+    if rule.steers and not is_reward:
+        raise InvalidInputError(
+            f"{rule.name!r} is a covariate, which was known before the assignment and stays as it "
+            "was given; exclude the visit if it is wrong.",
+            field="metric",
+        )
+    before = t.metrics.value(row, rule)
+    if before is None:
+        raise InvalidInputError(
+            f"the assignment has no {what} to void; report the {what} if there is one."
+        )
+    closed = select(segments.c.closed.is_not(None)).where(
+        segments.c.key == t.key, segments.c.index == place_of(row.number)[0]
+    )
+    is_closed = bool(t.connection.execute(closed).scalar_one())
+    if is_reward:
+        this = delete(rewards).where(rewards.c.key == t.key, rewards.c.number == row.number)
+        t.connection.execute(this)
+    of_metric = events.c.number == row.number, events.c.metric == rule.name
+    t.connection.execute(delete(events).where(events.c.key == t.key, *of_metric))
+    named = REWARD if is_reward else rule.name
+    correction = Correction(entry, row.number, "void", before, is_closed, named)
+    t.connection.execute(insert(corrections), {"key": t.key, **asdict(correction)})
+    return 1
+
+
+def _exclude(t: Transaction, change: Change, entry: int) -> int:
+    """Exclude the assignments of a unit or of a period; their number."""
+    mine, excluded = assignments.c.key == t.key, assignments.c.excluded
+    which = within = and_(mine, assignments.c.unit == change.unit)
+    if change.unit is None:
+        created, which = assignments.c.created, mine
+        within = and_(mine, created >= change.since, created < change.until)
+    touched, exists = 0, False
+    for here in _pages(t.connection, which):
+        exists = True
+        leaving = update(assignments).where(within, excluded.is_(None), here)
+        if count := t.connection.execute(leaving.values(excluded=entry)).rowcount:
+            touched += count
+            _trace(t, and_(mine, excluded == entry, here), entry, "exclude", rewards.c.reward)
+    if touched:
+        return touched
+    if change.unit is None:
+        raise InvalidInputError("no assignment of that period counts; there is nothing to exclude.")
+    if not exists:
+        raise _unknown_unit()
+    raise InvalidInputError("all assignments of the unit are excluded already.")
+
+
+def _erase(t: Transaction, change: Change, entry: int) -> int:
+    """Give a unit another name; the number of its assignments."""
+    mine, name, touched = assignments.c.key == t.key, pseudonym(), 0
+    theirs = and_(mine, assignments.c.unit == change.unit)
+    for here in _pages(t.connection, theirs):
+        renaming = update(assignments).where(theirs, here).values(unit=name)
+        touched += t.connection.execute(renaming).rowcount
+        _trace(t, and_(mine, here, assignments.c.unit == name), entry, "erase", null())
+    if not touched:
+        raise _unknown_unit()
+    return touched
+
+
+def _unknown_unit() -> UnknownAssignmentError:
+    return UnknownAssignmentError("the unit has no assignment in this experiment.")
+
+
+def _pages(connection: Connection, which: ColumnElement[bool]) -> Iterator[ColumnElement[bool]]:
+    """Conditions for ranges of assignments, each with as many as one statement should touch."""
+    numbers, after = assignments.c.number, -1
+    while True:
+        following = select(numbers.label("number")).where(which, numbers > after)
+        page = following.order_by(numbers).limit(ROWS).subquery()
+        last = connection.execute(select(func.max(page.c.number))).scalar()
+        if last is None:
+            return
+        yield and_(numbers > after, numbers <= last)
+        after = int(last)
+
+
+def _trace(
+    t: Transaction,
+    which: ColumnElement[bool],
+    entry: int,
+    kind: Kind,
+    before: ColumnElement[Any],
+) -> None:
+    """Store the correction of each assignment that a change touches."""
+    values: dict[str, Any] = {
+        "key": assignments.c.key,
+        "entry": literal(entry),
+        "number": assignments.c.number,
+        "kind": literal(kind),
+        "before": cast(before, Double),
+        "closed": _closed,
+    }
+    chosen = select(*values.values()).select_from(_with_rewards).where(which)
+    t.connection.execute(insert(corrections).from_select(list(values), chosen))
+
+
+# Sums
+
+
+def _count_anew(t: Transaction, entry: int) -> None:
+    """Count the segments, arms and days again whose assignments an entry has changed."""
+    touched = (
+        select(_segment, assignments.c.arm, _day)
+        .select_from(corrections.join(assignments, same_assignment(assignments, corrections)))
+        .where(corrections.c.key == t.key, corrections.c.entry == entry)
+        .distinct()
+    )
+    places: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
+    for segment, arm, day in t.connection.execute(touched).all():
+        places[int(segment)].add((int(arm), int(day)))
+    for segment, arms_and_days in sorted(places.items()):
+        arms, days = (sorted(set(values)) for values in zip(*arms_and_days, strict=True))
+        first = segment * POSITIONS
+        # Of every arm on every one of these days, which may be some more than were touched.
+        rows = and_(
+            assignments.c.key == t.key,
+            assignments.c.number.between(first, first + POSITIONS - 1),
+            assignments.c.arm.in_(arms),
+            assignments.c.created.between(DAY * days[0], DAY * (days[-1] + 1) - 1),
+        )
+        for table in (tallies, series) if t.metrics else (tallies,):
+            there = (
+                table.c.key == t.key,
+                table.c.segment == segment,
+                table.c.arm.in_(arms),
+                table.c.day.between(days[0], days[-1]),
+            )
+            counted = ("rewarded", "sums", "squares", "waited", "excluded", "events")
+            zero = {name: 0 for name in counted if name in table.c}
+            t.connection.execute(update(table).where(*there).values(zero))
+        add_tallies(t, _tallies_of(t, segment, rows))
+        if t.metrics:
+            add_series(t, _series_of(t, rows).counts)
+
+
+def _tallies_of(t: Transaction, segment: int, which: ColumnElement[bool]) -> dict[Place, ArmDay]:
+    """Rewards and exclusions by segment, arm and day, without the numbers of assignments."""
+    at = func.coalesce(rewards.c.at, rewards.c.created)
+    counts = and_(assignments.c.excluded.is_(None), rewards.c.reward.is_not(None))
+    reward = case((counts, rewards.c.reward))
+    waited = case((and_(counts, at > assignments.c.created), (at - assignments.c.created) // 1000))
+    place = assignments.c.arm, _day
+    query: Select[Any] = (
+        select(
+            *place,
+            func.count(reward),
+            func.sum(reward),
+            func.sum(reward * reward),
+            func.sum(waited),
+            func.count(assignments.c.excluded),
+        )
+        .select_from(_with_rewards)
+        .where(which)
+        .group_by(*place)
+    )
+    return {
+        (segment, int(arm), int(day)): ArmDay(
+            int(arm),
+            rewarded=int(rewarded),
+            sums=float(sums or 0.0),
+            squares=float(squares or 0.0),
+            waited=int(milliseconds or 0),
+            excluded=int(excluded),
+        )
+        for arm, day, rewarded, sums, squares, milliseconds, excluded in t.connection.execute(query)
+    }
+
+
+def _series_of(t: Transaction, which: ColumnElement[bool]) -> RunningSeries:
+    """Sums of metrics. Values are made of events in Python, so these assignments are read."""
+    counted = RunningSeries(t.metrics)
+    for here in _pages(t.connection, which):
+        page = t.connection.execute(LOGGED.where(which, here), {"key": t.key})
+        for row in with_events(t, [LogRow(*found) for found in page]):
+            counted.add(row)
+    return counted

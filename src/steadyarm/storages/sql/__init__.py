@@ -1,1 +1,0 @@
-"""Storages in SQLite and PostgreSQL, with SQLAlchemy."""

@@ -1,0 +1,87 @@
+"""Checks of what experiments show outside of their tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steadyarm.errors import UnknownExperimentError
+from steadyarm.storages.records import AssignmentResult
+from tests.storages.bench import NOW, Bench, refused, those_given
+
+DEFAULT = {"default": "a", "why": "ü", "list": [1, None, 0.1]}
+ACTION = "experiment.default"
+
+
+def test_outside_is_set_once_seen(bench: Bench) -> None:
+    """What is shown outside of the test is set by those who saw what it was before."""
+    key, detail = bench.running(8), {"variant": "a"}
+    assert bench.find("e").outside is None, "a new one shows something outside of its test"
+    wrong = bench.show_outside(key, DEFAULT, {}, ACTION, NOW)
+    assert not wrong, "it was set although the caller had seen something else"
+    assert bench.find("e").outside is None, "a refused call changed something"
+    assert bench.show_outside(key, None, DEFAULT, ACTION, NOW + 5, by="me", detail=detail)
+    assert not bench.show_outside(key, None, {}, ACTION, NOW), "a second caller won, too"
+    for found in (bench.find("e"), bench.again().find("e"), bench.snapshot(key).experiment):
+        assert found.outside == DEFAULT, f"it is {found.outside!r}"
+    (summary,) = bench.summaries()
+    assert summary.outside == DEFAULT, "lists do not have it"
+    after = dict(DEFAULT, default="b")
+    assert bench.again().show_outside(key, DEFAULT, after, ACTION, NOW + 6)
+    assert bench.find("e").outside == after, "it was not changed"
+    entries = [entry for entry in bench.history("e") if entry.action == ACTION]
+    said = [(entry.author, entry.created, entry.detail) for entry in entries]
+    assert said == [("me", NOW + 5, detail), ("", NOW + 6, {})], f"the audit log has {said}"
+    given: tuple[Any, ...] = 99, None, {}, ACTION, NOW
+    refused(UnknownExperimentError, "an unknown experiment", bench.show_outside, *given)
+
+
+def test_nothing_is_assigned_after_it(bench: Bench) -> None:
+    """Once something is shown outside of the test, units keep what they have and get no more."""
+    for state in ("running", "stopped"):
+        key = bench.running(80, name=state)
+        mine = bench.assign(key, ["u1", "u2"])
+        assert mine.outside is None, "something is shown outside of the test already"
+        if state == "stopped":
+            bench.move(key, "stopped", NOW)
+        assert bench.show_outside(key, None, DEFAULT, ACTION, NOW)
+        again = bench.assign(key, ["u2", "u1"])
+        before = {one.unit: one.number for one in those_given(mine)}
+        assert [one.number for one in those_given(again)] == [before["u2"], before["u1"]]
+        assert again.outside == DEFAULT, "assign does not say what is shown"
+        new = bench.assign(key, ["u1", "u9"])
+        assert new.assigned[1] is None, f"a new unit of a {state} test that is over was assigned"
+
+
+def test_known(bench: Bench) -> None:
+    """What units have is read with the state and with what is shown outside of the test."""
+    key = bench.running(8)
+    (given,) = those_given(bench.assign(key, ["u1"]))
+    assert bench.known(key, []) == AssignmentResult((), "running", None)
+    found = bench.again().known(key, ["u9", "u1"])
+    assert found.assigned[0] is None, "an unknown unit has an assignment"
+    assert found.assigned[1] is not None, "a known unit has none"
+    assert (found.assigned[1].number, found.assigned[1].new) == (given.number, False)
+    bench.show_outside(key, None, DEFAULT, ACTION, NOW)
+    bench.move(key, "stopped", NOW)
+    found = bench.known(key, ["u1"])
+    assert (found.state, found.outside) == ("stopped", DEFAULT), f"it says {found}"
+    loose = bench.running(8, name="loose", sticky=False)
+    bench.assign(loose, ["u1"])
+    assert bench.known(loose, ["u1"]).assigned == (None,), "units that are not sticky"
+    refused(UnknownExperimentError, "known of no experiment", bench.known, 99, ["u1"])
+
+
+def test_experiments_of_units(bench: Bench) -> None:
+    """In which experiments units have assignments is read for all of them at once."""
+    first, second = (bench.running(8, name=name) for name in ("first", "second"))
+    loose = bench.running(8, name="loose", sticky=False)
+    bench.assign(first, ["u1", "u2", "it's"])
+    bench.assign(second, ["u1"])
+    bench.assign(loose, ["u1"])
+    keys, units = [second, first, loose, 99], ["u9", "u1", "u2", "u1", "it's"]
+    found = bench.again().experiments_of(units, keys)
+    both, one = frozenset([first, second]), frozenset([first])
+    assert found == (frozenset(), both, one, both, one), f"it says {found}"
+    assert bench.experiments_of(["u1"], [second]) == (frozenset([second]),), "others are named"
+    assert bench.experiments_of(["u1"], []) == (frozenset(),)
+    assert bench.experiments_of([], keys) == ()

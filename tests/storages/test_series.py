@@ -1,0 +1,560 @@
+"""Checks of metrics: events that add up, series, and what operators do to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from math import fsum, prod
+from typing import Any
+
+import numpy as np
+
+from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
+from steadyarm.storages.changes import Change, Correction, as_observed
+from steadyarm.storages.records import (
+    Decision,
+    LogRow,
+    Measured,
+    MetricEvent,
+    Outcome,
+    SeriesSums,
+    check_of,
+    place_of,
+)
+from tests.storages.bench import (
+    DAY,
+    HOUR,
+    NAMES,
+    NOW,
+    WHY,
+    Bench,
+    Close,
+    new_record,
+    new_segment,
+    refused,
+)
+
+CLICKED: dict[str, Any] = {"name": "clicked"}
+SPENT: dict[str, Any] = {"name": "spent", "several": "sum", "cap": 100.0}
+SPEED: dict[str, Any] = {"name": "speed", "several": "max"}
+SEEN: dict[str, Any] = {"name": "seen", "several": "last", "window": HOUR, "grace": HOUR}
+ALL = (CLICKED, SPENT, SPEED, SEEN)
+PRODUCTS = (("clicked", "spent"), ("reward", "spent"))
+AGE: dict[str, Any] = {"name": "age", "role": "covariate"}
+LOYAL: dict[str, Any] = {"name": "loyal", "role": "covariate"}
+STEERING = (("age", "loyal", "reward?"), ("age", "reward?"), ("age", "reward"), ("age", "loyal"))
+
+
+def declared(
+    bench: Bench,
+    *metrics: dict[str, Any],
+    products: Sequence[tuple[str, ...]] = (),
+    rounds: int = 60,
+    name: str = "e",
+) -> int:
+    """The key of a running experiment with these metrics, and one segment."""
+    usual = {"role": "secondary", "several": "first", "window": None, "grace": None, "cap": None}
+    config = {
+        "seed": 5,
+        "sticky": "unit",
+        "metrics": [usual | metric for metric in metrics],
+        "products": [list(names) for names in products],
+    }
+    made = bench.create(new_record(name, config, state="running", created=NOW))
+    bench.open_segment(made.key, new_segment(rounds))
+    return int(made.key)
+
+
+def said(outcomes: Sequence[Outcome]) -> list[str]:
+    """What became of events."""
+    return [outcome.status for outcome in outcomes]
+
+
+def counted(bench: Bench, key: int) -> dict[str, tuple[int, Any]]:
+    """Number and sum of the values of each series, after comparing all sums with the log."""
+    bench.tallied(key)
+    config = bench.snapshot(key).experiment.config
+    rules = {each["name"]: each for each in config["metrics"]}
+    primary = next((each["name"] for each in config["metrics"] if each["role"] == "primary"), None)
+    names = [name for name in rules if name != primary]
+    expected: dict[tuple[int, int, str], dict[tuple[int, str], Any]] = {}
+
+    def count(row: LogRow, series: str, value: float) -> None:
+        place = place_of(row.number)[0], row.created // DAY, series
+        sums = expected.setdefault(place, {})
+        for what, more in (("rewarded", 1), ("sums", value), ("squares", value * value)):
+            sums[row.arm, what] = sums.get((row.arm, what), 0) + more
+
+    for row in bench.whole_log(key, most=7):
+        assert bench.find_assignments(key, [row.number]) == [row], "found with other events"
+        values: dict[str, float] = {}
+        for name, rule in rules.items():
+            mine = [event for event in row.events if event.metric == name]
+            assert mine == sorted(mine), "events are not in order"
+            if mine:
+                value = _value(rule, mine)
+                values[name] = float(value)
+                if name == primary:
+                    assert row.reward == value, "a reward is not what its events count as"
+                    assert row.rewarded == max(event.at for event in mine), "not the last event"
+        if row.reward is not None:
+            values[primary or "reward"] = values["reward"] = float(row.reward)
+            values["reward?"] = 1
+        if row.excluded is not None:
+            continue
+        for name in names:
+            if name in values:
+                count(row, name, values[name])
+        for factors in config["products"]:
+            if all(name in values for name in factors):
+                product = prod((values[name] for name in factors), start=1.0)
+                count(row, "*".join(factors), product)
+    found, places = {}, []
+    totals: dict[str, tuple[int, Any]] = {}
+    for sums in bench.series(key):
+        place = sums.segment, sums.day, sums.series
+        places.append(place)
+        if any(sums.rewarded):
+            found[place] = sums
+        n, total = totals.get(sums.series, (0, 0.0))
+        totals[sums.series] = n + sum(sums.rewarded), Close(total + sum(sums.sums))
+    assert places == sorted(places), "series are not in order of segment, day and name"
+    assert found.keys() == expected.keys(), "not the series that the log has values of"
+    for place, sums in found.items():
+        segment = bench.segments(key, [place[0]])[place[0]].segment
+        assert len(sums.late) == len(sums.rewarded) == segment.columns, "other columns"
+        for what in ("rewarded", "sums", "squares"):
+            right = [
+                Close(expected[place].get((segment.arm_at(column), what), 0))
+                for column in range(segment.columns)
+            ]
+            assert right == [*getattr(sums, what)], f"the {what} of {place[2]!r} are others"
+    return totals
+
+
+def _value(rule: dict[str, Any], events: Sequence[MetricEvent]) -> float:
+    if rule["several"] == "sum":
+        value = fsum(event.value for event in events)
+    elif rule["several"] == "max":
+        value = max(event.value for event in events)
+    else:
+        value = max((event.at, event.event, event.value) for event in events)[2]
+    return value if rule["cap"] is None else min(value, rule["cap"])
+
+
+def _late(series: Sequence[SeriesSums]) -> dict[str, int]:
+    late: Counter[str] = Counter()
+    for sums in series:
+        late[sums.series] += sum(sums.late)
+    return dict(late)
+
+
+# Events and series
+
+
+def test_metrics(bench: Bench) -> None:
+    """Every metric counts its events as declared; no reward and no other experiment is touched."""
+    key, other = declared(bench, *ALL), bench.running(9, name="other")
+    bench.assign(key, ["a", "b", "c"])
+    bench.reward(key, [("a", 1.0)], None, NOW)
+    before = bench.everything(other), bench.snapshot(key).segments[0][1], bench.days(key)
+    events = [
+        Measured("a", "clicked", 1.0),
+        Measured("a", "spent", 0.1, event="o1"),
+        Measured((0, check_of("a")), "spent", 0.2, event="o2"),
+        Measured(1, "spent", 70.0, event="o1"),
+        Measured(1, "spent", 70.0, event="o2"),
+        Measured("b", "speed", -3.0, event="x"),
+        Measured("b", "speed", -2.0, event="y"),
+        Measured("c", "seen", 5.0, NOW + 9, event="x"),
+        Measured("c", "seen", 7.0, NOW + 8, event="y"),
+    ]
+    assert said(bench.measure(key, events, NOW + 9)) == ["stored"] * 9
+    for view in (bench, bench.again()):
+        found = counted(view, key)
+        assert found["clicked"] == (1, 1)
+        assert found["spent"] == (2, float(0.1 + 0.2) + 100), "not capped, or not rounded"
+        assert found["speed"] == (1, -2), "not the largest"
+        assert found["seen"] == (1, 5), "not the one that happened last"
+    raw = [event.value for event in bench.log(key)[1].events if event.metric == "spent"]
+    assert raw == [70.0, 70.0], "the log has other values than were reported"
+    assert bench.summaries(key)[0].measured == 9, "a summary miscounts events"
+    again = bench.everything(other), bench.snapshot(key).segments[0][1], bench.days(key)
+    assert again == before, "metrics changed tallies, days or another experiment"
+    assert bench.series(other) == (), "an experiment without metrics has series"
+
+
+def test_events_once(bench: Bench) -> None:
+    """An event counts once; another value of it is a conflict, and another event is not."""
+    key = declared(bench, *ALL)
+    bench.assign(key, ["a", "b"])
+    first = [
+        Measured("a", "clicked", 0.0),
+        Measured("a", "spent", 5.0, event=NAMES[2]),
+        Measured("b", "spent", 5.0, event=NAMES[2]),
+        Measured("a", "spent", 5.0, event=NAMES[2]),
+        Measured("a", "clicked", 1.0, event="given for nothing"),
+        Measured("nobody", "spent", 5.0, event="x"),
+        Measured((0, "ffffff"), "spent", 5.0, event="x"),
+    ]
+    wanted = ["stored", "stored", "stored", "repeated", "conflict", "unknown", "unknown"]
+    outcomes = bench.measure(key, first, NOW)
+    assert said(outcomes) == wanted, f"{said(outcomes)}"
+    assert (outcomes[3].number, outcomes[3].previous) == (0, 5.0)
+    assert (outcomes[4].number, outcomes[4].previous) == (0, 0.0), "not what was stored before"
+    more = [
+        Measured("a", "clicked", 0.0),
+        Measured(0, "spent", 6.0, event=NAMES[2]),
+        Measured(0, "spent", 6.0, event=NAMES[4]),
+        Measured(1, "clicked", 1.0),
+    ]
+    outcomes = bench.again().measure(key, more, NOW + 5)
+    assert said(outcomes) == ["repeated", "conflict", "stored", "stored"], f"{said(outcomes)}"
+    found = counted(bench, key)
+    assert (found["spent"], found["clicked"]) == ((2, 16), (2, 1))
+    wrong = [Measured("b", "spent", 1.0, event="good"), Measured("a", "unheard-of", 1.0)]
+    for bad in (wrong[1], Measured("a", "spent", 1.0), Measured("a", "seen", 1.0, event="")):
+        promise = f"{bad}"
+        refused(InvalidInputError, promise, bench.measure, key, [wrong[0], bad], NOW)
+    assert counted(bench, key) == found, "a refused request left an event behind"
+    bench.move(key, "stopped")
+    assert said(bench.measure(key, [Measured("b", "speed", 1.0, event="e")], NOW)) == ["stored"]
+    bench.move(key, "archived")
+    event = Measured("b", "speed", 2.0, event="f")
+    refused(WrongStateError, "an event of an archived test", bench.measure, key, [event], NOW)
+
+
+def test_late_events(bench: Bench) -> None:
+    """Each metric has its own window; late events are counted, early ones are not."""
+    key = declared(bench, SEEN, SPENT, rounds=2)
+    bench.assign(key, ["a", "b"])
+    bench.open_segment(key, new_segment(9), closed=[0])
+    events = [
+        Measured("a", "seen", 1.0, NOW + HOUR, "in time"),
+        Measured("a", "seen", 2.0, NOW + HOUR + 1, "too late"),
+        Measured("a", "seen", 3.0, NOW - HOUR, "too early"),
+        Measured("b", "spent", 4.0, NOW + 99 * DAY, "no window"),
+    ]
+    outcomes = bench.measure(key, events, NOW + 2 * HOUR)
+    assert said(outcomes) == ["stored", "late", "early", "stored"], f"{said(outcomes)}"
+    assert outcomes[1].created == NOW, "not when it was assigned"
+    later = NOW + 2 * HOUR + 1
+    after = [events[0], replace(events[0], event="after the grace")]
+    assert said(bench.measure(key, after, later)) == ["repeated", "late"]
+    assert counted(bench, key)["seen"] == (1, 1)
+    assert _late(bench.series(key)) == {"seen": 2, "spent": 0}, "late events are not counted"
+    assert sum(map(sum, bench.late(key))) == 0, "late events count as late rewards"
+    bench.change(key, "exclude", unit="a", now=later)
+    bench.measure(key, [events[1]], later)
+    assert _late(bench.series(key))["seen"] == 2, "an event of an excluded visit counts as late"
+
+
+def test_products(bench: Bench) -> None:
+    """Products are summed where both values are there, whichever came first."""
+    key = declared(bench, CLICKED, SPENT, products=PRODUCTS)
+    bench.assign(key, ["a", "b", "c", "d"])
+    bench.measure(key, [Measured(u, "spent", 0.1, event="o1") for u in "abc"], NOW)
+    bench.reward(key, [("a", 0.7), ("d", 3.0)], None, NOW)
+    bench.measure(key, [Measured("b", "clicked", 1.0), Measured("d", "clicked", 1.0)], NOW)
+    found = counted(bench, key)
+    assert found["reward*spent"] == (1, 0.7 * 0.1), "rewards are left out"
+    assert found["clicked*spent"] == (1, 0.1)
+    bench.measure(key, [Measured(u, "spent", 0.2, event="o2") for u in "abd"], NOW)
+    spent, two = float(0.1 + 0.2), 0.2
+    found = counted(bench, key)
+    assert found["reward*spent"] == (2, 0.7 * spent + 3 * two), "not the new value"
+    assert found["clicked*spent"] == (2, spent + two), "not the new value"
+    assert said(bench.reward(key, [("a", 0.7), ("a", 1.0)], None, NOW)) == [
+        "repeated",
+        "conflict",
+    ]
+    limits = {"window": HOUR, "now": NOW + 3 * HOUR, "grace": HOUR}
+    assert said(bench.reward(key, [("b", 1.0)], **limits)) == ["late"], "the window is ignored"
+    assert counted(bench, key) == found, "refused rewards changed something"
+
+
+# Covariates
+
+
+def test_covariates(bench: Bench) -> None:
+    """Snapshots have the sums of covariates, of rewarded visits too; metrics are not among them."""
+    products = (*STEERING, ("clicked", "reward"))
+    key = declared(bench, AGE, CLICKED, LOYAL, products=products, rounds=4)
+    other = declared(bench, CLICKED, products=[("clicked", "reward")], name="other")
+    bench.assign(key, ["a", "b", "c", "d"])
+    known = [Measured(u, "age", 0.1 + i) for i, u in enumerate("abc")]
+    known += [Measured(u, "loyal", 3.0) for u in "bcd"]
+    assert said(bench.measure(key, known, NOW)) == ["stored"] * 6
+    bench.measure(key, [Measured("a", "clicked", 1.0)], NOW)
+    bench.reward(key, [("b", 0.7), ("d", 1.0)], None, NOW)
+    found = counted(bench, key)
+    one = 1.1
+    assert found["age"] == (3, 0.1 + one + 2.1)
+    assert found["age*reward?"] == (1, one), "not those with a reward alone"
+    assert found["age*loyal*reward?"] == (1, 3 * one), "not the product of all"
+    assert found["age*reward"] == (1, one * 0.7)
+    assert found["age*loyal"] == (2, 3 * (one + 2.1))
+    bench.open_segment(key, new_segment(9))
+    bench.assign(key, ["e"])
+    bench.measure(key, [Measured("e", "age", 5.0)], NOW)
+    steer = {"age", "loyal", *map("*".join, STEERING)}
+    for everything in (False, True):
+        held = bench.again().snapshot(key, everything).series
+        whole = tuple(sums for sums in bench.series(key) if sums.series in steer)
+        assert held == whole, "a snapshot has other sums"
+        assert bench.snapshot(other, everything).series == (), "metrics do not steer"
+
+
+def test_decisions_on_covariates(bench: Bench) -> None:
+    """A decision is refused if a covariate came meanwhile; a closed segment takes none."""
+    key = declared(bench, AGE, CLICKED, products=[("age", "reward")], rounds=2)
+    bench.assign(key, ["a", "b"])
+    bench.measure(key, [Measured("a", "age", 1.0)], NOW)
+    bench.reward(key, [("a", 1.0), ("b", 0.0)], None, NOW)
+
+    def decision() -> tuple[int, Decision]:
+        seen = bench.snapshot(key)
+        tallies = tuple((record.index, tally) for record, tally in seen.segments)
+        return seen.experiment.version, Decision({}, tallies, series=seen.series)
+
+    version, made = decision()
+    bench.measure(key, [Measured("b", "clicked", 1.0)], NOW)
+    bench.measure(key, [Measured("b", "age", 2.0)], NOW)
+    before = bench.everything(key)
+    assert not bench.decide(key, version, made, NOW), "made before a covariate came, yet stored"
+    assert not bench.decide(key, version, replace(made, series=()), NOW), "made on no sums"
+    assert bench.everything(key) == before, "refused, and yet changed"
+    version, made = decision()
+    late = [Measured("b", "age", 2.0), Measured("b", "age", 3.0)]
+    assert said(bench.measure(key, late, NOW)) == ["repeated", "conflict"]
+    assert bench.decide(key, version, made, NOW), "a correct decision was refused"
+    sums = bench.snapshot(key, everything=True).series
+    void = Change("void", target="a", metric="age", reason=WHY)
+    refused(InvalidInputError, "a covariate", bench.correct, key, void, now=NOW)
+    bench.change(key, "exclude", unit="a")
+    assert bench.snapshot(key, everything=True).series != sums, "an excluded visit counts"
+    key = declared(bench, AGE, CLICKED, rounds=1, name="closed")
+    bench.assign(key, ["a"])
+    bench.reward(key, [("a", 1.0)], None, NOW)
+    bench.open_segment(key, new_segment(9), closed=[0])
+    events = [Measured("a", "age", 1.0), Measured("a", "clicked", 1.0)]
+    assert said(bench.measure(key, events, NOW)) == ["closed", "stored"], "the policy has seen it"
+    assert _late(bench.series(key)) == {"age": 1, "clicked": 0}, "it is not counted as late"
+    assert bench.snapshot(key).experiment.observed == 1
+
+
+# Rewards that are made of events
+
+
+def test_rewards_of_events(bench: Bench) -> None:
+    """A reward made of events steers with their sum; tallies and days follow exactly."""
+    primary = SPENT | {"name": "revenue", "role": "primary", "cap": 50.0}
+    primary |= {"window": DAY, "grace": HOUR}
+    key = declared(bench, primary, CLICKED, products=[("revenue", "clicked")], rounds=4)
+    bench.assign(key, ["a", "b", "c", "d"])
+    events = [
+        Measured("a", "revenue", 0.1, NOW + 5_000, "o1"),
+        Measured("a", "revenue", 0.2, NOW + 3_000, "o2"),
+        Measured("b", "reward", 30.0, event="o1"),
+        Measured("b", "revenue", 30.0, event="o2"),
+        Measured("b", "revenue", 30.0, event="o2"),
+        Measured("c", "clicked", 1.0),
+        Measured("a", "clicked", 1.0),
+    ]
+    outcomes = bench.measure(key, events, NOW + 9_000)
+    assert said(outcomes) == ["stored"] * 4 + ["repeated"] + ["stored"] * 2, f"{said(outcomes)}"
+    rows = bench.log(key)
+    three = fsum([0.1, 0.2])
+    assert [row.reward for row in rows] == [three, 50.0, None, None], "not what counts"
+    assert (rows[0].rewarded, rows[0].received) == (NOW + 5_000, NOW + 9_000), "not the last event"
+    assert (rows[1].rewarded, rows[1].received) == (NOW + 9_000, None)
+    (tally,) = bench.tallied(key)
+    assert tally.total_rewarded == 2, "a unit with two events counts twice"
+    assert counted(bench, key)["revenue*clicked"] == (1, three)
+    assert all(sums.series != "revenue" for sums in bench.series(key)), "the reward is a series"
+    events = [
+        Measured("a", "revenue", 0.3, NOW + DAY, "o3"),
+        Measured("a", "revenue", 0.3, NOW + DAY + 1, "o4"),
+        Measured("c", "revenue", -1.0, NOW - HOUR, "o1"),
+    ]
+    outcomes = bench.again().measure(key, events, NOW + DAY + HOUR)
+    assert said(outcomes) == ["stored", "late", "early"], f"{said(outcomes)}"
+    after = [replace(events[0], event="after the grace")]
+    assert said(bench.measure(key, after, NOW + DAY + HOUR + 1)) == ["late"]
+    six = fsum([0.1, 0.2, 0.3])
+    assert bench.log(key)[0].reward == six, "not the sum of all events"
+    (tally,) = bench.tallied(key)
+    refused(InvalidInputError, "a reward without a key", bench.reward, key, [("c", 1.0)], None, 0)
+    bench.open_segment(key, new_segment(9), closed=[0])
+    events = [
+        Measured("a", "revenue", 9.0, event="o9"),
+        Measured("a", "revenue", 0.1, event="o1"),
+        Measured("d", "revenue", 9.0, event="o9"),
+        Measured("d", "clicked", 1.0),
+    ]
+    outcomes = bench.measure(key, events, NOW + 9_001)
+    assert said(outcomes) == ["closed", "repeated", "closed", "stored"], f"{said(outcomes)}"
+    assert bench.tallied(key)[0] == tally, "a closed segment has other sums"
+    assert sum(map(sum, bench.late(key))) == 4, "rewards that came too late are not counted"
+    counted(bench, key)
+
+
+def test_capped_rewards(bench: Bench) -> None:
+    """A reward of one event with a cap counts up to it; the event keeps what was reported."""
+    primary = {"name": "reward", "role": "primary", "cap": 2.0}
+    key = declared(bench, primary)
+    bench.assign(key, ["a", "b"])
+    assert said(bench.reward(key, [("a", 9.0), ("b", 1.0)], None, NOW)) == ["stored"] * 2
+    assert said(bench.reward(key, [("a", 9.0), ("b", 2.0)], None, NOW)) == [
+        "repeated",
+        "conflict",
+    ], "a capped reward is compared with what was reported"
+    rows = bench.log(key)
+    assert [(row.reward, row.events[0].value) for row in rows] == [(2.0, 9.0), (1.0, 1.0)]
+    (tally,) = bench.tallied(key)
+    assert sum(tally.sums) == 3, "the cap is ignored"
+    counted(bench, key)
+
+
+def test_last_and_largest_rewards(bench: Bench) -> None:
+    """A reward may be the last or the largest of its events; it may fall, and stay the same."""
+    for several, wanted in (("last", 1.0), ("max", 3.0)):
+        primary = {"name": "score", "role": "primary", "several": several}
+        key = declared(bench, primary, name=several)
+        bench.assign(key, ["a"])
+        for i, value in enumerate((2.0, 3.0, 1.0)):
+            event = Measured("a", "score", value, NOW + i * DAY, f"e{i}")
+            assert said(bench.measure(key, [event], NOW + i * DAY)) == ["stored"]
+            (tally,) = bench.tallied(key)
+            assert tally.total_rewarded == 1, "counted again with each event"
+        (row,) = bench.log(key)
+        assert (row.reward, row.rewarded) == (wanted, NOW + 2 * DAY), f"{row}"
+        counted(bench, key)
+
+
+# What operators do
+
+
+def test_metrics_excluded(bench: Bench) -> None:
+    """An excluded visit leaves all series, with what comes later, by unit and by period."""
+    key = declared(bench, *ALL, products=PRODUCTS)
+    for day in range(2):
+        bench.assign(key, [f"{day}.{i}" for i in range(3)], now=NOW + day * DAY)
+    units = [row.unit for row in bench.log(key)]
+    bench.reward(key, [(unit, 0.3) for unit in units], None, NOW + DAY)
+    bought = [Measured(unit, "spent", 0.1, event=f"o{i}") for unit in units for i in range(3)]
+    clicks = [Measured(unit, "clicked", 1.0) for unit in units[:4]]
+    bench.measure(key, bought + clicks, NOW + DAY)
+    later = NOW + 2 * DAY
+    bench.change(key, "exclude", unit=units[0], now=later)
+    assert counted(bench, key)["spent"][0] == 5
+    bench.change(key, "exclude", since=NOW, until=NOW + DAY, now=later)
+    found = counted(bench.again(), key)
+    assert found["spent"][0] == found["reward*spent"][0] == 3, "the excluded still count"
+    more = [Measured(units[0], "spent", 7.0, event="o9"), Measured(units[5], "clicked", 1.0)]
+    assert said(bench.measure(key, more, later)) == ["stored", "stored"], "it is not kept"
+    assert counted(bench, key)["spent"] == found["spent"], "an event of an excluded visit counts"
+
+
+def test_metrics_voided(bench: Bench) -> None:
+    """A value of a metric is voided with a trace, however large; the reward stays as it was."""
+    key = declared(bench, CLICKED, SPENT | {"cap": None}, products=PRODUCTS)
+    bench.assign(key, ["a", "b", "c"])
+    bench.reward(key, [("a", 1.0), ("b", 2.0)], None, NOW)
+    bought = [Measured(u, "spent", 10.0, event=f"o{i}") for u in "ab" for i in range(3)]
+    wrong_one = Measured("c", "spent", 1e90, event="o1")
+    bench.measure(key, [*bought, wrong_one, Measured("a", "clicked", 1.0)], NOW + 5)
+    tally = bench.snapshot(key).segments[0][1]
+    first = bench.change(key, "void", target="c", metric="spent")
+    assert counted(bench, key)["spent"] == (2, 60), "the others were lost beside it"
+    bench.change(key, "void", target="b", metric="spent")
+    assert counted(bench, key)["spent"] == (1, 30), "a voided value counts"
+    assert said(bench.measure(key, [bought[3]], NOW + 9)) == ["stored"], "voided, and yet there"
+    assert counted(bench, key)["spent"] == (2, 40), "not what came after it was voided"
+    made = bench.again().corrections(key)
+    assert made == [
+        Correction(first.entry, 2, "void", 1e90, closed=False, metric="spent"),
+        Correction(first.entry + 1, 1, "void", 30.0, closed=False, metric="spent"),
+    ]
+    assert bench.audit(experiment="e")[1].detail["metric"] == "spent", "which metric?"
+    assert bench.snapshot(key).segments[0][1] == tally, "the reward was changed"
+    wrong: list[tuple[type[Exception], dict[str, Any]]] = [
+        (InvalidInputError, {"target": "b", "metric": "clicked"}),
+        (InvalidInputError, {"target": "b", "metric": "unheard-of"}),
+        (UnknownAssignmentError, {"target": "nobody", "metric": "spent"}),
+    ]
+    before, log = bench.everything(key), bench.audit()
+    for error, given in wrong:
+        change = Change("void", **given, reason=WHY)
+        refused(error, f"{given}", bench.correct, key, change, now=NOW + 9)
+    refused(InvalidInputError, "a metric", Change, "exclude", unit="a", metric="spent", reason=WHY)
+    assert (bench.everything(key), bench.audit()) == (before, log), "refused, and yet changed"
+
+
+def test_rewards_of_events_voided(bench: Bench) -> None:
+    """A reward made of events is voided as a whole; what the policy observed can be undone."""
+    primary = {"name": "revenue", "role": "primary", "several": "sum"}
+    key = declared(bench, primary, CLICKED, products=[("reward", "clicked")], rounds=3)
+    bench.assign(key, ["a", "b", "c"])
+    events = [Measured(u, "revenue", 0.1, event=f"o{i}") for u in "abc" for i in range(2)]
+    clicks = [Measured(u, "clicked", 1.0) for u in "ab"]
+    bench.measure(key, [*events, *clicks], NOW + 5)
+    bench.open_segment(key, new_segment(9), closed=[0])
+    bench.change(key, "void", target="b", metric="revenue")
+    assert counted(bench, key)["reward*clicked"] == (1, 0.2), "products do not follow"
+    assert [row.reward for row in bench.log(key)] == [0.2, None, 0.2], "not what was voided"
+    snapshot, made = bench.snapshot(key, everything=True), bench.corrections(key)
+    assert snapshot.corrected == (0,), "not the segment that was corrected"
+    assert [(c.metric, c.kind, c.closed) for c in made] == [("reward", "void", True)]
+    seen = [as_observed(row, [c for c in made if c.number == row.number]) for row in bench.log(key)]
+    assert [row.reward for row in seen] == [0.2, 0.2, 0.2], "not what the policy has observed"
+    bench.change(key, "void", target="a", metric="clicked")
+    assert counted(bench, key)["clicked"] == (1, 1)
+    assert bench.corrections(key)[-1].late is False, "the policy saw none of it"
+
+
+def test_metrics_of_erased_units(bench: Bench) -> None:
+    """The values of an erased unit stay; events that name its assignment still count."""
+    key = declared(bench, SPENT)
+    bench.assign(key, ["a"])
+    bench.measure(key, [Measured("a", "spent", 1.0, event="o1")], NOW)
+    series = bench.series(key)
+    bench.change(key, "erase", unit="a")
+    assert bench.series(key) == series, "erasing changed sums"
+    events = [Measured((0, check_of("a")), "spent", 1.0, event=f"o{i}") for i in (1, 2)]
+    assert said(bench.measure(key, events, NOW)) == ["repeated", "stored"]
+    assert counted(bench, key)["spent"] == (1, 2)
+
+
+def test_metrics_pruned(bench: Bench) -> None:
+    """A deleted experiment leaves no events behind; a new one begins with none."""
+    key = declared(bench, SPENT)
+    bench.assign(key, ["a"])
+    bench.measure(key, [Measured("a", "spent", 1.0, event="o1")], NOW)
+    bench.move(key, "stopped", now=NOW)
+    bench.move(key, "archived", now=NOW)
+    assert bench.prune(NOW + 9, NOW + 9).experiments == ("e",)
+    key = declared(bench, SPENT)
+    bench.assign(key, ["a"])
+    assert bench.series(key) == ()
+    assert said(bench.measure(key, [Measured("a", "spent", 1.0, event="o1")], NOW)) == ["stored"]
+
+
+def test_metrics_of_some_arms(bench: Bench) -> None:
+    """The series of a segment that plays some of very many arms have its columns."""
+    key = declared(bench, *ALL, products=PRODUCTS)
+    arms = np.array([3, 17, 900_000], dtype=np.int64)
+    bench.open_segment(key, replace(new_segment(40), arms=arms))
+    bench.assign(key, [f"u{i}" for i in range(90)])
+    units = [row.unit for row in bench.log(key) if row.arm >= 17]
+    assert len(units) > 9, "the check is not worth much"
+    bench.reward(key, [(unit, 0.5) for unit in units], None, NOW)
+    events = [Measured(unit, "spent", 0.1 * i, event="o1") for i, unit in enumerate(units)]
+    events += [Measured(unit, "seen", 1.0, NOW + 2 * HOUR, "s") for unit in units[:4]]
+    bench.measure(key, events, NOW + 2 * HOUR)
+    found = counted(bench, key)
+    assert found["spent"][0] == found["reward*spent"][0] == len(units)
+    assert _late(bench.series(key))["seen"] == 4, "late events have no column"
+    bench.change(key, "exclude", unit=units[0], now=NOW + 2 * HOUR)
+    assert counted(bench.again(), key)["spent"][0] == len(units) - 1
