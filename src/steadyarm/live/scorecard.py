@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date, datetime
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -273,6 +273,13 @@ class Scorecard:
     def people(self) -> tuple[Breakdown, ...]:
         """Results by level of every attribute of units; empty without a verdict."""
         return () if self.sections is None else self.sections.people()
+
+    def changed(self, **parts: Any) -> Scorecard:
+        """The same scorecard with other values of fields or sections."""
+        given = {field.name for field in fields(self)} & parts.keys()
+        card = replace(self, **{name: parts[name] for name in given})
+        vars(card).update({name: parts[name] for name in parts.keys() - given})
+        return card
 
     @property
     def light(self) -> Light:

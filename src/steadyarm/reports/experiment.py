@@ -63,8 +63,7 @@ NAMES = {  # fields with them
 def labelled(card: Scorecard) -> Scorecard:
     """The same scorecard with short names of its variants; the settings keep the whole ones."""
     named = ("verdict", "course", "shares", "drift", "people")
-    parts = {part: getattr(card, part) for part in named}
-    return replace(card, **{part: _shortened(found, card) for part, found in parts.items()})
+    return card.changed(**{part: _shortened(getattr(card, part), card) for part in named})
 
 
 def _shortened(found: Any, card: Scorecard) -> Any:
