@@ -39,8 +39,7 @@ class ServiceSettings:
     storage : URL of the database with the experiments; None for what `open_storage` takes
     workers : processes
     writers : threads of each process that write; one is best for SQLite, which has one writer
-    max_body, max_batch, max_lease : most bytes of a request's body, items of a batch, positions of
-        a lease
+    max_body, max_batch : most bytes of a request's body, items of a batch
     max_waiting : assignments and rewards that may wait to be written in each process, at most half
         of them of one experiment; more are refused, to be sent again
     max_connections : that each process keeps open; beyond that requests are answered with 503

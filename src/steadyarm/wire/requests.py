@@ -390,8 +390,8 @@ def descriptions(model: type[Struct]) -> Mapping[str, str]:
 
     Examples
     --------
-    >>> descriptions(NewLease)["positions"]
-    'a whole number of at least 1: how many at most'
+    >>> descriptions(NewExperiment)["budget"]
+    'a whole number of at least 1: how many assignments are made in all'
     """
     return {
         name: " ".join(text.split())
