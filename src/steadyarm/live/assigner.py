@@ -94,7 +94,7 @@ class AssignmentId(str):
 At = datetime | int | timedelta | None
 
 Values = float | Mapping[str, float]  # a reward, or values of metrics by their names
-Told = Literal["stored", "repeated", "outside"]  # what became of a reward
+ReportStatus = Literal["stored", "repeated", "outside"]  # what became of a reward
 
 
 class Report(NamedTuple):

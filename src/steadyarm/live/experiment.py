@@ -31,7 +31,7 @@ from steadyarm.live.assigner import (
     LiveAssignment,
     Report,
     ReportedEvent,
-    Told,
+    ReportStatus,
     Values,
     Visit,
     checked_unit,
@@ -152,11 +152,6 @@ class Experiment(LiveTest):
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {self.settings.policy.name}, {self.arms.size} variants)"
-
-    @property
-    def simulated_clock(self) -> Callable[[], float] | None:
-        """The clock of a simulation; None where the storage's counts."""
-        return self._clock if self._simulated else None
 
     @property
     def state(self) -> ExperimentState:
@@ -397,7 +392,7 @@ class Experiment(LiveTest):
 
     def tell_many(
         self, rewards: Iterable[Report | tuple[Any, ...]], refresh: bool = True
-    ) -> list[Told | SteadyArmError]:
+    ) -> list[ReportStatus | SteadyArmError]:
         """Record rewards of many assignments, or of their ids or units, in one transaction.
 
         Each is a `Report`, or a tuple of its fields. The answers say of each whether it was stored,
@@ -409,7 +404,7 @@ class Experiment(LiveTest):
         refresh : False leaves it to the caller to `refresh` afterwards
         """
         now = self.now()
-        answers: list[Told | SteadyArmError] = []
+        answers: list[ReportStatus | SteadyArmError] = []
         events: list[ReportedEvent] = []
         for place, report in enumerate(Report(*reward) for reward in rewards):
             answers.append("repeated")
@@ -430,7 +425,7 @@ class Experiment(LiveTest):
         unknown = any(outcome.status == "unknown" for outcome in outcomes)
         outside = unknown and self._shows_outside()
         for event, outcome in zip(events, outcomes, strict=True):
-            answer: Told | SteadyArmError
+            answer: ReportStatus | SteadyArmError
             if outcome.status == "stored" or outcome.status == "repeated":
                 answer = outcome.status
             elif outside and outcome.status == "unknown" and isinstance(event.target, str):
@@ -480,7 +475,7 @@ class Experiment(LiveTest):
     def _refuse_archived(
         self,
         events: Sequence[ReportedEvent],
-        answers: list[Told | SteadyArmError],
+        answers: list[ReportStatus | SteadyArmError],
         error: WrongStateError,
     ) -> None:
         """Refuse rewards of an archived test, except those of units that are no part of it."""

@@ -21,7 +21,7 @@ from steadyarm.errors import (
     StorageError,
     UnknownExperimentError,
 )
-from steadyarm.live.assigner import LiveAssignment, Report, Told, Visit
+from steadyarm.live.assigner import LiveAssignment, Report, ReportStatus, Visit
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
 from steadyarm.service.auth import RELOAD, Guard
@@ -37,7 +37,7 @@ from steadyarm.storages.storage import Storage
 log = logging.getLogger("steadyarm.service")
 
 T = TypeVar("T")
-Stored = Told | SteadyArmError
+Stored = ReportStatus | SteadyArmError
 
 
 # Threads; all of them together are no more than SQLite has connections.

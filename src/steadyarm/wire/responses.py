@@ -31,7 +31,7 @@ from steadyarm.errors import (
 )
 from steadyarm.inference.evidence import json_ready
 from steadyarm.live.after_test import Outside, RollOut
-from steadyarm.live.assigner import LiveAssignment, Told
+from steadyarm.live.assigner import LiveAssignment, ReportStatus
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.settings import STOPPING, After, Missing, Settings, Sticky, variants_in
 from steadyarm.live.values import values_of
@@ -482,7 +482,7 @@ class RewardStatus(Response):
         shown outside of the test and counts nowhere, else stored
     """
 
-    status: Told
+    status: ReportStatus
 
 
 class RefusedReward(Response):
