@@ -201,12 +201,6 @@ def happened(
     return at
 
 
-def json_copy(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy as databases store it, so that what they could not store is refused in memory, too."""
-    copy: dict[str, Any] = json.loads(json.dumps(value))
-    return copy
-
-
 def in_words(state: ExperimentState) -> str:
     """What an experiment is: "a draft", "running" and so on."""
     return "a draft" if state == "draft" else state

@@ -237,9 +237,6 @@ class Metrics:
         return replace(row, reward=rule.value(mine), rewarded=at, received=received)
 
 
-NO_METRICS = Metrics()  # of an experiment that has a reward and nothing else
-
-
 def _when(events: Iterable[MetricEvent]) -> tuple[int, int | None]:
     """When the last of some events happened, and when the last arrived if that was later."""
     at = max(event.at for event in events)
