@@ -55,7 +55,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "log.parquet")
         write_log(path, rows)
-        session = SparkSession.builder.master("local[*]").getOrCreate()
+        builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
+        session = builder.config("spark.sql.shuffle.partitions", "8").getOrCreate()
         table = ibis.pyspark.connect(session).read_parquet(str(path))
         for name, options in QUESTIONS.items():
             start = time.perf_counter()
