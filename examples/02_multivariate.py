@@ -62,5 +62,5 @@ for policy in (sa.Steady(), sa.Uniform(), sa.Peace()):
     )
 
 out.mkdir(parents=True, exist_ok=True)
-sa.plot.matplotlib.effects(session).savefig(out / "02_multivariate.png", dpi=100)
+sa.plot.effects(session).save(out / "02_multivariate.png", ppi=100)
 print(f"Picture: {out / '02_multivariate.png'}")

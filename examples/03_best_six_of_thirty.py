@@ -7,15 +7,13 @@ people read other things. You will see the best bundle and what each article bri
 """
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
+import altair as alt
 import numpy as np
 
 import steadyarm as sa
 from steadyarm.live.effects import effects_of
-from steadyarm.plot import charts
-from steadyarm.plot.chart import Series
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--out", type=Path, default=Path("steadyarm-examples"), metavar="DIR")
@@ -58,14 +56,11 @@ print(f"Truly best: {' + '.join(best)}; {len(set(chosen) & set(best))} of 6 were
 
 # The picture: how much more is read if an article is among the six than if it is not.
 brings = effects_of(test.evidence(), arm=verdict.arm)
-chart = charts.effects(brings)
-panel = chart.panels[0]
-names = panel.series[0].x
 rate = rates.mean(axis=0)
 truth = rate - (rate.sum() - rate) / 29  # another article has its place otherwise
-true = truth[[number_of[name] for name in names]]
-series = (*panel.series, Series("truth", names, true, kind="points", color=1))
-chart = replace(chart, panels=(replace(panel, series=series),))
+true = [{"label": name, "truth": float(truth[k])} for k, name in enumerate(articles)]
+ticks = alt.Chart({"values": true}).mark_tick(color="black", thickness=2)
+ticks = ticks.encode(x="truth:Q", y=alt.Y("label:N", sort=None))
 out.mkdir(parents=True, exist_ok=True)
-sa.plot.matplotlib.draw(chart).savefig(out / "03_best_six_of_thirty.png", dpi=100)
+(sa.plot.effects(test) + ticks).save(out / "03_best_six_of_thirty.png", ppi=100)
 print(f"Picture: {out / '03_best_six_of_thirty.png'}")

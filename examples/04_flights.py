@@ -8,16 +8,14 @@ Needs the extra `flights`: pip install 'steadyarm[plots,flights]'.
 """
 
 import argparse
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import altair as alt
 import numpy as np
 
 import steadyarm as sa
 from steadyarm.paper import flights_world, load_flights
-from steadyarm.plot import charts
-from steadyarm.plot.chart import Axis, Panel, Series
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--out", type=Path, default=Path("steadyarm-examples"), metavar="DIR")
@@ -45,20 +43,29 @@ for one in found:
 # The picture: who was on time in the year so far, week by week, above how often policies are wrong.
 days = np.arange(28, 366, 7)
 so_far = np.cumsum(flights.shares, axis=0)[days - 1] / days[:, None]
-dates = tuple(datetime(2013, 1, 1) + timedelta(days=day - 1) for day in days.tolist())
+dates = [datetime(2013, 1, 1) + timedelta(days=day - 1) for day in days.tolist()]
 top = np.argsort(-flights.average)[:4].tolist()
-lines = [
-    Series(name, dates, so_far[:, k], color=top.index(k))
-    if k in top
-    else Series("20 others", dates, so_far[:, k], color=None)
+rows = [
+    {
+        "date": date.isoformat(),
+        "arm": name,
+        "on time": share[k],
+        "who": name if k in top else "20 others",
+    }
+    for date, share in zip(dates, so_far.tolist(), strict=True)
     for k, name in enumerate(flights.arms.names)
 ]
-on_time = Axis("on time, year so far", percent=True)
-year = Panel(Axis("", "time"), on_time, tuple(lines), "Who led when", y_range=(0.35, 0.85))
-chart = charts.results(found, "New York's flights of 2013, and tests of that year")
-below = replace(chart.panels[0], title="How often each policy is wrong")
-chart = replace(chart, panels=(year, below))
+order = [flights.arms.names[k] for k in top] + ["20 others"]
+colors = alt.Scale(domain=order, range=["#1F7FC4", "#D9620A", "#0A9470", "#BD5C95", "#dddddd"])
+year = alt.Chart({"values": rows}, width=640, title="Who led when").mark_line()
+year = year.encode(
+    x=alt.X("date:T", title=None),
+    y=alt.Y("on time:Q", title="on time, year so far", scale=alt.Scale(zero=False)),
+    color=alt.Color("who:N", scale=colors, legend=alt.Legend(orient="bottom", title=None)),
+    detail="arm:N",
+)
+chart = alt.vconcat(year, sa.plot.results(found)).resolve_scale(color="independent")
 
 out.mkdir(parents=True, exist_ok=True)
-sa.plot.matplotlib.draw(chart).savefig(out / "04_flights.png", dpi=100)
+chart.save(out / "04_flights.png", ppi=100)
 print(f"Picture: {out / '04_flights.png'}")

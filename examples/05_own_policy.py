@@ -74,5 +74,5 @@ for one in found:
     print(f"  {one.policy}: {one.errors} of {one.trials} tests wrong")
 
 out.mkdir(parents=True, exist_ok=True)
-sa.plot.matplotlib.results(found).savefig(out / "05_own_policy.png", dpi=100)
+sa.plot.results(found).save(out / "05_own_policy.png", ppi=100)
 print(f"Picture: {out / '05_own_policy.png'}")

@@ -8,16 +8,15 @@ a class in 40 lines, and which policies would find the fastest setting of the da
 """
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
 import steadyarm as sa
-from steadyarm.plot import charts
-from steadyarm.plot.chart import Axis, Panel, Series
 from steadyarm.segments import Direction, arms_between
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -71,14 +70,18 @@ for one in found:
 
 # The picture: how fast each setting is, beside who finds out.
 hours = {"during the backup": world.backup, "the rest of the day": world.day}
-points = [
-    Series(name, tuple(world.arms.names), values, kind="points", color=color)
-    for color, (name, values) in enumerate(hours.items(), start=1)
+rows = [
+    {"setting": setting, "hours": name, "seconds": seconds}
+    for name, values in hours.items()
+    for setting, seconds in zip(world.arms.names, values.tolist(), strict=True)
 ]
-seconds = Axis("mean seconds of an answer")
-left = Panel(Axis("", "label"), seconds, tuple(points), sideways=True, y_range=(0, 0.9))
-chart = charts.results(found, "Four settings, and who finds the fastest of the day")
-picture = sa.plot.matplotlib.draw(replace(chart, panels=(left, *chart.panels)))
+speed = alt.Chart({"values": rows}, width=640).mark_point(filled=True, size=90)
+speed = speed.encode(
+    x=alt.X("seconds:Q", title="mean seconds of an answer"),
+    y=alt.Y("setting:N", title=None, sort=None),
+    color=alt.Color("hours:N", legend=alt.Legend(orient="bottom", title=None)),
+)
+chart = alt.vconcat(speed, sa.plot.results(found)).resolve_scale(color="independent")
 out.mkdir(parents=True, exist_ok=True)
-picture.savefig(out / "06_own_environment.png", dpi=100)
+chart.save(out / "06_own_environment.png", ppi=100)
 print(f"Picture: {out / '06_own_environment.png'}")

@@ -11,10 +11,9 @@ The data and their licence: examples/data/README.md. Needs the extras `analyze` 
 import argparse
 from pathlib import Path
 
-import numpy as np
+import altair as alt
 
 import steadyarm as sa
-from steadyarm.plot.chart import Axis, Chart, Panel, Series, Table
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--out", type=Path, default=Path("steadyarm-examples"), metavar="DIR")
@@ -63,15 +62,17 @@ for k in order:
 print("May be the best:", ", ".join(amounts.plausible))
 
 # The picture.
-names, i = tuple(amounts.arms.names[k] for k in order), amounts.intervals
-values = (i.estimates[0, order], i.low[0, order], i.high[0, order])
-points = Series("with intervals by village", names, *values, kind="points", color=1)
-fetched = Axis("fetched their result", percent=True)
-panel = Panel(Axis("promised", "label"), fetched, (points,), y_range=(0.0, 1.0))
-table = Table.of({"promised": names, "share": np.round(values[0], 4)})
-text = "A third comes without money, two thirds for less than half a dollar."
-chart = Chart("vouchers", "Who fetched an HIV result in Malawi", text, (panel,), table)
+i = amounts.intervals
+rows = [
+    {"promised": name, "share": i.estimates[0, k], "low": i.low[0, k], "high": i.high[0, k]}
+    for k, name in ((k, amounts.arms.names[k]) for k in order)
+]
+base = alt.Chart({"values": rows}, width=520, title="Who fetched an HIV result in Malawi")
+base = base.encode(x=alt.X("promised:N", sort=None, axis=alt.Axis(labelAngle=0)))
+percent = alt.Axis(format="%", title="fetched their result, with intervals by village")
+lines = base.mark_rule().encode(y=alt.Y("low:Q", axis=percent), y2="high:Q")
+points = base.mark_point(filled=True, size=80).encode(y=alt.Y("share:Q"))
 
 out.mkdir(parents=True, exist_ok=True)
-sa.plot.matplotlib.draw(chart).savefig(out / "07_hiv_results.png", dpi=100)
+(lines + points).save(out / "07_hiv_results.png", ppi=100)
 print(f"Picture: {out / '07_hiv_results.png'}")

@@ -14,7 +14,6 @@ from steadyarm.environments.families import WORLDS
 from steadyarm.paper import FIGURES, PAPER_POLICIES
 from steadyarm.paper.published import beyond_policies
 from steadyarm.policies import POLICIES
-from steadyarm.reports import FORMATS
 
 RUN = """
 import sys
@@ -77,7 +76,6 @@ def test_every_public_name_is_there_and_others_are_not() -> None:
         ("simulate", [*(name.lower() for name in POLICIES), *WORLDS]),
         ("reproduce", [*FIGURES, ",".join(PAPER_POLICIES).lower()]),
         ("reproduce", [",".join(beyond_policies()).lower().replace(" ", "-")]),
-        ("report", [f"{{{','.join(FORMATS)}}}"]),
     ],
 )
 def test_help_lists_what_there_is(

@@ -77,7 +77,7 @@ def test_the_example_in_the_help_is_a_question(tmp_path: Path) -> None:
         ([*SHORT.split()[1:], "--rate", "0.1"], "--rate and --sd are both given"),
         (["none.toml"], "none.toml does not exist"),
         (["none.toml", "--gap", "3"], "--gap is given beside none.toml"),
-        ([*SHORT.split()[1:], "--plot", "plan.gif"], "--plot is plan.gif"),
+        ([*SHORT.split()[1:], "--plot", "plan.gif"], "the picture is plan.gif"),
         (
             [*SHORT.split()[1:], "--rhythm", "tides"],
             "--rhythm is 'tides'; expected one of 'none', 'weekend', 'promotion', 'trend'",

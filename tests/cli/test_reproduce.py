@@ -21,7 +21,6 @@ def test_a_run_leaves_results_pictures_and_a_report(
     assert names == {
         "cells.jsonl",
         "results.csv",
-        "report.md",
         "report.html",
         *("malicious.png", "malicious.pdf", "soare_stationary.png", "soare_stationary.pdf"),
     }
@@ -97,4 +96,4 @@ def test_a_figure_named_twice_is_run_once(tmp_path: Path) -> None:
     command = ["reproduce", "malicious", "malicious", "--trials", "20", "--policies", "g-bai"]
     assert main([*command, "--out", str(tmp_path)]) == 0
     assert (tmp_path / "results.csv").read_text().count("malicious") == 1
-    assert "steadyarm reproduce malicious malicious" in (tmp_path / "report.md").read_text()
+    assert "steadyarm reproduce malicious malicious" in (tmp_path / "report.html").read_text()

@@ -36,7 +36,7 @@ def test_every_route_is_guarded_and_carries_the_headers(guarded: Guarded) -> Non
         "/docs",
     }
     tried = [(method, path) for method, path, _ in pages]
-    tried += [("GET", "/static/plotly.min.js"), ("GET", "/nothing")]
+    tried += [("GET", "/static/vega.js"), ("GET", "/nothing")]
     for token in (None, tokens["read"], tokens["admin"]):
         if token is not None:
             browser.cookies.clear()
@@ -188,9 +188,9 @@ def test_no_other_file_is_sent(free: Browser, path: str) -> None:
     assert "import" not in answer.text
 
 
-def test_plotly_comes_packed_and_is_kept(guarded: Guarded) -> None:
+def test_the_library_comes_packed_and_is_kept(guarded: Guarded) -> None:
     browser, _, _ = guarded
-    path = "/static/plotly.min.js"
+    path = "/static/vega.js"
     packed = browser.get(path, headers={"Accept-Encoding": "gzip"})
     plain = browser.get(path, headers={"Accept-Encoding": "identity"})
     assert packed.headers["content-encoding"] == "gzip"

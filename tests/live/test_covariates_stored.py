@@ -19,7 +19,6 @@ from steadyarm.live.results import results_by_day, results_of
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.tables import adjusted_text, columns_of
 from steadyarm.live.units import KNOWN, stored_covariates
-from steadyarm.reports.document import text as markdown
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.storages import open_storage, upgrade_storage
 from steadyarm.storages.records import LogRow, place_of
@@ -340,7 +339,7 @@ def test_raw_estimates_and_what_was_gained_are_shown() -> None:
     assert said.startswith("Adjusted for spend and visits: variance down by ")
     assert columns_of(verdict)["raw"] == verdict.raw.tolist()  # type: ignore[union-attr]
     card = scorecard_of(live)
-    report = markdown(experiment_report(live, card))
+    report = experiment_report(live, card)
     assert said in report
     assert "unadjusted" in report
     plain = replace(verdict, raw=None, variance_kept=None)

@@ -542,9 +542,9 @@ def test_pages_reports_and_answers_show_the_looks() -> None:
     assert len(answer.looks) == len(verdict.stopping.looks)
     card = scorecard_of(shop.test)
     assert "came after that look" in card.headline
-    text = str(experiment_report(shop.test, card, replay=False, fingerprint=False).blocks)
+    text = experiment_report(shop.test, card, replay=False, fingerprint=False)
     assert "Looks at the test" in text
-    assert "Repeated confidence intervals" in text
+    assert "They hold at all looks at once" in text
 
 
 def test_of_a_large_set_the_short_list_is_judged_at_looks() -> None:

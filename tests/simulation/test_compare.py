@@ -20,7 +20,8 @@ import pytest
 from scipy.stats import fisher_exact
 
 import steadyarm as sa
-from steadyarm.plot import charts
+from steadyarm.plot import sweeps
+from steadyarm.plot.spec import note_of
 from steadyarm.policies import named_policies
 from steadyarm.policies.ips import IPSState
 from steadyarm.simulation.compare import COLUMNS, stream_of
@@ -206,25 +207,15 @@ def test_profiles_count_settings_within_a_factor() -> None:
 
 
 def test_charts_say_where_it_is(found: sa.Comparison) -> None:
-    chart = charts.error_against_budget(found)
-    assert [panel.title.partition(" (")[0] for panel in chart.panels] == ["money", "still"]
-    assert "K = 4, d = 4, Gaussian noise of sd 0.7" in chart.panels[1].title
-    cell = found.cell("Steady", "still", 240)
-    (series,) = [s for s in chart.panels[1].series if s.name == "Steady"]
-    assert series.y[-1] == cell.error_rate
-    assert series.high is not None
-    assert series.high[-1] == cell.interval()[1]
-    assert charts.regret(found).panels[0].y.title == "simple regret"
+    rows = sweeps.error_against_budget(found)["data"]["values"]
+    assert list(dict.fromkeys(row["world"] for row in rows)) == ["money", "still"]
+    assert "K = 4, d = 4, Gaussian noise of sd 0.7" in rows[-1]["setting"]
     flat = replace(found.cells[0], recommended={1: 300}, regrets={1: 0.0})
-    chart = charts.regret(sa.Comparison((flat, found.cells[3])))
-    assert chart.panels[0].series[0].high is not None
-    assert np.isnan(chart.panels[0].series[0].high).tolist() == [True, False]
-    assert "which has no such interval" in chart.note
-    assert "K = 4, d = 4, rewards of an own distribution" in chart.panels[0].title
-    assert len(charts.profile(found).panels[0].series) == 3
-    assert "T = 60 to 240, K = 4, d = 4" in charts.profile(found).note
+    rows = sweeps.regret(sa.Comparison((flat, found.cells[3])))["data"]["values"]
+    assert [row["high"] is None for row in rows] == [True, False]
+    assert "T = 60 to 240, K = 4, d = 4" in note_of(sweeps.profile(found))
     with pytest.raises(sa.InvalidInputError, match=r"give what sa.compare\(\) returned"):
-        charts.profile([])  # type: ignore[arg-type]
+        sweeps.profile([])  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -248,7 +239,7 @@ def test_a_world_without_means_has_no_regret() -> None:
     found = sa.compare(["g-bai"], {"w": Unknowing()}, trials=50)  # type: ignore[dict-item]
     assert found.cells[0].regret is None
     with pytest.raises(sa.InvalidInputError, match="no regret to draw"):
-        charts.regret(found)
+        sweeps.regret(found)
 
 
 @pytest.mark.parametrize(

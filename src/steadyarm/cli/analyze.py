@@ -134,7 +134,7 @@ def analyze(args: argparse.Namespace) -> None:
     with the columns arm and one for every feature.
     """
     if args.report is not None:
-        sa.reports.format_of(args.report)
+        sa.reports.check_path(args.report)
     if args.events is None and (args.metric or args.window):
         raise sa.InvalidInputError(
             "--metric and --window are for events; give --events TABLE, too."

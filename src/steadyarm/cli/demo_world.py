@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import heappop, heappush
 from pathlib import Path
@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 import steadyarm as sa
 from steadyarm.cli.demo import FACTORS, NAME, levels_of, storage_url
 from steadyarm.live.replay import Replay
-from steadyarm.plot import charts
-from steadyarm.plot.chart import Axis, Chart, Mark, Panel, Series
-from steadyarm.plot.charts.common import others, split
+from steadyarm.plot import standings
+from steadyarm.plot.spec import ACCENT, BAD, QUIET, WIDTH, Rows, Spec, chart, color, field, number
 from steadyarm.storages import Storage, open_storage
 
 STARTS = datetime(2026, 1, 3, tzinfo=UTC).timestamp()  # a Saturday
@@ -202,32 +201,47 @@ def daily_rates(world: sa.Environment) -> NDArray[np.float64]:
 
 def chart_of(
     world: sa.Environment, chosen: sa.Verdict, rival: sa.Verdict, results: list[sa.Results]
-) -> Chart:
+) -> Spec:
     """The demo's picture: what visitors wanted day by day, and who found the best layout."""
-    rates, days = daily_rates(world), tuple(range(1, DAYS + 1))
-    rest = [k for k in range(world.arms.size) if k not in (chosen.arm, rival.arm)]
-    lines = [
-        Series(
-            f"{policy} chose {levels_of(verdict.name)}", days, rates[:, verdict.arm], color=color
-        )
-        for color, policy, verdict in ((0, "Steady", chosen), (1, "Peace", rival))
+    rates = daily_rates(world)
+    names = {chosen.arm: f"Steady chose {levels_of(chosen.name)}"}
+    names |= {rival.arm: f"Peace chose {levels_of(rival.name)}"} if rival.arm != chosen.arm else {}
+    rest = "other layouts"
+    rows: Rows = [
+        {"day": day + 1, "arm": world.arms.names[k], "layout": names.get(k, rest), "rate": rate}
+        for (day, k), rate in np.ndenumerate(rates)
     ]
-    layouts = Panel(
-        Axis("day of the test"),
-        Axis("true click rate", percent=True),
-        (*others(days, rates, rest, "other layouts", np.zeros(DAYS, bool)), *lines),
-        "What visitors wanted, layout by layout",
-        tuple(Mark(first - 0.5, "weekend", until=first + 1.5) for first in days[::7]),
-        y_range=(0.0, 1.05 * float(rates.max())),
-        height=1.4,
+    errors = standings.results(results, f"Wrong picks in {results[0].trials:,} tests")
+    weekends = [{"from": first - 0.5, "to": first + 1.5} for first in range(1, DAYS + 1, 7)]
+    shade = {
+        "data": {"values": weekends},
+        "mark": {"type": "rect", "color": QUIET, "opacity": 0.15},
+        "encoding": {"x": field("from"), "x2": {"field": "to"}},
+    }
+    tint = color("layout", [*names.values(), rest], [*(ACCENT, BAD)[: len(names)], QUIET])
+    tint["legend"]["columns"] = 1
+    few = {"field": "layout", "equal": rest}
+    lines = {
+        "mark": {"type": "line"},
+        "encoding": {
+            "x": field("day", title="day of the test (shaded: weekends)"),
+            "y": number("rate", "true click rate", True, scale={"domainMin": 0}),
+            "color": tint,
+            "detail": {"field": "arm"},
+            "opacity": {"condition": {"test": few, "value": 0.35}, "value": 1},
+            "size": {"condition": {"test": few, "value": 1}, "value": 3},
+        },
+    }
+    wrong = {key: errors[key] for key in ("data", "height", "layer")}
+    wrong["title"] = {"text": errors["title"]["text"], "fontSize": 13}
+    return chart(
+        "demo",
+        "A two-week test in a world that moves",
+        rows,
+        summary=errors["description"],
+        vconcat=[
+            {"layer": [shade, lines], "width": WIDTH, "height": 260},
+            wrong | {"width": WIDTH},
+        ],
+        resolve={"scale": {"color": "independent"}},
     )
-    errors = charts.results(results)
-    waits = np.array([RIVALS[result.policy].waits for result in results])
-    assumes = {"assumes nothing": (~waits, 0), "assumes that nothing moves": (waits, 1)}
-    wrong = replace(
-        errors.panels[0],
-        series=split(errors.panels[0].series[0], assumes),
-        title=f"How often each policy is wrong ({results[0].trials:,} tests)",
-    )
-    title = "A two-week test in a world that moves"
-    return Chart("demo", title, errors.summary, (layouts, wrong), errors.table)

@@ -440,11 +440,7 @@ def _show_corrected(args: argparse.Namespace, done: dict[str, Corrected]) -> Non
 @command(
     "report",
     NAME,
-    ("--out FILE", "FILE.html or FILE.md (default: NAME.html)"),
-    (
-        "--format html|md|print",
-        "html for screens, print for paper, md for Markdown (default: as FILE ends)",
-    ),
+    ("--out FILE", "FILE.html (default: NAME.html)"),
     STORAGE,
     ("--no-replay", "do not recompute the whole test to check it"),
 )
@@ -457,22 +453,15 @@ def report(args: argparse.Namespace) -> None:
     For example:
 
       steadyarm report checkout --out report.html     one file with everything inside
-      steadyarm report checkout --format print        laid out for paper: open it and print it
-      steadyarm report checkout --out report.md       Markdown, pictures in report-pictures/
 
-    The appendix says how the result was found, what must be true for it, and how to check it.
+    The page can be printed. The appendix says how the result was found, what must be true for it,
+    and how to check it.
     """
-    path = args.out
-    if path is None:
-        # experiment names are no paths, but what is typed may be one
-        path = Path(f"{Path(args.name).name}{sa.reports.FORMATS[args.format or 'html'][0]}")
-    chosen = sa.reports.format_of(path, args.format)
-    if not path.parent.is_dir():
-        raise InvalidInputError(
-            f"the folder {path.parent} does not exist; make it, or write elsewhere with --out."
-        )
+    # experiment names are no paths, but what is typed may be one
+    path = args.out or Path(f"{Path(args.name).name}.html")
+    sa.reports.check_path(path)
     with opened(args) as storage:
         experiment = sa.load_experiment(args.name, storage)
-        document = sa.reports.experiment_report(experiment, replay=not args.no_replay)
-    sa.reports.write_report(document, path, chosen)
+        page = sa.reports.experiment_report(experiment, replay=not args.no_replay)
+    sa.reports.write_report(page, path)
     print(f"The report is in {path}.")

@@ -71,7 +71,7 @@ def reproduce(args: argparse.Namespace) -> None:
     from steadyarm.simulation.compare import run_tasks
     from steadyarm.simulation.journal import Journal
 
-    _ = sa.plot.matplotlib  # draws at the end; says now which extra is missing, if it is
+    sa.plot.check_path(args.out / "figure.png")  # drawn at the end
     named = [sa.paper.figure_named(name) for name in args.figures if not _is_beyond(name)]
     figures = list(dict.fromkeys(named))
     if not args.figures:

@@ -83,7 +83,7 @@ OPTIONS = RUNNING | {  # by the settings that they stand for
     SEED,
     JOBS,
     FORMAT,
-    ("--plot FILE.png", "draw the plan (png, pdf, svg)"),
+    ("--plot FILE.png", "draw the plan (png, pdf, svg, html)"),
     REPORT,
 )
 def plan(args: argparse.Namespace) -> None:
@@ -123,9 +123,10 @@ def plan(args: argparse.Namespace) -> None:
     """
     with _naming(OPTIONS if args.file is None else RUNNING):
         question = _question(args)
-        _check_plot(args.plot)
+        if args.plot is not None:
+            sa.plot.check_path(args.plot)
         if args.report is not None:
-            sa.reports.format_of(args.report)
+            sa.reports.check_path(args.report)
         _announce(question, args)
         with Progress() as bar:
             found = sa.plan(
@@ -139,7 +140,9 @@ def plan(args: argparse.Namespace) -> None:
     show(args, found.to_dict(), found)
     written = []
     if args.plot is not None:
-        sa.plot.matplotlib.save(sa.plot.charts.plan(found), args.plot)
+        from steadyarm.plot import sweeps
+
+        sa.plot.save(sweeps.plan(found), args.plot)
         written.append(f"The picture is in {args.plot}.")
     if args.report is not None:
         typed = shlex.join(["steadyarm", *args.typed])
@@ -233,15 +236,6 @@ def _announce(question: Question, args: argparse.Namespace) -> None:
         "with fewer --trials, or without some of the policies.",
         file=sys.stderr,
     )
-
-
-def _check_plot(path: Path | None) -> None:
-    """Refuse what cannot be drawn before hours of simulation are lost."""
-    if path is None:
-        return
-    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise InvalidInputError(f"--plot is {path}; expected a name ending in .png, .pdf or .svg.")
-    _ = sa.plot.matplotlib  # says which extra is missing, if it is
 
 
 @command(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from steadyarm.wire.results import AuditEntryAnswer
 
 DASHBOARD = "steadyarm.dashboard.app:create_app"  # imported when it is served
-PARTS = ("itsdangerous", "jinja2", "plotly")  # that the dashboard needs beyond the service
+PARTS = ("itsdangerous", "jinja2")  # that the dashboard needs beyond the service
 POSTGRES_WRITERS = 4  # threads; SQLite lets one write at a time anyway
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 MOST_RATE = 1_000_000

@@ -32,8 +32,8 @@ from steadyarm.planning import Line, Plan, Question, plan
 from steadyarm.planning.candidates import AB_TEST, SEEN, candidate_from_settings
 from steadyarm.planning.planner import LEAST_TRIALS, seconds_for
 from steadyarm.planning.text import ALIKE
-from steadyarm.plot.charts import plan as chart_of
-from steadyarm.plot.plotly import spec_of
+from steadyarm.plot import sweeps
+from steadyarm.plot.spec import for_page, note_of
 from steadyarm.service.handlers import create_experiment
 from steadyarm.service.problems import json_response
 from steadyarm.service.service import Service
@@ -543,7 +543,7 @@ def planned(asked: PlanRequest) -> dict[str, Any]:
     question, trials = _affordable(asked)
     found, label = plan(question, trials, jobs=1), question.candidates[0].label
     line = found.line(label)
-    chart = chart_of(found)
+    chart = sweeps.plan(found)
     rows = [
         [
             f"{budget:,}",
@@ -563,10 +563,10 @@ def planned(asked: PlanRequest) -> dict[str, Any]:
         "expected": None if clear is None or clear.need.budget is None else clear.check.visits,
         "looks": str(question.how_often()),
         "policy": label,
-        "summary": chart.summary,
-        "note": chart.note,
-        "figure": spec_of(chart),
-        "dark_figure": spec_of(chart, dark=True),
+        "summary": chart["description"],
+        "note": note_of(chart),
+        "figure": for_page(chart),
+        "dark_figure": for_page(chart, dark=True),
         "table": {
             "header": [
                 "visitors",

@@ -36,10 +36,9 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.tables import adjusted_text, metric_rows
-from steadyarm.plot.chart import Chart
-from steadyarm.plot.charts.standings import intervals_mean
-from steadyarm.plot.plotly import spec_of
 from steadyarm.plot.sources import has_rates
+from steadyarm.plot.spec import Spec, csv_of, for_page, table_of
+from steadyarm.plot.standings import intervals_mean
 from steadyarm.service import handlers
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.routes import document
@@ -293,7 +292,6 @@ def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Co
         meaning="" if card.verdict is None else intervals_mean(card.verdict),
         adjusted=_adjusted(card),
         tested=kept.once("tested", what_is_tested),
-        drift_verdict="" if card.drift is None else card.drift.verdict,
         sections=kept.once("sections", sections_of),
         actions=actions_of(card) if viewer.may("admin") else (),
         rolled=outside_texts(card.status.outside),
@@ -334,31 +332,30 @@ async def chart_page(service: Service, request: Request, viewer: Viewer) -> Resp
 
     def filled() -> Content:
         path = viewer.root + experiment_path(kept.card.name)
-        rows = chart.table.rows[:MOST_LINES]
+        header, rows = table_of(chart)
         values = {"card": kept.card, "path": path, "section": section, "chart": chart}
-        return page("chart.html", viewer, rows=rows, **values)
+        counts = {"header": header, "rows": rows[:MOST_LINES], "total": len(rows)}
+        return page("chart.html", viewer, **values, **counts)
 
     return await _made(service, request, filled)
 
 
 async def chart_json(service: Service, request: Request, viewer: Viewer) -> Response:
-    """Respond with one chart as Plotly draws it."""
+    """Respond with the specification of one chart."""
     kept, section, chart = await _chart(service, request)
     dark = request.query_params.get("dark") == "1"
-    columns = 2 if request.query_params.get("wide") == "1" else 1
 
     def drawn(card: Scorecard) -> Content:
-        spec = msgspec.json.encode(spec_of(chart, dark, columns))
-        return Content.of(spec, "application/json")
+        return Content.of(msgspec.json.encode(for_page(chart, dark)), "application/json")
 
-    return await _made(service, request, kept.once, (section.name, dark, columns), drawn)
+    return await _made(service, request, kept.once, (section.name, dark), drawn)
 
 
 async def chart_csv(service: Service, request: Request, viewer: Viewer) -> Response:
     """Respond with the numbers of one chart as a file."""
     kept, _, chart = await _chart(service, request)
-    text = await service.run_short(chart.table.csv)
-    return attachment(text, "text/csv", kept.card.name, chart.name, "csv")
+    text = await service.run_short(csv_of, chart)
+    return attachment(text, "text/csv", kept.card.name, chart["name"], "csv")
 
 
 async def log_zip(service: Service, request: Request, viewer: Viewer) -> Response:
@@ -368,15 +365,14 @@ async def log_zip(service: Service, request: Request, viewer: Viewer) -> Respons
 
 async def report(service: Service, request: Request, viewer: Viewer) -> Response:
     """Respond with the report as one file; for long tests it does not check the whole log."""
-    from steadyarm.reports import experiment_report  # matplotlib takes a second to import
-    from steadyarm.reports.document import page as written
+    from steadyarm.reports import experiment_report
 
     found = await service.experiment(request)
     card = (await _scorecard(request)).card
     short = card.status.total_assigned <= MOST_CHECKED
     async with request.app.state.scorecards.reports:
         text = await service.read(
-            lambda: written(experiment_report(found, card, replay=short, fingerprint=short))
+            lambda: experiment_report(found, card, replay=short, fingerprint=short)
         )
     return attachment(text, "text/html", found.name, "html")
 
@@ -393,7 +389,7 @@ async def _scorecard(request: Request) -> Kept:
     return await cards.get(request.path_params["name"])
 
 
-async def _chart(service: Service, request: Request) -> tuple[Kept, Section, Chart]:
+async def _chart(service: Service, request: Request) -> tuple[Kept, Section, Spec]:
     kept = await _scorecard(request)
     section = CHARTS.get(request.path_params["chart"])
     chart = None

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cache, partial
-from importlib import metadata, resources
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -21,6 +21,7 @@ from starlette.types import Scope
 
 import steadyarm
 from steadyarm import wording
+from steadyarm.plot.spec import note_of
 from steadyarm.service.auth import header_of
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.service import Service
@@ -131,7 +132,6 @@ def corrected(entry: AuditEntry) -> str:
 
 # What is sent: packed by gzip where browsers accept that, and not again while they have it.
 
-PLOTLY = "plotly.min.js"
 MEDIA = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FOREVER = "public, max-age=31536000, immutable"
 LEVEL = 5  # of gzip; more costs time and saves little
@@ -173,14 +173,12 @@ class Content:
 
 def asset(root: str, name: str) -> str:
     """The address of a file, which changes with its content."""
-    tag = metadata.version("plotly") if name == PLOTLY else _own()[name].tag
-    return f"{root}/static/{name}?v={tag}"
+    return f"{root}/static/{name}?v={_own()[name].tag}"
 
 
 async def static(service: Service, request: Request, viewer: Viewer) -> Response:
     """Respond with one of the files; names are looked up, not opened, so there are no others."""
-    name = request.path_params["file"]
-    found = await service.read(_plotly) if name == PLOTLY else _own().get(name)
+    found = _own().get(request.path_params["file"])
     if found is None:
         raise RefusedError("not-found", "There is no such file.")
     current = request.query_params.get("v") == found.tag
@@ -194,18 +192,11 @@ def _own() -> dict[str, Content]:
     return {file.name: Content.of(file.read_bytes(), media) for file, media in files if media}
 
 
-@cache
-def _plotly() -> Content:
-    body = resources.files("plotly").joinpath("package_data", PLOTLY).read_bytes()
-    return Content.of(body, MEDIA[".js"], metadata.version("plotly"))
-
-
 def prepare() -> None:
     """Read and pack all files and compile the templates, before somebody waits for them."""
     for name in environment().list_templates():
         environment().get_template(name)
     _own()
-    _plotly()
 
 
 # Templates to pages: the one place where they are loaded, filled in and escaped.
@@ -228,6 +219,7 @@ def environment() -> Environment:
         corrected=corrected,
         count="{:,}".format,
         day=day,
+        note=note_of,
         path=experiment_path,
         percent=percent,
         when=when,
@@ -255,8 +247,8 @@ def _filled(template: str, viewer: Viewer, values: Mapping[str, Any]) -> str:
 POLICY = {
     "default-src": "'none'",
     "script-src": "'self'",
-    "style-src": "'self' 'unsafe-inline'",  # Plotly writes style elements and attributes
-    "img-src": "'self' data: blob:",  # Plotly makes pictures to save from both
+    "style-src": "'self' 'unsafe-inline'",  # Vega writes style elements and attributes
+    "img-src": "'self' data:",
     "font-src": "'self'",
     "connect-src": "'self'",
     "form-action": "'self'",

@@ -14,9 +14,9 @@ from steadyarm.live.effects import bundles_in
 from steadyarm.live.scorecard import Light, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.settings import variants_in
 from steadyarm.live.tables import lift_text
-from steadyarm.plot.chart import Chart
 from steadyarm.plot.sources import chart_for
-from steadyarm.reports.method import rewards_in_words
+from steadyarm.plot.spec import Spec
+from steadyarm.reports.experiment import rewards_in_words
 from steadyarm.storages.records import Summary
 from steadyarm.wording import factors_in, listed
 
@@ -43,7 +43,7 @@ class Section:
     wide: bool = False
     of: Literal["factors", "items"] | None = None
 
-    def chart(self, card: Scorecard) -> Chart | None:
+    def chart(self, card: Scorecard) -> Spec | None:
         """The chart of a test; None if there is nothing to show."""
         effects = card.effects
         if self.of is not None and (effects is None or effects.kind != self.of):
@@ -108,13 +108,13 @@ SECTIONS: dict[str, Section] = {
         Section(
             "drift",
             "Drift",
-            "By how much the leader was ahead in each period, and the average of all variants.",
+            "By how much the leader was ahead of the others in each period.",
             wide=True,
         ),
         Section(
             "waiting",
-            "Rewards and their delay",
-            "Visits and rewards by the day of the visit, and the mean time until the reward.",
+            "Rewards that came",
+            "Visits by day, and how many of them have a reward.",
             wide=True,
         ),
     )
@@ -124,7 +124,7 @@ CHARTS = SECTIONS | {
 }
 
 
-def sections_of(card: Scorecard) -> list[tuple[Section, Chart]]:
+def sections_of(card: Scorecard) -> list[tuple[Section, Spec]]:
     """The charts that a test has, in the order of the page."""
     found = ((section, section.chart(card)) for section in SECTIONS.values())
     return [(section, chart) for section, chart in found if chart is not None]

@@ -1,8 +1,8 @@
-"""Pictures of a test: each function returns a figure of Plotly.
+"""Charts of a test, a plan or simulations, as `altair.Chart`.
 
-`test` is an experiment, its scorecard, a session or an analysis. Functions of the same names in
-`steadyarm.plot.matplotlib` return figures of matplotlib, to print. Neither library is imported
-before it is needed. `steadyarm.plot.charts` finds what is drawn, as plain numbers.
+`test` is an experiment, its scorecard, a session or an analysis. A notebook shows what a function
+returns; ``chart.save("name.png")`` (or svg, pdf, html) writes a file. Altair is imported when a
+function is called. `steadyarm.plot.spec` has the specifications in Vega-Lite that services embed.
 
 Examples
 --------
@@ -11,40 +11,174 @@ Examples
 >>> for _ in range(500):
 ...     a = session.ask()
 ...     session.tell(a, 0.9 if a.name == "B" else 0.4)
->>> figure = sa.plot.leaderboard(session)
->>> figure.data[0].name, figure.layout.title.text
-('leads', 'Variants from best to worst')
+>>> chart = sa.plot.leaderboard(session)
+>>> print(chart.description)
+B leads with an estimate of 0.9; not ruled out: 2 of 2 variants.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from steadyarm.plot import charts as charts
-from steadyarm.plot.plotly import figure_of
-from steadyarm.plot.sources import Drawings
+from steadyarm.errors import InvalidInputError, MissingExtraError
+from steadyarm.plot.spec import Spec, config, missing
 
 if TYPE_CHECKING:
-    from steadyarm.plot import matplotlib
+    from altair import Chart
+
+    from steadyarm.arms import ArmSet
+    from steadyarm.designs import Design
+    from steadyarm.planning import Plan
+    from steadyarm.plot.sources import Test
+    from steadyarm.simulation import Comparison, Results
 
 __all__ = [
-    "allocation", "daily", "drift", "effects", "error_against_budget", "estimates", "interactions",
-    "leaderboard", "lifts", "matplotlib", "plan", "plausible", "profile", "regret", "results",
-    "waiting",
+    "allocation", "daily", "design", "drift", "effects", "error_against_budget", "estimates",
+    "interactions", "leaderboard", "lifts", "plan", "plausible", "profile", "regret", "results",
+    "save", "waiting",
 ]  # fmt: skip  # a table reads better so
 
-_DRAWINGS = Drawings(figure_of)
-estimates, daily, allocation = _DRAWINGS.estimates, _DRAWINGS.daily, _DRAWINGS.allocation
-plausible, leaderboard, drift = _DRAWINGS.plausible, _DRAWINGS.leaderboard, _DRAWINGS.drift
-effects, interactions, waiting = _DRAWINGS.effects, _DRAWINGS.interactions, _DRAWINGS.waiting
-lifts, plan, results = _DRAWINGS.lifts, _DRAWINGS.plan, _DRAWINGS.results
-error_against_budget, profile = _DRAWINGS.error_against_budget, _DRAWINGS.profile
-regret = _DRAWINGS.regret
+ENDINGS = (".png", ".svg", ".pdf", ".html", ".json")
 
 
-def __getattr__(name: str) -> Any:
-    """`steadyarm.plot.matplotlib`, imported when it is asked for: it takes its time."""
-    if name != "matplotlib":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module("steadyarm.plot.matplotlib")
+def estimates(test: Test) -> Chart:
+    """How the estimates of the leading variants settled, with their intervals."""
+    return _of_test("estimates", test)
+
+
+def daily(test: Test) -> Chart:
+    """Estimates of each day, or part of the test, by itself."""
+    return _of_test("daily", test)
+
+
+def allocation(test: Test) -> Chart:
+    """Which share of the visits each variant got, and where the allocation was updated."""
+    return _of_test("allocation", test)
+
+
+def plausible(test: Test) -> Chart:
+    """How many variants are not ruled out."""
+    return _of_test("plausible", test)
+
+
+def leaderboard(test: Test) -> Chart:
+    """Estimates and intervals of the variants, from best to worst."""
+    return _of_test("leaderboard", test)
+
+
+def lifts(test: Test) -> Chart:
+    """Difference of each variant from the control, for tests that have one."""
+    return _of_test("lifts", test)
+
+
+def drift(test: Test) -> Chart:
+    """The lead of the best variant over its nearest rivals in each period."""
+    return _of_test("drift", test)
+
+
+def effects(test: Test) -> Chart:
+    """What each level of each factor adds, or what each item of bundles brings."""
+    return _of_test("effects", test)
+
+
+def interactions(test: Test) -> Chart:
+    """Whether the effect of one factor depends on another, for factorial tests."""
+    return _of_test("interactions", test)
+
+
+def waiting(test: Test) -> Chart:
+    """How many rewards have come by day, for live experiments."""
+    return _of_test("waiting", test)
+
+
+def plan(plan: Plan, clear: bool = False) -> Chart:
+    """How often each policy would be wrong, against the number of visits.
+
+    clear : whether to draw how often the answer would be clear instead
+    """
+    from steadyarm.planning import Plan as Made
+    from steadyarm.plot import sweeps
+
+    if not isinstance(plan, Made):
+        raise InvalidInputError(f"plan is {type(plan).__name__}; give what sa.plan() returned.")
+    return altair_chart(sweeps.plan(plan, clear))
+
+
+def design(design: Design, arms: ArmSet, title: str = "") -> Chart:
+    """The weights of a design, the largest on top."""
+    from steadyarm.plot import standings
+
+    return altair_chart(standings.design(design, arms.names, title))
+
+
+def results(found: Sequence[Results], title: str = "") -> Chart:
+    """How often each policy was wrong, with exact intervals; found by `sa.simulate`."""
+    from steadyarm.plot import standings
+
+    return altair_chart(standings.results(found, title))
+
+
+def error_against_budget(found: Comparison, title: str = "") -> Chart:
+    """Probability of error against the budget in each world; found by `sa.compare`."""
+    from steadyarm.plot import sweeps
+
+    return altair_chart(sweeps.error_against_budget(found, title))
+
+
+def regret(found: Comparison, title: str = "") -> Chart:
+    """Simple regret of the recommendation against the budget in each world."""
+    from steadyarm.plot import sweeps
+
+    return altair_chart(sweeps.regret(found, title))
+
+
+def profile(found: Comparison, title: str = "") -> Chart:
+    """In which share of worlds and budgets a policy errs at most a factor times the best."""
+    from steadyarm.plot import sweeps
+
+    return altair_chart(sweeps.profile(found, title))
+
+
+def _of_test(name: str, test: Test) -> Chart:
+    from steadyarm.plot.sources import chart_for
+
+    return altair_chart(chart_for(name, test))
+
+
+def altair_chart(spec: Spec) -> Chart:
+    """The specification as a chart of Altair."""
+    try:
+        import altair
+    except ImportError as error:
+        raise MissingExtraError(missing(error)) from None
+    return altair.Chart.from_dict({k: v for k, v in spec.items() if k != "$schema"})
+
+
+def save(spec: Spec, path: Path) -> Path:
+    """Write the picture of a specification; the ending says how: png, svg, pdf, html or json.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from steadyarm.plot.spec import chart
+    >>> dots = chart("dots", "Dots", [{"x": 1}], summary="One dot.", mark="point")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     print(save(dots, Path(folder) / "dots.svg").read_text()[:4])
+    <svg
+    """
+    check_path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        altair_chart({**spec, "config": config()}).save(str(path), ppi=144)
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be written: {error}") from None
+    return path
+
+
+def check_path(path: Path) -> None:
+    """Refuse a file that cannot become a picture before any work is done."""
+    if path.suffix.lower() not in ENDINGS or path.is_dir():
+        raise InvalidInputError(f"the picture is {path}; expected a name in {', '.join(ENDINGS)}.")
+    altair_chart({"mark": "point", "data": {"values": []}})  # says which extra is missing

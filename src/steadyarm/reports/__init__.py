@@ -1,16 +1,8 @@
-"""Reports: a document of plain values, written as one HTML page or as Markdown with pictures."""
+"""Reports: one HTML page each, with its charts inside, to be sent or printed."""
 
 from steadyarm.reports.analysis import analysis_report
-from steadyarm.reports.document import FORMATS, Document, format_of, write_report
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.reports.plan import plan_report
+from steadyarm.reports.render import check_path, write_report
 
-__all__ = [
-    "FORMATS",
-    "Document",
-    "analysis_report",
-    "experiment_report",
-    "format_of",
-    "plan_report",
-    "write_report",
-]
+__all__ = ["analysis_report", "check_path", "experiment_report", "plan_report", "write_report"]

@@ -51,7 +51,7 @@ Visitor = Callable[..., tuple[Page, Watch]]
 
 @pytest.fixture(scope="session")
 def screens(browser: Browser) -> Iterator[dict[Screen, Watch]]:
-    """Contexts of the browser that tests share, so that each loads Plotly once."""
+    """Contexts of the browser that tests share, so that each loads Vega once."""
     found: dict[Screen, Watch] = {}
     yield found
     with attended(browser):

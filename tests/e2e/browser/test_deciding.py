@@ -17,8 +17,8 @@ PAGE = address("checkout")
 OVERLAPS = """() => {
   const found = [];
   let count = 0;
-  for (const plot of document.querySelectorAll(".js-plotly-plot")) {
-    const kinds = ".annotation-text, .xtick text, .ytick text, .legendtext";
+  for (const plot of document.querySelectorAll(".vega-embed")) {
+    const kinds = ".role-axis-label text, .role-axis-title text, .role-legend-label text";
     const texts = [...plot.querySelectorAll(kinds)]
       .filter((one) => one.textContent.trim()).map((one) => [one, one.getBoundingClientRect()]);
     count += texts.length;
@@ -58,7 +58,7 @@ def test_what_charts_mean_is_told_on_request(visitor: Visitor, shop: Site) -> No
     page.goto(PAGE)
     meaning = page.get_by_text("In 95 % of all tests the intervals of all variants").first
     expect(meaning).to_be_hidden()
-    page.get_by_text("What this means: Against the control").click()
+    page.get_by_text("What this means: intervals of the leaderboard").click()
     expect(meaning).to_be_visible()
 
 

@@ -3,28 +3,18 @@
 (() => {
   const {busy, renew} = window.renewing;
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const calm = matchMedia("(prefers-reduced-motion: reduce)");
-  const tags = new WeakMap(), columns = new WeakMap(), seen = new Set();
-  const wide = (place) => place.clientWidth > 800 ? 1 : 0;
+  const tags = new WeakMap(), widths = new WeakMap(), seen = new Set();
 
   async function draw(place) {
-    columns.set(place, wide(place));
-    const address = `${place.dataset.chart}?dark=${dark.matches ? 1 : 0}&wide=${columns.get(place)}`;
-    const [Plotly, answer] = await Promise.all([ // the browser keeps the chart, and asks if it has changed
-      window.loadPlotly(), fetch(address, {headers: {Accept: "application/json"}, cache: "no-cache"})]);
+    const address = `${place.dataset.chart}?dark=${dark.matches ? 1 : 0}`;
+    // the browser keeps the chart, and asks if it has changed
+    const answer = await fetch(address, {headers: {Accept: "application/json"}, cache: "no-cache"});
     if (answer.status >= 500) throw new Error(`status ${answer.status}`);
     if (!answer.ok) return true; // nothing to draw now
     const tag = answer.headers.get("ETag");
-    if (tag === tags.get(place)) { // the same figure, in another size perhaps
-      await Plotly.relayout(place, {autosize: true});
-      return true;
-    }
-    const figure = await answer.json();
-    if (!place.classList.contains("js-plotly-plot")) place.replaceChildren();
-    const config = {displaylogo: false, displayModeBar: false, staticPlot: false,
-      scrollZoom: false, doubleClick: "reset"};
-    if (calm.matches) figure.layout.transition = {duration: 0};
-    await Plotly.react(place, figure.data, figure.layout, config);
+    if (tag === tags.get(place)) return true;
+    await window.drawChart(place, await answer.json(), dark.matches);
+    widths.set(place, place.clientWidth);
     tags.set(place, tag);
     return true;
   }
@@ -74,17 +64,15 @@
       if (entry.isIntersecting && !seen.has(entry.target)) { seen.add(entry.target); want(entry.target); }
     }
   }, {rootMargin: "300px"});
-  const widths = new ResizeObserver((entries) => { // the window's, or of a chart that has got a neighbour
-    for (const {target} of entries) {
-      if (!target.clientWidth || !target.classList.contains("js-plotly-plot")) continue;
-      if (wide(target) !== columns.get(target)) want(target); // panels beside or below each other
-      else window.Plotly.relayout(target, {autosize: true});
-    }
+  const sizes = new ResizeObserver((entries) => { // of a chart that has got a neighbour, say
+    const changed = entries.filter(({target}) => tags.has(target) && widths.get(target) !== target.clientWidth);
+    for (const {target} of changed) widths.set(target, target.clientWidth);
+    if (changed.length) window.dispatchEvent(new Event("resize")); // charts listen to it
   });
   function observe() {
     for (const place of document.querySelectorAll("[data-chart]")) {
       watch.observe(place);
-      widths.observe(place);
+      sizes.observe(place);
     }
   }
   observe();
@@ -94,8 +82,8 @@
       if (place.isConnected) continue;
       seen.delete(place);
       watch.unobserve(place);
-      widths.unobserve(place);
-      window.Plotly?.purge(place);
+      sizes.unobserve(place);
+      window.removeChart(place);
     }
     observe();
     if (event.detail.changed) {

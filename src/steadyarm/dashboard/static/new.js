@@ -209,9 +209,7 @@
   const draw = async () => {
     if (plan === null) return;
     const figure = dark.matches ? plan.dark_figure : plan.figure;
-    const library = await window.loadPlotly();
-    const options = { responsive: true, displayModeBar: false };
-    await library.react(byId("plan-chart"), figure.data, figure.layout, options);
+    await window.drawChart(byId("plan-chart"), figure, dark.matches);
   };
 
   const fillTable = (table) => {

@@ -1,0 +1,306 @@
+"""Specifications of charts in Vega-Lite: their parts, their data, and how they become pictures.
+
+A specification is a plain dictionary, so that a service makes charts without importing Altair.
+All numbers of a chart are in its one list of rows, from which tables and CSV files are made.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
+from typing import Any
+
+import numpy as np
+
+from steadyarm.errors import MissingExtraError
+from steadyarm.files import csv_cell
+
+Spec = dict[str, Any]
+Rows = list[dict[str, Any]]
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.4.1.json"
+VEGA_LITE = "6.4"  # as vl-convert names it
+WIDTH, HEIGHT = 640, 300  # pixels of a chart in a file or a notebook
+ROW = 24  # pixels of a row of labels
+LINE = 100  # letters of a line of small print
+
+# Colours of lines by their order, and of what means the same everywhere; all have a contrast of
+# at least 3.5 to a light and to a dark ground.
+LINES = (
+    "#1F7FC4", "#D9620A", "#0A9470", "#BD5C95", "#AD7A10", "#7A6FD0", "#6B7785", "#C94F4F",
+)  # fmt: skip  # a table reads better so
+ACCENT, GOOD, BAD, OPEN, QUIET = "#2277CC", "#16906A", "#D9503C", "#B57A00", "#7F8896"
+RULER = {"type": "rule", "color": QUIET, "strokeDash": [4, 3]}
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-right")
+
+
+def config(dark: bool = False) -> Spec:
+    """The look of all charts, on a light or on a dark ground."""
+    ink, faint, grid = ("#e6e9ef", "#a9b1be", "#333a46") if dark else (
+        "#1f2430", "#5a6270", "#dfe2e7",
+    )  # fmt: skip
+    font = "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
+    return {
+        "background": "#171d25" if dark else "#ffffff",
+        "font": font,
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": faint,
+            "titleColor": faint,
+            "gridColor": grid,
+            "domainColor": faint,
+            "tickColor": faint,
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "labelLimit": 220,
+            "labelSeparation": 6,
+        },
+        "axisX": {"grid": False, "labelFlush": True},
+        "legend": {
+            "labelColor": ink,
+            "titleColor": faint,
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+        },
+        "header": {"labelColor": ink, "labelFontSize": 13, "title": None},
+        "title": {
+            "color": ink,
+            "subtitleColor": faint,
+            "fontSize": 15,
+            "subtitleFontSize": 12,
+            "anchor": "start",
+            "frame": "group",
+            "offset": 12,
+        },
+        "text": {"color": ink},
+        "rule": {"color": faint},
+    }
+
+
+# A chart and its parts.
+
+
+def chart(
+    name: str,
+    title: str,
+    rows: Rows,
+    *,
+    summary: str,
+    note: str = "",
+    height: Any = HEIGHT,
+    **body: Any,
+) -> Spec:
+    """A specification.
+
+    Parameters
+    ----------
+    name : short, for addresses and file names: letters and hyphens
+    title : what the chart shows
+    rows : all its numbers
+    summary : the same in a sentence or two, for people who cannot see it
+    note : small print
+    height : in pixels, or of each row of labels
+    body : marks and encodings, or layers, or other views
+    """
+    head = {"text": textwrap.wrap(title, 76), "subtitle": textwrap.wrap(note, LINE)}
+    several = "vconcat" in body or "facet" in body
+    return {
+        "$schema": SCHEMA,
+        "name": name,
+        "title": head,
+        "description": summary,
+        "data": {"values": [{key: plain(value) for key, value in row.items()} for row in rows]},
+        **({} if several else {"width": WIDTH, "height": height}),
+        **body,
+    }
+
+
+def field(name: str, kind: str = "quantitative", title: str | None = None, **more: Any) -> Spec:
+    """A column of the rows at a channel; its title is its name unless another is given."""
+    return {"field": name, "type": kind, "title": name if title is None else title, **more}
+
+
+def number(name: str, title: str, percent: bool = False, **more: Any) -> Spec:
+    """A column of numbers; shares are shown in per cent."""
+    axis = {"format": "~%"} if percent else {}
+    return field(name, title=title, axis=axis, **more)
+
+
+def difference(name: str, title: str, points: bool = False, **more: Any) -> Spec:
+    """A column of differences; between shares they are percentage points."""
+    if not points:
+        return field(name, title=title, axis={"format": "+~r"}, **more)
+    label = "format(datum.value * 100, '+~r')"
+    words = f"{title}, percentage points" if title else "percentage points"
+    return field(name, title=words, axis={"labelExpr": label}, **more)
+
+
+def labels(name: str, order: Sequence[str]) -> Spec:
+    """A column of names, listed from top to bottom in their order."""
+    axis = {"ticks": False, "domain": False, "grid": False}
+    return field(name, "nominal", "", sort=list(order), axis=axis)
+
+
+def color(name: str, domain: Sequence[str], colors: Sequence[str] = LINES) -> Spec:
+    """A column that decides on colours, with its values in the order of the legend."""
+    columns = {"expr": f"max(1, min({max(len(domain), 1)}, floor(width / 210)))"}
+    return {
+        "field": name,
+        "type": "nominal",
+        "scale": {"domain": list(domain), "range": [*colors][: len(domain)]},
+        "legend": {
+            "orient": "bottom",
+            "title": None,
+            "columns": columns,
+            "labelLimit": 200,
+            "symbolOpacity": 1,
+        },
+    }
+
+
+def limits(low: Iterable[float], high: Iterable[float], *also: float) -> list[float] | None:
+    """The ends of an axis that shows all known values with a little room; None if none is known."""
+    known = [value for value in (*low, *high, *also) if math.isfinite(value)]
+    if not known:
+        return None
+    first, last = float(min(known)), float(max(known))
+    room = 0.04 * ((last - first) or abs(last) or 1.0)
+    return [first - room, last + room]
+
+
+def level(value: float, channel: str = "y", **style: Any) -> Spec:
+    """A line across the chart to compare with."""
+    mark = {**RULER, **style}
+    return {"data": {"values": [{}]}, "mark": mark, "encoding": {channel: {"datum": value}}}
+
+
+def layers(encoding: Spec, *marks: Spec) -> list[Spec]:
+    """Marks that share an encoding, as layers."""
+    return [{**mark, "encoding": encoding | mark.get("encoding", {})} for mark in marks]
+
+
+def hover(*columns: Spec) -> list[Spec]:
+    """What is shown of a point under the pointer."""
+    return [
+        {key: value for key, value in column.items() if key in ("field", "type", "title")}
+        | ({"format": ".4~g"} if column["type"] == "quantitative" else {})
+        for column in columns
+    ]
+
+
+# Values and names, as specifications have them.
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON has; None for numbers that it does not have."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def shown(name: str, most: int = 36) -> str:
+    """A name, its middle left out if it is long.
+
+    Examples
+    --------
+    >>> shown("short headline"), shown("a very long headline with a dog", most=20)
+    ('short headline', 'a very long…h a dog')
+    """
+    if len(name) <= most:
+        return name
+    tail = (most - 1) * 2 // 5
+    return f"{name[: most - 1 - tail].rstrip()}…{name[len(name) - tail :].lstrip()}"
+
+
+def shown_apart(names: Sequence[str], most: int = 36) -> tuple[str, ...]:
+    """Each name, cut if it is long; those that would look the same have numbers.
+
+    Examples
+    --------
+    >>> shown_apart(["B", "a headline with a cat", "a headline with 1 cat"], most=10)
+    ('B', 'a hea… cat (1)', 'a hea… cat (2)')
+    """
+    short = [shown(name, most) for name in names]
+    return tuple(
+        text if short.count(text) == 1 else f"{text} ({short[: i + 1].count(text)})"
+        for i, text in enumerate(short)
+    )
+
+
+def thinned(count: int, most: int) -> list[int]:
+    """At most so many of the indices, the first and the last among them."""
+    return [int(j) for j in np.unique(np.linspace(0, count - 1, min(count, most)).round())]
+
+
+# What a finished specification says, and what it becomes.
+
+
+def title_of(spec: Spec) -> str:
+    """The title of a chart."""
+    return " ".join(spec["title"]["text"])
+
+
+def note_of(spec: Spec) -> str:
+    """Its small print."""
+    return " ".join(spec["title"]["subtitle"])
+
+
+def table_of(spec: Spec) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """The numbers of a chart: the names of the columns, and the rows."""
+    rows: Rows = spec["data"]["values"]
+    header = tuple(rows[0]) if rows else ()
+    return header, [tuple(row.get(name) for name in header) for row in rows]
+
+
+def csv_of(spec: Spec) -> str:
+    """The numbers as a file that spreadsheets read; texts that they would compute are guarded."""
+    header, rows = table_of(spec)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([csv_cell(name) for name in header])
+    writer.writerows([csv_cell(v) if isinstance(v, str) else v for v in row] for row in rows)
+    return out.getvalue()
+
+
+def for_page(spec: Spec, dark: bool = False) -> Spec:
+    """The specification as a page embeds it: as wide as its place, with the title left to HTML."""
+    parts = {key: value for key, value in spec.items() if key != "title"}
+    look = {**config(dark), "background": "transparent"}
+    third = "max(90, floor(containerSize()[0] * 0.33))"  # that names take on a narrow screen
+    look["axis"] = {**look["axis"], "labelLimit": {"expr": third}}
+    fit = {"type": "fit-x", "contains": "padding"}
+    return {**parts, "width": "container", "autosize": fit, "config": look}
+
+
+def svg(spec: Spec) -> str:
+    """The chart as a picture made of lines."""
+    try:
+        import vl_convert
+    except ImportError as error:
+        raise MissingExtraError(missing(error)) from None
+    drawn: str = vl_convert.vegalite_to_svg(
+        json.dumps({**spec, "config": config()}), vl_version=VEGA_LITE
+    )
+    return drawn
+
+
+def data_url(spec: Spec) -> str:
+    """The picture as an address that stands in a page; the small print is left to the page."""
+    drawn = svg({**spec, "title": {"text": spec["title"]["text"]}})
+    return f"data:image/svg+xml;base64,{base64.b64encode(drawn.encode()).decode()}"
+
+
+def missing(error: ImportError) -> str:
+    """What to install where a library for charts is missing."""
+    return f"charts need {error.name}; install it with: pip install 'steadyarm[plots]'."
