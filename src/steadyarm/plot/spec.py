@@ -229,7 +229,7 @@ def shown_apart(names: Sequence[str], most: int = 36) -> tuple[str, ...]:
     Examples
     --------
     >>> shown_apart(["B", "a headline with a cat", "a headline with 1 cat"], most=10)
-    ('B', 'a hea… cat (1)', 'a hea… cat (2)')
+    ('B', 'a head…cat (1)', 'a head…cat (2)')
     """
     short = [shown(name, most) for name in names]
     return tuple(
