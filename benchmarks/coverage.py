@@ -114,7 +114,7 @@ class Cell:
         if self.level == "6x late":
             return np.where(part >= 0.9, 6.0, 1.0)
         if self.level == "week":
-            return WEEK[(28 * part).astype(int) % 7]
+            return np.asarray(WEEK[(28 * part).astype(int) % 7])
         return 1.0 + 2.0 * part if self.level == "3x" else np.ones(len(start))
 
     def scales(self) -> list[float]:

@@ -30,7 +30,7 @@ class Shop:
     def __init__(
         self,
         attributes: Mapping[str, list[str]] | None,
-        budget: int = 900,
+        budget: int = 1500,
         storage: str = "memory",
         **settings: Any,
     ) -> None:

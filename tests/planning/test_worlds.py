@@ -17,7 +17,7 @@ EFFECTS, LEVEL, TRIALS = np.array([0.1, 0.0, -0.05]), 0.3, 3000
 WEEK = Rhythm("weekend", strength=2.0)
 
 
-def pair(noise: Any, budget: int) -> tuple[PlannedWorld, sa.Environment]:
+def pair(noise: Any, budget: int) -> tuple[Any, Any]:
     pieces = WEEK.pieces(budget, 7)
     world = PlannedWorld(ARMS, budget, EFFECTS, LEVEL, pieces, noise)
     rows = LEVEL + np.outer(pieces.swing, EFFECTS)

@@ -125,9 +125,15 @@ def exact_counts(X: Floats, weights: Floats, length: int) -> tuple[Integers, NDA
         most = np.sort(heaviest[: CANDIDATES * length])
     counts, good = np.zeros(distinct.shape), np.zeros(len(distinct), dtype=bool)
     counts[:, most] = _largest_remainders(distinct[:, most], length)
-    values, vectors = np.linalg.eigh(grams(X, distinct))
-    regular = np.flatnonzero(values[:, 0] > 1e-15 * values.sum(axis=1))
-    if length >= r and regular.size:
+    if length >= r == K and np.count_nonzero(X) == r and (np.diag(X) == 1).all():
+        regular = np.flatnonzero(distinct.min(axis=1) > 1e-15 * distinct.sum(axis=1))
+        improved = _exchanged_independent(distinct[regular], counts[regular])
+        counts[regular] = improved
+        least = (improved / (length * distinct[regular])).min(axis=1)
+        good[regular] = least >= LEAST_SHARE * (1 - ROUNDING)
+    elif length >= r:
+        values, vectors = np.linalg.eigh(grams(X, distinct))
+        regular = np.flatnonzero(values[:, 0] > 1e-15 * values.sum(axis=1))
         # the design's information becomes the identity
         U = X[most] @ (vectors / np.sqrt(np.abs(values))[:, None, :])[regular]
         improved = _exchanged(U, distinct[np.ix_(regular, most)], counts[np.ix_(regular, most)])
@@ -147,12 +153,36 @@ def _largest_remainders(weights: Floats, length: int) -> Floats:
     return np.asarray(counts + (rank < length - counts.sum(axis=1, keepdims=True)))
 
 
+def _exchanged_independent(weights: Floats, counts: Floats) -> Floats:
+    """`_exchanged` for arms that share no features: all matrices are diagonal."""
+    counts, (n, K) = counts.copy(), weights.shape
+    open_ = np.arange(n)
+    length = counts[0].sum() if n else 0.0
+    for _ in range(2 * int(length)):
+        w, c, rows = weights[open_], counts[open_], np.arange(len(open_))
+        P = 1 / (c / (length * w) + RIDGE)
+        reach, size = P / w, P * P / w
+        loss = np.where(c > 0, size / np.maximum(length - reach, ROUNDING), np.inf)
+        leave = first_largest(-loss)
+        gain = size / (length + reach)
+        gain[rows, leave] = -1.0
+        enter = first_largest(gain)
+        better = gain[rows, enter] > loss[rows, leave] * (1 + ROUNDING)
+        better &= GOOD_ENOUGH * P.sum(axis=1) > K
+        if not better.any():
+            break
+        open_ = open_[better]
+        counts[open_, leave[better]] -= 1.0
+        counts[open_, enter[better]] += 1.0
+    return counts
+
+
 def _exchanged(U: Floats, weights: Floats, counts: Floats) -> Floats:
     """Counts (n, K) after exchanges of one round, on arms U (n, K, r) of each design.
 
     Without a round of arm k the inverse P of the information grows by vv' / (length - u'v), v = Pu.
     """
-    counts, length, r = counts.copy(), counts[0].sum(), U.shape[2]
+    counts, length, r = counts.copy(), counts[:1].sum(), U.shape[2]
     open_ = np.arange(len(U))
     for step in range(2 * int(length)):
         if step % AFRESH == 0:  # updates gather rounding errors

@@ -366,7 +366,7 @@ class Question:
         gap, K = self.smallest_gap or 0.0, self.arms.size
         leaders = np.unique(np.linspace(0, K - 1, min(K, MOST_LEADERS)).astype(int))
         if np.array_equal(self.arms.features, np.eye(K)):
-            return gap * np.eye(K)[leaders]
+            return np.asarray(gap * np.eye(K)[leaders])
         shapes = [flattest(self.arms, int(k), gap) for k in leaders]
         possible = [shape for shape in shapes if shape is not None]
         if not possible:
