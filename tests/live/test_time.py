@@ -69,9 +69,6 @@ def test_settings_of_the_grace() -> None:
         create(reward_grace="1h")
     with pytest.raises(sa.InvalidInputError, match="reward_grace is -1"):
         create(reward_window="1h", reward_grace=-1)
-    old = create(reward_window="1h").settings.to_dict()
-    del old["reward_grace"]  # as releases before wrote it
-    assert type(create().settings).from_dict(old).reward_grace == 0
 
 
 def test_a_wrong_clock_closes_no_windows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
