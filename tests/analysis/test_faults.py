@@ -215,7 +215,7 @@ def test_missing_columns_are_mapped(tmp_path: Path) -> None:
         ("reward", "NAME"),
         ("probability", "propensity"),
     ):
-        with pytest.raises(sa.InvalidInputError, match=f"--column {name}={theirs} "):
+        with pytest.raises(sa.InvalidInputError, match=rf"--column {name}={theirs}\b"):
             sa.analyze(path, columns=mapped)
         mapped[name] = "y" if name == "reward" else theirs
     assert sa.analyze(path, columns=mapped).rows == 120
@@ -228,7 +228,7 @@ def test_missing_columns_are_mapped(tmp_path: Path) -> None:
         ("none.csv", {}, "there is no file"),
         ("log.txt", {}, "is of no known kind"),
         (".", {}, "has no file .csv"),
-        ("*.parquet", {}, "no file matches"),
+        ("*.jsonl", {}, "no file matches"),
         ("log.csv", {"period": "year"}, "period is 'year'"),
         ("log.csv", {"period": "shares:0"}, "at least one share"),
         ("log.csv", {"missing": "guess"}, "missing is 'guess'"),
