@@ -144,7 +144,7 @@ def test_a_session_that_is_not_found_in_time_is_not_waited_for(
     token = add_tokens(storage, "admin")["admin"]
     with dashboard(storage, request_timeout=0.3) as browser, ThreadPoolExecutor(5) as pool:
         browser.sign_in(token)
-        monkeypatch.setattr(storage, "find_session", lambda *_: free.wait(20) and None)
+        monkeypatch.setattr(storage.sessions, "find", lambda *_: free.wait(20) and None)
         try:
             began = time.monotonic()
             paths = ("/", "/", STOP, "/nowhere", "/")

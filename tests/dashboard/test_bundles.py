@@ -23,7 +23,7 @@ def test_the_page_of_bundles_shows_what_each_item_brings() -> None:
         page = Elements(browser.get("/experiments/pairs").text)
         path = "/experiments/pairs/charts/items"
         drawn = browser.get(f"{path}.json")
-        rows = list(csv.reader(io.StringIO(browser.get(f"{path}.csv").text)))
+        rows = list(csv.DictReader(io.StringIO(browser.get(f"{path}.csv").text)))
         alone = Elements(browser.get(path).text)
         absent = [
             browser.get(f"/experiments/pairs/charts/{n}") for n in ("effects", "interactions")
@@ -33,6 +33,6 @@ def test_the_page_of_bundles_shows_what_each_item_brings() -> None:
     assert "What each level does" not in page.text
     assert f"The best item is {effects.main[0].level}" in page.text
     assert drawn.status_code == 200
-    assert [row[0] for row in rows[1:]] == [effect.level for effect in effects.main]
+    assert [row["level"] for row in rows] == [effect.level for effect in effects.main]
     assert alone.tags.count("tr") == len(ITEMS) + 1
     assert [answer.status_code for answer in absent] == [404, 404]

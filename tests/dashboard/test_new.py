@@ -242,7 +242,7 @@ def test_the_planner_shows_the_numbers_of_plan(form: dict[str, Any], browser: Br
     assert found["looks"] == "8"
     assert [row[0] for row in found["table"]["rows"]] == [f"{b:,}" for b in plan.budgets]
     assert found["figure"]["data"]
-    assert found["dark_figure"]["layout"] != found["figure"]["layout"]
+    assert found["dark_figure"]["config"] != found["figure"]["config"]
 
 
 def test_amounts_are_planned_and_fewer_is_more_of_its_absence() -> None:

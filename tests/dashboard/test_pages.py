@@ -276,8 +276,9 @@ def test_corrections_are_listed_with_their_reasons(
     assert "ada" not in text
     browser.cookies.clear()
     browser.sign_in(tokens["admin"])
-    words = Elements(browser.get("/experiments/shop").text).text.split()
-    assert "ada Reward corrected" in " ".join(words)
+    words = " ".join(Elements(browser.get("/experiments/shop").text).text.split())
+    assert "ada Reward voided" in words
+    assert "ada Visits excluded" in words
     actions = [entry.author for entry in shop.history()]
     assert actions == ["admin", "ada", "ada"]
     browser.post_form("/experiments/shop/stop")

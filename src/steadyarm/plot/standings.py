@@ -314,12 +314,17 @@ def _effects_summary(effects: Effects, rates: bool) -> str:
     known = [effect for effect in effects.main if np.isfinite(effect.difference)]
     if not known:
         return "Nothing is known of them yet."
-    top = max(known, key=lambda effect: abs(effect.difference))
-    name = top.level if effects.kind == "items" else f"{top.factor}: {top.level}"
+    if effects.kind == "items":
+        top, said = known[0], "The best item is"  # from the best to the worst
+        name = top.level
+    else:
+        top = max(known, key=lambda effect: abs(effect.difference))
+        said = "The largest effect is that of"
+        name = f"{top.factor}: {top.level}"
     clear = sum(effect.low > 0 or effect.high < 0 for effect in effects.main)
     unit = f"{100 * top.difference:+.3g} percentage points" if rates else f"{top.difference:+.4g}"
     return (
-        f"The largest effect is that of {shown(name, 60)}: {unit}. {clear:,} of "
+        f"{said} {shown(name, 60)}: {unit}. {clear:,} of "
         f"{len(effects.main):,} clearly differ from zero."
     )
 
