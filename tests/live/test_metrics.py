@@ -59,7 +59,7 @@ def test_without_a_primary_metric_the_reward_is_called_reward() -> None:
         ([{"name": "x", "role": "guardrail"}], "how much worse"),
         ([{"name": "x", "role": "guardrail", "margin": "a lot"}], "how much worse"),
         ([{"name": "x", "role": "guardrail", "margin": -1}], "how much worse"),
-        ([{"name": "x", "several": "sum"}], "give it a window"),
+        ([{"name": "x", "several": "sum"}], "give it one, such as"),
         ([{"name": "x", "grace": "1d"}], "follows no window"),
         ([{"name": "reward"}], "only the primary metric"),
         ([{"name": "x"}, {"name": "x"}], "two are called 'x'"),

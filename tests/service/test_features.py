@@ -88,6 +88,7 @@ def test_facts_of_units_reach_results(known: InProcess) -> None:
     assert verdict.raw is not None
     assert [arm["raw"] for arm in found["arms"]] == verdict.raw.tolist()
     assert [arm["estimate"] for arm in found["arms"]] == verdict.estimates.tolist()
+    assert verdict.variance_kept is not None
     assert found["variance_kept"] == verdict.variance_kept < 0.3
     assert [level["visits"] for level in levels["levels"]] == [120, 120, 0]
     same = test.recommend(0.9, by="device").of("mobile")

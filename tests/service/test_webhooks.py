@@ -109,7 +109,7 @@ def play(test: Experiment, visits: int) -> None:
 def waiting(storage: Storage) -> list[Any]:
     """The rows of the outbox."""
     query = select(outbox).order_by(outbox.c.id)
-    return list(storage._database.read(lambda c: c.execute(query).all()))  # type: ignore[attr-defined]
+    return list(storage._database.read(lambda c: c.execute(query).all()))
 
 
 def stored(storage: Storage) -> list[str]:

@@ -21,7 +21,7 @@ from tools.docs.reference import PAGES
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the reference, and documents beside docs/."""
     for place, make in PAGES.items():
-        files.append(File.generated(config, place, content=make()))
+        files.append(File.generated(config, place, content=make()))  # type: ignore[no-untyped-call]
     for path, place in published_files().items():
         files.append(File.generated(config, place, content=(ROOT / path).read_text()))
     return files
