@@ -20,7 +20,7 @@ def test_the_demo_prints_a_verdict_writes_a_picture_and_leaves_an_experiment(
     printed = capsys.readouterr().out
     assert "Verdict: show the layout" in printed
     assert "Steady" in printed
-    assert "computed anew: all agree to the bit." in printed
+    assert "computed anew: all agree." in printed
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     url = f"sqlite:///{tmp_path}/demo.db"
     command = next(line for line in printed.splitlines() if " experiment show " in line)

@@ -246,20 +246,12 @@ def test_states(run: Run) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_export_and_import(shop: Run, tmp_path: Path, suffix: str) -> None:
+def test_export(shop: Run, suffix: str) -> None:
     file = f"log.{suffix}"
     assert f"The log is in {file}, settings" in shop("export", "shop", file)
     written = facts(shop, "export", "shop", file)
     assert written == {"file": file, "description": f"{file}.experiment.json"}
-    other = f"--storage=sqlite:///{tmp_path}/other.db"
-    assert shop("import", file, other).startswith("shop: running")
-    assert facts(shop, "import", file, "--name", "copy")["name"] == "copy"
-    for words in (("shop", other), ("copy",)):
-        for verb in ("recommend", "replay"):
-            assert facts(shop, verb, *words) == facts(shop, verb, "shop")
     assert "ends with '.txt'" in shop("export", "shop", "log.txt", status=1)
-    assert "cannot be read" in shop("import", "none.csv", status=1)
-    assert "'shop'" in shop("import", file, status=1)
 
 
 def test_moving_to_postgresql_as_the_guide_says(shop: Run, postgres: str) -> None:
@@ -268,12 +260,11 @@ def test_moving_to_postgresql_as_the_guide_says(shop: Run, postgres: str) -> Non
     there = make_url(postgres).set(drivername="postgresql+psycopg", database="guide")
     before = facts(shop, "recommend", "shop")
     guide = GUIDE.read_text().split("### From SQLite to PostgreSQL", 1)[1].split("```")[1]
-    commands = [line.split()[2:] for line in guide.splitlines()[1:]]
-    assert [words[0] for words in commands] == ["pause", "export", "import", "resume", "replay"]
+    commands = [line.split()[1:] for line in guide.splitlines()[1:]]
+    assert [words[:2] for words in commands] == [["storage", "copy"], ["storage", "check"]]
     url = there.render_as_string(hide_password=False)
     for words in commands:
-        here = [word.replace("checkout", "shop") for word in words]
-        shop(*(url if word.startswith("postgresql") else word for word in here))
+        assert main([url if word.startswith("postgresql") else word for word in words]) == 0
     assert facts(shop, "recommend", "shop", "--storage", url) == before
     assert facts(shop, "show", "shop", "--storage", url)["state"] == "running"
     assert main(["storage", "status", "--storage", url]) == 0

@@ -24,8 +24,8 @@ def test_one_file_to_be_mailed(shop: Run, capsys: Printed) -> None:
         assert outside not in re.sub(r'src="data:[^"]*"', "", page)
     text = Elements(page).text
     assert text.startswith("Test report: shop")
-    assert "Ship short: it beats now by 191 % (107 to 317 %)." in text
-    assert "After all 600 visits, short beats now by 191 % (107 to 317 %); long is worse." in text
+    assert "Ship short: it beats now by 152 % (100 to 213 %)." in text
+    assert "After all 600 visits, short beats now by 152 % (100 to 213 %); long is worse." in text
     assert "against now" in text
     assert "now is the control and always gets 25 %." in text
     assert "Rewards count if they happen within 2 days and arrive at most 2 days after that" in text

@@ -39,7 +39,7 @@ JOBS = ("--jobs N", "threads (default: one per core)")
 LEVEL = ("--level X = 0.95", "probability with which intervals hold")
 REPORT = (
     "--report FILE",
-    "also write a report: FILE.html, which is one file to send, or FILE.md and its pictures",
+    "also write a report: FILE.html, which is one file to send",
 )
 SEED = ("--seed N = 0", "seed of all random draws")
 STORAGE = (
