@@ -32,7 +32,7 @@ def test_a_spent_test_goes_on_showing_something(client: InProcess) -> None:
     answers = client.post(f"{BASE}/rewards:batch", {"rewards": rewards}).json()["rewards"]
     assert answers == [{"status": "outside"}, {"status": "stored"}]
     outside = client.get(BASE).json()["outside"]
-    assert (outside["default"], outside["spent"], outside["roll_outs"]) == ("A", True, [])
+    assert (outside["default"], outside["roll_outs"]) == ("A", [])
 
 
 def test_a_stopped_test_with_refuse_says_why(client: InProcess) -> None:
