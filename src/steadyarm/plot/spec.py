@@ -94,7 +94,7 @@ def chart(
     *,
     summary: str,
     note: str = "",
-    height: Any = HEIGHT,
+    height: int = HEIGHT,
     **body: Any,
 ) -> Spec:
     """A specification.
@@ -106,7 +106,7 @@ def chart(
     rows : all its numbers
     summary : the same in a sentence or two, for people who cannot see it
     note : small print
-    height : in pixels, or of each row of labels
+    height : in pixels
     body : marks and encodings, or layers, or other views
     """
     head = {"text": textwrap.wrap(title, 76), "subtitle": textwrap.wrap(note, LINE)}

@@ -81,7 +81,7 @@ def _intervals(
         rows,
         summary=summary,
         note=note + (f" {counted(more, 'more row')} in the table." if more else ""),
-        height={"step": ROW},
+        height=ROW * max(1, len({row[label] for row in top})),
         transform=cut,
         layer=[
             *([level(0.0, "x")] if zero else []),
@@ -457,7 +457,7 @@ def design(design: Design, names: Sequence[str], title: str = "") -> Spec:
             f"{percent(rows[-1]['weight'])} to {percent(rows[0]['weight'])}."
         ),
         note=f"{counted(more, 'more arm')} in the table." if more else "",
-        height={"step": ROW},
+        height=ROW * len(top),
         transform=[{"filter": {"field": "label", "oneOf": top}}],
         mark={"type": "bar", "color": ACCENT, "tooltip": True},
         encoding={"y": labels("label", top), "x": number("weight", "weight", True)},

@@ -27,7 +27,7 @@
     window.removeChart(place);
     const tooltip = {theme: dark ? "dark" : "light"};
     const options = {ast: true, actions: false, renderer: "svg", defaultStyle: false, tooltip,
-      logLevel: 1}; // errors; Vega-Lite warns of rows of a fixed height in a place of any width
+      logLevel: 1}; // errors
     drawn.set(place, await embed(place, spec, options));
     place.style.minHeight = "";
   };
