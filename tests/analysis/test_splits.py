@@ -286,7 +286,7 @@ def test_the_command_line_takes_splits(tmp_path: Path, capsys: pytest.CaptureFix
     split = ["A=0.5,B=0.5", "2026-03-03: A=1/2,B=1/2"]
     assert facts == json.loads(json.dumps(sa.analyze(log, split=split).to_dict()))
     assert [one["since"] for one in facts["split"]] == [None, "2026-03-03"]
-    report = tmp_path / "report.md"
+    report = tmp_path / "report.html"
     assert main(["analyze", str(log), "--split", "equal", "--report", str(report)]) == 0
     assert "drawn at random with the shares that were given" in report.read_text()
     capsys.readouterr()
