@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MANY, LARGE = 2**12, 2**18  # arms, and numbers in their table, above which a set is large
 MOST_COLUMNS = 20_000  # a matrix of columns by columns has to fit in memory
+LARGEST = 1e100  # of a feature, so that sums of squares are finite
 HELD = 2**24  # numbers of a subset up to which it is held in memory: 128 MB
 STEP = 256  # rows that are packed together
 
@@ -272,11 +273,12 @@ def _check_values(features: NDArray[np.float64]) -> None:
     step, something = max(LARGE // d, 1), False
     for start in range(0, K, step):
         block = features[start : start + step]
-        if not np.isfinite(block).all():
-            k, j = np.argwhere(~np.isfinite(block))[0]
+        possible = np.abs(block) <= LARGEST  # False for nan
+        if not possible.all():
+            k, j = np.argwhere(~possible)[0]
             raise InvalidInputError(
                 f"the feature in row {start + k}, column {j} is {block[k, j]}; all must be "
-                "finite numbers."
+                f"finite numbers of at most {LARGEST:g}."
             )
         something = something or bool(block.any())
     if not something:

@@ -144,7 +144,7 @@ def effects_of(
     ...     session.tell(a, 0.2 + 0.3 * ("cake" in a.name))
     >>> found = effects_of(session.evidence())
     >>> [(effect.level, round(effect.difference, 2)) for effect in found.main]
-    [('cake', 0.3), ('fruit', -0.15), ('tea', -0.15)]
+    [('cake', 0.3), ('tea', -0.15), ('fruit', -0.15)]
     """
     if factors is None:
         recipe = bundles_in(evidence.arms)
@@ -204,7 +204,8 @@ def _items(evidence: Evidence, recipe: Bundles, level: float, arm: int | None) -
     included, left_out = with_and_without(evidence.arms, recipe)
     tail = (1 - level) / (2 * len(recipe.items))
     main = fit.effects("item", recipe.items, included, included - left_out, tail)
-    main.sort(key=lambda one: one.difference, reverse=evidence.direction == "maximize")
+    sign = -1 if evidence.direction == "maximize" else 1
+    main.sort(key=lambda one: sign * float(f"{one.difference:.9g}"))  # equal ones keep their order
     chosen = () if arm is None else recipe.items_of(arm)
     return Effects({"item": recipe.items}, tuple(main), (), level, "items", chosen)
 

@@ -129,7 +129,7 @@ class Experiment(LiveTest):
     ...     shown = test.ask(f"visitor {visitor}")
     ...     test.tell(shown, 1.0 if shown.name == "B" else 0.0)
     >>> test.status().rewarded, test.recommend().name
-    ((50, 50), 'B')
+    ((51, 49), 'B')
     """
 
     def __init__(
