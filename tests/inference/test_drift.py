@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -148,6 +148,13 @@ def test_the_traces_are_those_of_the_whole_matrix() -> None:
     assert found.freedom[0, 0, 0] == pytest.approx(np.trace(MS) ** 2 / np.trace(MS @ MS))
 
 
+class CentredGBAI(sa.GBAI):
+    """G-BAI in many pieces whose rewards are compared with the estimate so far."""
+
+    centred: ClassVar[bool] = True
+    pieces: ClassVar[int] = 48
+
+
 LAYOUTS = sa.ArmSet.factorial({name: ["off", "on"] for name in "abc"})
 STILL = {
     "Gaussian": moving(np.zeros(5), 1200),
@@ -166,9 +173,10 @@ STILL = {
     [
         sa.P1RAGE(),
         sa.Steady(),
-        sa.GBAI(order="blocks", block=11),
+        CentredGBAI(),
+        CentredGBAI(order="blocks", block=11),
     ],
-    ids=["P1-RAGE", "Steady", "uneven blocks"],
+    ids=["P1-RAGE", "Steady", "references", "uneven blocks"],
 )
 def test_nothing_moves_and_alarms_are_rare(policy: sa.Policy[Any], world: str) -> None:
     tests = 1000

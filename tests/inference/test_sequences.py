@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations, product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -108,9 +108,15 @@ def test_the_normal_boundary_holds_for_all_times() -> None:
     assert (np.diff(normal_factor(np.linspace(0.01, 1, 50), 0.01)) < 0).all()
 
 
+class CentredP1RAGE(sa.P1RAGE):
+    """P1-RAGE whose rewards are compared with the estimate so far."""
+
+    centred: ClassVar[bool] = True
+
+
 def test_bounds_of_scores_are_those_of_brute_force() -> None:
     world = moving(600)
-    pieces = played(sa.P1RAGE(order="blocks"), world, 2)
+    pieces = played(CentredP1RAGE(order="blocks"), world, 2)
     evidence = Evidence.from_segments(world.arms, pieces)
     assert evidence.references is not None
     _, scale, kind = bounded_terms(evidence, (-1.0, 2.0))
