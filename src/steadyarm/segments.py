@@ -72,7 +72,7 @@ class Segment:
     >>> segment.trials, segment.rounds.tolist()
     (1, [8])
     >>> arms_between(segment, seed=1, index=0, start=0, stop=8).tolist()
-    [0, 0, 1, 0, 0, 1, 0, 0]
+    [0, 0, 0, 1, 0, 0, 0, 1]
     """
 
     weights: NDArray[np.float64]

@@ -276,7 +276,7 @@ def fixed_budget(
     >>> stats = SegmentStats(np.array([[100, 100]]), clicks, clicks)
     >>> found = fixed_budget(Evidence.from_segments(arms, [(half, stats)]))
     >>> found.low.round(2).tolist(), found.high.round(2).tolist()
-    ([[0.46, 0.19]], [[0.74, 0.41]])
+    ([[0.45, 0.18]], [[0.75, 0.42]])
     >>> found.plausible_names(), found.winner.tolist()
     (('A',), [True])
     """
