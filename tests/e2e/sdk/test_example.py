@@ -27,7 +27,6 @@ HEADLINES = {
     "Tea. Just better.": "short",
 }
 CLICKS = {"as now": 0.2, "warm": 0.8, "short": 0.1}  # what visitors like
-PICTURES = ROOT / "steadyarm-screenshots"
 
 
 def commands() -> list[str]:
@@ -107,11 +106,9 @@ def test_the_page_is_shown_as_it_stands_without_a_service_and_to_everybody(
     visitor: BrowserContext, pages: PageServer
 ) -> None:
     page = visitor.new_page()
-    PICTURES.mkdir(exist_ok=True)
     for width in (390, 1280):
         page.set_viewport_size({"width": width, "height": SIZES[width]})
         page.goto("/examples/web/?" + urlencode({"url": "http://127.0.0.1:9", "key": "pk_none"}))
         expect(page.locator("main")).to_be_visible()
         assert page.locator("h1").inner_text() == "Mountain tea, first harvest"
-        page.screenshot(path=PICTURES / f"example-web-{width}.png")
     assert not faults(page)
