@@ -18,9 +18,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the experiments whose scorecards are made from now on."""
     seen: list[str] = []
 
-    def counted(experiment: sa.Experiment, received: tuple[str, ...]) -> Scorecard:
+    def counted(experiment: sa.Experiment) -> Scorecard:
         seen.append(experiment.name)
-        return scorecard_of(experiment, received=received)
+        return scorecard_of(experiment)
 
     monkeypatch.setattr(pages, "scorecard_of", counted)
     return seen
@@ -70,7 +70,7 @@ def test_a_scorecard_that_fails_is_not_tried_at_every_view(
     browser, _ = shown
     seen: list[str] = []
 
-    def failing(experiment: sa.Experiment, received: tuple[str, ...]) -> Scorecard:
+    def failing(experiment: sa.Experiment) -> Scorecard:
         seen.append(experiment.name)
         raise sa.InvalidInputError("no such policy here")
 

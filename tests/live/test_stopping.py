@@ -463,6 +463,43 @@ def test_the_last_look_says_that_a_guardrail_forbids_what_it_found() -> None:
     assert report.text.endswith("but slow got worse by more than is allowed.")
 
 
+def test_what_comes_after_a_stop_changes_neither_guardrails_nor_other_metrics() -> None:
+    """The guardrail was safe at the stop; rewards that were on their way are slow, for B alone."""
+    day: dict[str, Any] = {"window": "1d", "grace": 0}
+    metrics = (
+        Metric("bought", role="primary", kind="yes/no", **day),
+        Metric("slow", role="guardrail", direction="minimize", margin=0.3, **day),
+        Metric("spent", **day),
+    )
+    shop, noise = Shop(BETTER, metrics=metrics), random.Random(9)
+    late: list[tuple[sa.LiveAssignment, dict[str, float]]] = []
+
+    def tell(shown: sa.LiveAssignment, click: float) -> None:
+        values = {"bought": click, "slow": noise.gauss(1.0, 0.3), "spent": 10 * click}
+        late.append((shown, values))
+        if len(late) > 100:
+            shop.test.tell(*late.pop(0))
+
+    shop.play(3000, tell)
+    at_stop, figures = shop.verdict(), shop.test.metrics()
+    assert at_stop.stopping is not None
+    assert at_stop.stopping.stopped
+    assert at_stop.decision.text == at_stop.stopping.reason
+    for shown, values in late:
+        shop.test.tell(shown, values | {"slow": 9.0 * (shown.name == "B")})
+    shop.now += 3 * 86400
+    verdict, again = shop.verdict(), shop.test.metrics()
+    assert verdict.decision == at_stop.decision
+    for before, after in zip(figures, again, strict=True):
+        assert after.visits == before.visits > 0
+        assert np.array_equal(before.lift_intervals, after.lift_intervals)  # type: ignore[arg-type]
+    assert verdict.judged == again[1].visits  # of a metric that decides nothing
+    shown_there = scorecard_of(shop.test).verdict
+    assert shown_there is not None
+    assert shown_there.decision == verdict.decision
+    assert [one.visits for one in shown_there.metrics] == [one.visits for one in again]
+
+
 def test_a_test_stops_once_its_guardrail_is_known_in_any_process(tmp_path: Path) -> None:
     """Refunds come weeks after the look that found a winner, and nothing else happens then."""
     metrics = (
@@ -571,5 +608,6 @@ def test_of_a_large_set_the_short_list_is_judged_at_looks() -> None:
 
 
 def test_what_is_stored_of_a_stop_comes_back() -> None:
-    one = Stopped(3, 17, "Ship B.", 5)
+    one = Stopped(3, 17, "Ship B.", 5, guardrails={"slow": 19})
+    assert [one.of_metric(name).segment for name in ("slow", "spent")] == [19, 17]
     assert Stopped.from_dict(one.to_dict(), 5) == one

@@ -463,3 +463,23 @@ def test_events_that_were_answered_survive_a_kill(tmp_path: Path) -> None:
         kept = {row.unit for row in rows if row.reward is not None}
         assert answered <= kept
     storage.close()
+
+
+def test_health_names_misspelt_events_before_the_window_ends(shop: InProcess) -> None:
+    rules = {"name": "misnamed", "metrics": [CART["metrics"][0]], "missing": None}
+    assert shop.post("/v1/experiments", SHOP | rules).status_code == 201
+    shop.post("/v1/events", {"unit": "u1", "event": "unrelated"})
+    ask(shop, "u1", "misnamed")
+    path = "/v1/experiments/misnamed/health"
+    assert shop.get(path).json()["status"] == "ok"  # one visit without a purchase is no wonder
+    assert report(shop, "u1", "purchases") == {}
+    storage = shop.app.state.service.storage
+    found = sa.load_experiment("misnamed", storage).health()  # as the command line reads it
+    assert found.status == "fail"
+    assert found.findings[0].explanation == (
+        "No reward has arrived for 1 visit. Events named 'purchases' were received; the metric is "
+        "called 'purchase'."
+    )
+    assert shop.get(path).json()["findings"][0]["explanation"] == found.findings[0].explanation
+    report(shop, "u1", "purchase")
+    assert shop.get(path).json()["status"] == "ok"

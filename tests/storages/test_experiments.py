@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -436,3 +437,20 @@ def test_supersede_refused(bench: Bench) -> None:
             refused(InvalidInputError, f"a decision {what}", bench.decided, key, decision)
             assert bench.everything(key) == before, f"a decision {what} left something behind"
         bench.open_segment(key, new_segment(5))
+
+
+def test_the_latest_events_that_nobody_measures_are_kept(bench: Bench) -> None:
+    """Snapshots have those received since the experiment was created."""
+    bench.storage.note_unmatched([f"event {i}" for i in range(15)])
+    time.sleep(0.002)
+    bench.storage.note_unmatched([f"event {i}" for i in range(10, 28)])
+    kept = bench.storage.unmatched()
+    assert len(kept) == 20
+    assert {f"event {i}" for i in range(10, 28)} < set(kept)
+    now, config = bench.storage.now() + 1, {"seed": SEED, "arms": ["A", "B"]}
+    old = bench.storage.create(new_record("old", config, created=0)).key
+    new = bench.storage.create(new_record("new", config, created=now)).key
+    assert bench.snapshot(old, True).unmatched == kept
+    assert bench.snapshot(new, True).unmatched == ()
+    bench.again().storage.note_unmatched(["late"])
+    assert bench.snapshot(new, True).unmatched == ("late",)

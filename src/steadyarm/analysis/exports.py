@@ -248,6 +248,7 @@ def _own_verdict(path: Path, control: str | None, level: float) -> Verdict:
     now, series = test.exported, list(test.series)
     results = results_of(settings, snapshot, test.days, now, stopped=stopped)
     metrics, at_stop = (
-        metric_results(settings, snapshot, series, now, each) for each in (level, LEVEL)
+        metric_results(settings, snapshot, series, now, each, stopped=stopped)
+        for each in (level, LEVEL)
     )
     return results.check_complete().recommend(level, metrics=metrics, at_stop=at_stop)

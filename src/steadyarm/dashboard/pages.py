@@ -57,7 +57,7 @@ MOST_CHECKED = 300_000  # assignments up to which a report on a page has the che
 STATES = ("running", "paused", "draft", "stopped", "archived")
 
 T = TypeVar("T")
-Mark = tuple[str, int, int, int, int, int, int, int]  # see `Summary.mark`
+Mark = tuple[Any, ...]  # see `Summary.mark`; then events that no experiment measures
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +68,12 @@ class Kept:
     ----------
     mark : of the experiment when the scorecard was made
     made : a time of the monotonic clock
-    received : names of events that no experiment measures, of which the scorecard knows
     derived : charts, texts and pages that were made from the scorecard, by key
     """
 
     card: Scorecard
     mark: Mark
     made: float
-    received: tuple[str, ...] = ()
     derived: dict[object, Any] = field(default_factory=dict)
 
     def once(self, key: object, make: Callable[[Scorecard], T]) -> T:
@@ -141,14 +139,14 @@ class Scorecards:
 
     def _serves(self, kept: Kept, mark: Mark) -> bool:
         """Whether a scorecard may be shown for an experiment that has this mark now."""
-        if kept.mark[0] != mark[0] or kept.received != self._service.catalog.unmatched:
+        if kept.mark[0] != mark[0]:
             return False
         return time.monotonic() - kept.made < (OLD if kept.mark == mark else TTL)
 
     async def _make(self, experiment: Experiment) -> Kept:
-        name, received = experiment.name, self._service.catalog.unmatched
+        name = experiment.name
         try:
-            kept = await self._service.read(_make_scorecard, experiment, received)
+            kept = await self._service.read(_make_scorecard, experiment)
         except Exception as error:
             unforeseen = None if isinstance(error, SteadyArmError) else error
             self._failed.add(name)
@@ -166,12 +164,12 @@ class Scorecards:
 
 def _mark(experiment: Experiment) -> Mark:
     (summary,) = experiment.storage.summaries(experiment.key)
-    return summary.mark
+    return *summary.mark, experiment.storage.unmatched()
 
 
-def _make_scorecard(experiment: Experiment, received: tuple[str, ...]) -> Kept:
+def _make_scorecard(experiment: Experiment) -> Kept:
     mark = _mark(experiment)
-    return Kept(scorecard_of(experiment, received=received), mark, time.monotonic(), received)
+    return Kept(scorecard_of(experiment), mark, time.monotonic())
 
 
 # What can be done with an experiment, which its page offers; each is confirmed, then done.

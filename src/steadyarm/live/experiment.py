@@ -629,7 +629,9 @@ class Experiment(LiveTest):
             return ()
         snapshot = self.storage.snapshot(self.key, everything=True)
         series = self.storage.series(self.key)
-        return metric_results(self.settings, snapshot, series, self.now(), level, anytime, many)
+        stopped = stopped_in(self.storage.history, self.settings, snapshot.experiment)
+        now = self.now()
+        return metric_results(self.settings, snapshot, series, now, level, anytime, many, stopped)
 
     def health(self) -> HealthReport:
         """Whether variants were assigned as planned, and whose rewards are missing or late."""

@@ -7,7 +7,7 @@ that every process and every replay finds the same looks. What a look decides is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import ceil
 from typing import Any
@@ -51,21 +51,29 @@ class Stopped:
     segment : index of the last segment that this look rests on
     reason : what it found, in a sentence
     when : microseconds since 1970; None without a clock
+    guardrails : index of the last segment that each guardrail was judged on, by its name
     """
 
     look: int
     segment: int
     reason: str
     when: int | None = None
+    guardrails: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers and texts, as the audit log and the JSON of sessions keep them."""
-        return {"look": self.look, "segment": self.segment, "reason": self.reason}
+        found = {"look": self.look, "segment": self.segment, "reason": self.reason}
+        return found | ({"guardrails": dict(self.guardrails)} if self.guardrails else {})
+
+    def of_metric(self, name: str) -> Stopped:
+        """The same with the last segment that a further metric rests on, as at the stop."""
+        return replace(self, segment=self.guardrails.get(name, self.segment))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], when: int | None = None) -> Stopped:
         """What `to_dict` wrote."""
-        return cls(int(data["look"]), int(data["segment"]), str(data["reason"]), when)
+        look, segment, reason = int(data["look"]), int(data["segment"]), str(data["reason"])
+        return cls(look, segment, reason, when, data.get("guardrails", {}))
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from steadyarm.inference.lift import Lifts, lift_p_values, lift_sequence, lifts
 from steadyarm.inference.variance import student_factor
 from steadyarm.linalg import gram, inverse_root
 from steadyarm.live.decisions import SegmentLedger, stored_state
+from steadyarm.live.looks import Stopped
 from steadyarm.live.metrics import REWARD, Metric, MetricResult, Safety, Several
 from steadyarm.live.results import LiveResults, results_of
 from steadyarm.live.settings import Settings
@@ -47,6 +48,7 @@ def metric_results(
     level: float = 0.95,
     anytime: bool | None = None,
     many: Many = "bonferroni",
+    stopped: Stopped | None = None,
 ) -> tuple[MetricResult, ...]:
     """What is known of every metric but the primary one, in the order of their declaration.
 
@@ -56,11 +58,13 @@ def metric_results(
 
     many : "benjamini-hochberg" selects differences of secondary metrics from the control, of which
         a share of 1 - level is false on average; only when the test has ended
+    stopped : that the test stopped itself; guardrails then rest on the visits that they were judged
+        on at the stop, and other metrics on those of the verdict
     """
     check_choice(many, "many", get_args(Many))
     secondary = sum(metric.role == "secondary" for metric in settings.further)
     found, sources = [], dict[str, LiveResults]()
-    for metric, own in results_by_metric(settings, snapshot, series, now):
+    for metric, own in results_by_metric(settings, snapshot, series, now, stopped):
         if isinstance(own, SteadyArmError):
             why = f"{str(own).partition('. ')[0].rstrip('.')}."  # further sentences are of rewards
             result = MetricResult(metric, settings.arms.names, obstacle=why)
@@ -69,7 +73,8 @@ def metric_results(
             used, watched = own.spending(1 - alpha, anytime)
             (result,) = judged(settings, metric, own.evidence, used, watched)
             visits = sum(piece.used for piece in own.mature)
-            result, sources[metric.name] = replace(result, visits=visits), own
+            result = replace(result, visits=visits, segment=own.mature[-1].index)
+            sources[metric.name] = own
         found.append(replace(result, level=level))
     if many == "bonferroni":
         return tuple(found)
@@ -77,7 +82,11 @@ def metric_results(
 
 
 def results_by_metric(
-    settings: Settings, snapshot: Snapshot, series: Iterable[SeriesSums], now: int
+    settings: Settings,
+    snapshot: Snapshot,
+    series: Iterable[SeriesSums],
+    now: int,
+    stopped: Stopped | None = None,
 ) -> Iterator[tuple[Metric, LiveResults | SteadyArmError]]:
     """Each metric but the primary one, with the results of a test whose reward it is.
 
@@ -86,7 +95,8 @@ def results_by_metric(
     sums, state = by_series(series), stored_state(settings, snapshot.experiment.policy_state)
     for metric in settings.further:
         try:
-            own = _results(settings, metric, snapshot, sums, state, now)
+            at_stop = None if stopped is None else stopped.of_metric(metric.name)
+            own = _results(settings, metric, snapshot, sums, state, now, at_stop)
             own.evidence  # noqa: B018  # computed here, so that its errors are caught
             yield metric, own
         except SteadyArmError as error:
@@ -208,7 +218,13 @@ def _tallies(
 
 
 def _results(
-    settings: Settings, metric: Metric, snapshot: Snapshot, sums: Sums, state: State, now: int
+    settings: Settings,
+    metric: Metric,
+    snapshot: Snapshot,
+    sums: Sums,
+    state: State,
+    now: int,
+    stopped: Stopped | None,
 ) -> LiveResults:
     """The results of a test whose reward is that metric."""
     if settings.arms.large:
@@ -219,7 +235,7 @@ def _results(
 
     def of(own: Settings, segments: Iterable[tuple[SegmentRecord, Tally]]) -> LiveResults:
         moment = replace(snapshot, segments=tuple(segments))
-        found = results_of(own, moment, (), now, state)
+        found = results_of(own, moment, (), now, state, stopped)
         return replace(found, pieces=with_references(own, found.pieces))
 
     if metric.ratio is None:

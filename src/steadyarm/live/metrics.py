@@ -325,6 +325,7 @@ class MetricResult:
     anytime : whether they hold at all times, or for the analysis at the end
     obstacle : why there is no result yet, in one sentence; empty if there is one, and then all
         numbers are there
+    segment : index of the last segment that this rests on; None without a result
     """
 
     metric: Metric
@@ -342,6 +343,7 @@ class MetricResult:
     anytime: bool = False
     obstacle: str = ""
     selected: tuple[bool, ...] = ()
+    segment: int | None = None
 
     @property
     def name(self) -> str:

@@ -104,6 +104,7 @@ class LiveResults:
     excluded : visits that were excluded, which the pieces leave out
     in_time : visits by segment and day, with those whose reward was not refused as too late
     stopped : that the test stopped itself; verdicts then rest on the look that it stopped at
+    unmatched : names of events that were received and that no experiment measures
     """
 
     settings: Settings
@@ -117,6 +118,7 @@ class LiveResults:
     excluded: int = 0
     in_time: tuple[LoggedSegment, ...] = ()
     stopped: Stopped | None = None
+    unmatched: tuple[str, ...] = ()
 
     @cached_property
     def mature(self) -> tuple[SegmentLedger, ...]:
@@ -149,7 +151,7 @@ class LiveResults:
         """Whether this is the analysis at the end that was planned."""
         policy = self.settings.policy
         done = policy.waits and policy.next_segment(self.state) is None
-        return (self.ended and self.spent) or done
+        return self.stopped is None and ((self.ended and self.spent) or done)
 
     @property
     def assigned(self) -> int:
@@ -281,7 +283,7 @@ class LiveResults:
     @cached_property
     def looks(self) -> list[Look]:
         """The looks that were taken at a test which may stop early, up to the one it stopped at."""
-        return looks_taken(self.settings, self.mature, self.final and self.stopped is None)
+        return looks_taken(self.settings, self.mature, self.final)
 
     @property
     def last_look(self) -> tuple[tuple[int, int, float], ...]:
@@ -460,14 +462,20 @@ class LiveResults:
         settings = self.settings
         if any(p.stats.sums.any() or np.any(p.stats.squares) for p in self.pieces):
             return None
-        over = self.pieces if settings.window is None else self.mature
+        near = get_close_matches(settings.primary.name, self.unmatched, 1, cutoff=0.5)
+        misnamed = near and not any(piece.recorded for piece in self.pieces)
+        over = self.pieces if settings.window is None or misnamed else self.mature
         visits = sum(piece.used for piece in over)
-        if not (self.ended or visits >= SILENT):
+        if not (self.ended or misnamed or visits >= SILENT):
             return None
         fine = settings.direction == "minimize" and any(p.recorded for p in over)
         advice = "Check that the program that reports rewards runs, and which names it sends."
-        why = self.silence(over).removesuffix(", so no variant leads.").capitalize()
-        return Finding(SILENCE, "warn" if fine else "fail", None, f"{why}.", advice)
+        why = self.silence(over).removesuffix(", so no variant leads.").capitalize() + "."
+        if self.unmatched:
+            names = listed([f"'{name}'" for name in near or self.unmatched], 3)
+            metric = settings.primary.name
+            why += f" Events named {names} were received; the metric is called '{metric}'."
+        return Finding(SILENCE, "warn" if fine else "fail", None, why, advice)
 
     def _fit(self, judged: Iterable[SegmentLedger]) -> LackOfFit | None:
         """Whether rewards follow the model that arms which share features are judged by."""
@@ -543,21 +551,6 @@ class LiveTest(ABC):
         furthest = max(ends, key=abs, default=None)
         unit = None if furthest is None else (f"with a reward of {furthest:g}", furthest)
         return with_outlier(found, unit)
-
-
-def with_events(report: HealthReport, settings: Settings, received: Sequence[str]) -> HealthReport:
-    """The report, in which a test without rewards names events that no experiment measures.
-
-    received : names of these events
-    """
-    if not received or report.findings[0].name != SILENCE:
-        return report
-    metric, silent = settings.primary.name, report.findings[0]
-    near = get_close_matches(metric, received, 1, cutoff=0.5)
-    names = listed([f"'{name}'" for name in near or received], 3)
-    said = f"Events named {names} were received; the metric is called '{metric}'."
-    silent = replace(silent, explanation=f"{silent.explanation} {said}")
-    return replace(report, findings=(silent, *report.findings[1:]))
 
 
 def with_outlier(results: LiveResults, extreme: tuple[str, float] | None) -> HealthReport:
@@ -639,6 +632,7 @@ def results_of(
         excluded=sum(tally.total_excluded for _, tally in snapshot.segments),
         in_time=tuple(_in_time(snapshot, days)),
         stopped=stopped,
+        unmatched=snapshot.unmatched,
     )
 
 

@@ -30,7 +30,6 @@ from steadyarm.live.results import (
     results_of,
     rewards_until,
     status_of,
-    with_events,
     with_outlier,
 )
 from steadyarm.live.scorecard import (
@@ -83,7 +82,7 @@ def course_of(
     used, schedule = level_on_the_way(level), None
     if results.settings.stop is not None:  # limits are those of the looks
         used, looks = level, results.looks
-        over = results.final and results.stopped is None
+        over = results.final
         schedule = schedule_of(results.settings, looks, results.mature, evidence, over)
         brought = np.cumsum([bool(piece.recorded) for piece in results.mature])
         taken = sorted({int(brought[look.pieces - 1]) - 1 for look in looks} - {-1})
@@ -233,17 +232,13 @@ def expected_end(waiting: Waiting, started: datetime, now: datetime, left: int) 
 PERIODS = 4  # of tests that last for less than two days
 
 
-def scorecard_of(
-    experiment: Experiment, level: float = LEVEL, received: Sequence[str] = ()
-) -> Scorecard:
+def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
     """The test as it is now; reads sums, and of the log only the largest reward.
 
     Of a large set of variants a short list is shown, as the verdict has it.
 
     Intervals hold at all times at once, in large samples; those of a test that was played to its
     end are those of a single analysis.
-
-    received : names of events that were received and that no experiment measures
 
     Examples
     --------
@@ -271,9 +266,9 @@ def scorecard_of(
     at_stop = metrics
     series = storage.series(experiment.key) if settings.further or settings.attributes else ()
     if settings.further:
-        metrics = at_stop = metric_results(settings, snapshot, series, now, level)
+        metrics = at_stop = metric_results(settings, snapshot, series, now, level, stopped=stopped)
         if settings.stop is not None and level != LEVEL:
-            at_stop = metric_results(settings, snapshot, series, now, LEVEL)
+            at_stop = metric_results(settings, snapshot, series, now, LEVEL, stopped=stopped)
     verdict, obstacle = _verdict(results, snapshot, level, metrics, at_stop)
     drift, by_day = None, False
     if verdict is not None and settings.policy.unbiased:
@@ -293,7 +288,7 @@ def scorecard_of(
     health = None
     if results.pieces:
         extreme = None if results.clicks else storage.extreme(experiment.key)
-        health = with_events(with_outlier(results, extreme), settings, received)
+        health = with_outlier(results, extreme)
     card = Scorecard(
         name=experiment.name,
         seen=to_datetime(now),

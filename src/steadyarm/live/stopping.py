@@ -51,7 +51,7 @@ def verdict_at_look(
     if looks and not there.tells:  # no reward came before the first look
         there, looks = replace(results, pieces=results.mature, ended=True), []
     pieces, evidence = there.pieces, there.evidence
-    over = results.final and results.stopped is None
+    over = results.final
     schedule = schedule_of(settings, looks, pieces, evidence, over)
     verdict = verdict_of(
         settings,
@@ -120,7 +120,13 @@ def stop_now(
     if report is None or not report.recommended:
         return None, not verdict.unhealthy and (report is None or not report.reason)
     last = results.looks[-1]
-    return Stopped(last.number, results.mature[last.pieces - 1].index, report.reason), True
+    segment = results.mature[last.pieces - 1].index
+    guardrails = {
+        one.name: one.segment
+        for one in metrics
+        if one.metric.role == "guardrail" and one.segment is not None
+    }
+    return Stopped(last.number, segment, report.reason, guardrails=guardrails), True
 
 
 def _look_results(

@@ -14,9 +14,12 @@ passes their events on.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+from steadyarm.errors import StorageError
 from steadyarm.live.settings import events_in
 from steadyarm.service.batching import Batcher
 from steadyarm.storages.records import Summary
@@ -24,7 +27,8 @@ from steadyarm.storages.storage import Storage
 
 SPARE = 0.005  # seconds from one look at the audit log to the next
 PAGE = 1000  # entries of the audit log that are read at once
-MOST_UNMATCHED = 20  # names of events without an experiment that are kept
+MOST_UNMATCHED = 20  # names of events that no experiment measures are noted in a period
+UNMATCHED_PERIOD = 60.0  # seconds after which the same name is noted again
 EXPERIMENT = "experiment."  # with which the actions begin that change an experiment
 
 Sought = tuple[str, tuple[int, ...]]  # a unit, and keys of experiments that it may be in
@@ -48,7 +52,7 @@ class Catalog:
 
     Parameters
     ----------
-    look_up : runs a function that only reads in a thread
+    look_up : runs a short function in a thread
 
     Attributes
     ----------
@@ -59,7 +63,7 @@ class Catalog:
         self._storage, self._look_up = storage, look_up
         self.experiments: tuple[Summary, ...] = ()
         self._measuring: dict[str, tuple[Measures, ...]] = {}
-        self._unmatched: dict[str, None] = {}  # names of events that nobody measured
+        self._unmatched: dict[str, float] = {}  # when events that nobody measures were noted
         self._last = 0  # id of the last entry of the audit log that was seen
         self._complete = False  # whether the storage was read at all
         self._looked = 0.0
@@ -70,15 +74,18 @@ class Catalog:
         """The experiments that have a metric of that name, as far as they are known here."""
         return self._measuring.get(event, ())
 
-    @property
-    def unmatched(self) -> tuple[str, ...]:
-        """Names of events that this process received and that no experiment measures."""
-        return tuple(name for name in self._unmatched if name not in self._measuring)
-
-    def miss(self, event: str) -> None:
-        """Keep the name of an event that no experiment measures, if there is room."""
-        if event not in self._measuring and len(self._unmatched) < MOST_UNMATCHED:
-            self._unmatched[event] = None
+    async def note_unmatched(self, events: Iterable[str]) -> None:
+        """Note in the storage which events no experiment measures; health reports name them."""
+        names = {event for event in events if event not in self._measuring}
+        if not names:
+            return
+        now = time.monotonic()
+        recent = {name: at for name, at in self._unmatched.items() if now - at < UNMATCHED_PERIOD}
+        new = sorted(names - recent.keys())[: MOST_UNMATCHED - len(recent)]
+        self._unmatched = recent | dict.fromkeys(new, now)
+        if new:
+            with suppress(StorageError):  # the events themselves are answered all the same
+                await self._look_up(self._storage.note_unmatched, new)
 
     @property
     def events(self) -> Iterable[str]:

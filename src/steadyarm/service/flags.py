@@ -275,8 +275,7 @@ async def _report(
         missed.append(tuple(one for one in new if one.name not in done))
     if any(missed):
         await told(missed)
-    for one in events:
-        catalog.miss(one.event)
+    await catalog.note_unmatched(one.event for one in events)
     stored = sum(outcome == "stored" for one in found for outcome in one.values())
     service.metrics.rewards.inc(stored)
     return found

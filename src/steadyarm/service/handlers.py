@@ -29,7 +29,6 @@ from steadyarm.live.assigner import AssignmentId, At, LiveAssignment, Report
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.export import csv_lines, write_parquet, write_zip
 from steadyarm.live.lifecycle import create_from_description
-from steadyarm.live.results import with_events
 from steadyarm.live.units import Covariates
 from steadyarm.service.auth import Claims, discreet
 from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
@@ -409,9 +408,7 @@ async def breakdown(
 async def health(service: Service, request: Request) -> tuple[int, results.Health]:
     """Whether the log can be trusted."""
     experiment = await service.experiment(request)
-    found = await service.read(experiment.health)
-    named = with_events(found, experiment.settings, service.catalog.unmatched)
-    return 200, results.Health.of(named)
+    return 200, results.Health.of(await service.read(experiment.health))
 
 
 async def drift(

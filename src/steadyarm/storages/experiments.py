@@ -13,6 +13,7 @@ from sqlalchemy import (
     Connection,
     Select,
     bindparam,
+    delete,
     func,
     insert,
     or_,
@@ -45,12 +46,20 @@ from steadyarm.storages.schema import (
     dump,
     experiments,
     load,
+    marks,
     segments,
     series,
     tallies,
 )
 from steadyarm.storages.series import SeriesPlace, series_sums
 
+_mark = upsert(marks)
+SET_MARK = _mark.on_conflict_do_update(
+    index_elements=["name"], set_={"value": _mark.excluded.value}
+)
+UNMATCHED = "event "  # marks of events that no experiment measures begin so; the time follows
+MOST_UNMATCHED = 20  # of these are kept
+IS_UNMATCHED = marks.c.name.startswith(UNMATCHED)
 CREATE = upsert(experiments).on_conflict_do_nothing().returning(experiments.c.key)
 BY_KEY = select(experiments).where(experiments.c.key == bindparam("key"))
 BY_NAME = select(experiments).where(experiments.c.name == bindparam("name"))
@@ -240,7 +249,23 @@ def read_snapshot(t: Transaction, everything: bool) -> Snapshot:
     sums = _tallies(t, records, everything)
     corrected = corrected_segments(t.connection, t.key) if everything else ()
     pairs = tuple((record, sums[record.index]) for record in records)
-    return Snapshot(experiment_of(row), pairs, corrected, _steering(t, records))
+    experiment = experiment_of(row)
+    unmatched = read_unmatched(t.connection, experiment.created) if everything else ()
+    return Snapshot(experiment, pairs, corrected, _steering(t, records), unmatched)
+
+
+def note_unmatched(connection: Connection, events: Sequence[str], now: int) -> None:
+    """Keep the names of events that no experiment measures; the latest of all stay."""
+    connection.execute(SET_MARK, [{"name": UNMATCHED + event, "value": now} for event in events])
+    latest = select(marks.c.name).where(IS_UNMATCHED).order_by(marks.c.value.desc(), marks.c.name)
+    kept = latest.limit(MOST_UNMATCHED).subquery()
+    connection.execute(delete(marks).where(IS_UNMATCHED, marks.c.name.not_in(select(kept.c.name))))
+
+
+def read_unmatched(connection: Connection, since: int) -> tuple[str, ...]:
+    """Names of events that no experiment measured, received since a time."""
+    found = select(marks.c.name).where(IS_UNMATCHED, marks.c.value >= since).order_by(marks.c.name)
+    return tuple(name.removeprefix(UNMATCHED) for name in connection.execute(found).scalars())
 
 
 def read_progress(connection: Connection, key: int, exhausted: bool) -> tuple[Progress, ...]:

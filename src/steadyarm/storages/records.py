@@ -363,12 +363,15 @@ class Snapshot:
         snapshots that do not have all segments
     series : sums of covariates of these segments, in the order of `Storage.series`; empty if none
         were declared
+    unmatched : names of events received since the creation that no experiment measured, as
+        `corrected`
     """
 
     experiment: ExperimentRecord
     segments: tuple[tuple[SegmentRecord, Tally], ...]
     corrected: tuple[int, ...] = ()
     series: tuple[SeriesSums, ...] = ()
+    unmatched: tuple[str, ...] = ()
 
     def series_by_segment(self) -> dict[int, list[SeriesSums]]:
         """The sums of covariates by the index of their segment, where there are any."""

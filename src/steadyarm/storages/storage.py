@@ -53,7 +53,6 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, bindparam, func, select
-from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import URL
 
 from steadyarm.errors import SteadyArmError, StorageError
@@ -91,7 +90,7 @@ from steadyarm.storages.rows import (
 )
 from steadyarm.storages.schema import assignments as assignments_table
 from steadyarm.storages.schema import experiments as experiments_table
-from steadyarm.storages.schema import load, marks, rewards, same_assignment
+from steadyarm.storages.schema import load, rewards, same_assignment
 from steadyarm.storages.series import Metrics, as_measured
 from steadyarm.storages.upkeep import prepare, prune
 from steadyarm.storages.webhooks import Webhooks
@@ -115,8 +114,6 @@ EXTREME = (
     .order_by(func.abs(rewards.c.reward).desc(), rewards.c.number)
     .limit(1)
 )
-_beat = insert(marks)
-BEAT = _beat.on_conflict_do_update(index_elements=["name"], set_={"value": _beat.excluded.value})
 
 
 class Storage:
@@ -202,6 +199,15 @@ class Storage:
         return self._database.write(
             lambda c: experiments.show_outside(c, key, before, after, action, now, by, detail)
         )
+
+    def note_unmatched(self, events: Sequence[str]) -> None:
+        """Keep the names of events that no experiment measures; snapshots have the latest."""
+        now = self.now()
+        self._database.write(lambda c: experiments.note_unmatched(c, events, now))
+
+    def unmatched(self) -> tuple[str, ...]:
+        """The names of events that no experiment measured, the latest ones."""
+        return self._database.read(lambda c: experiments.read_unmatched(c, 0))
 
     # Decisions
 
@@ -470,7 +476,7 @@ class Heartbeat:
                 return self._failure(HINTS[13])
         row = {"name": "heartbeat", "value": time.time_ns() // 1000}
         try:
-            self._database.write(lambda c: c.execute(BEAT, row).close(), PATIENCE)
+            self._database.write(lambda c: c.execute(experiments.SET_MARK, row).close(), PATIENCE)
         except SteadyArmError as error:
             return error
         return None
