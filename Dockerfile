@@ -23,7 +23,7 @@ ENV PATH=/opt/steadyarm/bin:$PATH \
 USER 10001
 # Numerical code is compiled for the processor that builds the image. On another kind of processor the
 # service compiles it again, in the background.
-RUN ["python", "-m", "steadyarm.warming"]
+RUN ["python", "-m", "steadyarm.service.monitoring"]
 WORKDIR /data
 VOLUME /data
 EXPOSE 8000

@@ -86,7 +86,6 @@ $(VENV)/bin/python:
 
 $(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install --constraint constraints.txt --editable '.[plots,service]'
-	$(BIN)/python -m steadyarm.warming
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -1,13 +1,22 @@
-"""Numbers, times and names as people read them, the same on pages, in charts and in reports."""
+"""Text for people: numbers, times and names, TOML and CSV cells, whole files, progress."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from itertools import combinations, product
 from math import ceil, comb, isfinite, isnan, log10, prod
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol, Self
+
+from steadyarm.errors import InvalidInputError
 
 WHOLE = 10_000  # numbers from here on are shown without decimals
 
@@ -358,3 +367,193 @@ def shortened(value: Any) -> str:
     """The value that was given, as far as it fits into a message."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+# Files, CSV cells, TOML, data frames
+
+
+FrameLibrary = Literal["pandas", "polars"]
+
+FORMULA = "=+-@\t\r"  # what a cell begins with that spreadsheets compute
+LINE = 88  # characters of a line of TOML, up to which lists and small tables stay in one
+BARE = re.compile(r"[A-Za-z0-9_-]+")
+GUARDED = FORMULA + "'"  # what a text begins with that has an apostrophe put before it
+
+
+def write_atomically(path: Path, content: bytes) -> Path:
+    """Write into a temporary file beside `path`, then put it in its place in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def csv_cell(text: str) -> str:
+    """A text as it stands in a CSV file: an apostrophe before what may be taken for a formula.
+
+    A text that begins with an apostrophe gets another one, so that `csv_text` finds back every
+    text. Only texts are guarded: a negative number stays a number.
+
+    Examples
+    --------
+    >>> [csv_cell(text) for text in ("A", "=1+1", "'tis", "-5 %")]
+    ['A', "'=1+1", "''tis", "'-5 %"]
+    >>> [csv_text(cell) for cell in ("A", "'=1+1", "''tis", "'-5 %", "'A'")]
+    ['A', '=1+1', "'tis", '-5 %', "'A'"]
+    """
+    return "'" + text if text[:1] and text[0] in GUARDED else text
+
+
+def csv_text(cell: str) -> str:
+    """The text of a cell that `csv_cell` wrote; others stay as they are."""
+    return cell[1:] if cell[:1] == "'" and cell[1:2] and cell[1] in GUARDED else cell
+
+
+def frame_of(columns: Mapping[str, Any], library: FrameLibrary) -> Any:
+    """Columns of plain values or arrays as a data frame of that library."""
+    plain = {
+        name: column.tolist() if hasattr(column, "tolist") else list(column)
+        for name, column in columns.items()
+    }
+    try:
+        import narwhals
+
+        return narwhals.from_dict(plain, backend=library).to_native()
+    except ImportError as error:
+        raise InvalidInputError(
+            f"a data frame of {library} needs Narwhals and {library} itself ({error}); install "
+            f'them: pip install "steadyarm[frames]" {library}.'
+        ) from None
+
+
+def toml_of(values: Mapping[str, Any]) -> str:
+    """A table of texts, numbers, lists and further tables as TOML; None is left out.
+
+    Examples
+    --------
+    >>> print(toml_of({"name": "shop", "arms": ["A", "B"], "control": {"A": 0.2}}), end="")
+    name = "shop"
+    arms = ["A", "B"]
+    control = { A = 0.2 }
+    """
+    given = {key: value for key, value in values.items() if value is not None}
+    return "\n".join(_table(given, ())) + "\n"
+
+
+def _table(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    """Lines of a table: first what fits on lines of its own, then the tables within."""
+    later: list[tuple[str, Mapping[str, Any]]] = []
+    for key, value in values.items():
+        line = f"{_key(key)} = {_value(value)}"
+        if isinstance(value, Mapping):
+            if len(line) > LINE or any(isinstance(v, (Mapping, list)) for v in value.values()):
+                later.append((key, value))
+            else:
+                yield line
+        elif isinstance(value, (list, tuple)) and len(line) > LINE:
+            yield from (f"{_key(key)} = [", *(f"    {_value(entry)}," for entry in value), "]")
+        else:
+            yield line
+    for key, value in later:
+        yield from ("", f"[{'.'.join(map(_key, (*path, key)))}]")
+        yield from _table(value, (*path, key))
+
+
+def _value(value: Any) -> str:
+    """A value on one line; in JSON and TOML texts, numbers and lists of these are the same."""
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{_key(key)} = {_value(entry)}" for key, entry in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_value, value))}]"
+    if not isinstance(value, (str, bool, int, float)):
+        raise InvalidInputError(f"{value!r} cannot be written as TOML; expected texts and numbers.")
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007F")
+    return {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}.get(text, text)
+
+
+def _key(key: str) -> str:
+    return key if BARE.fullmatch(key) else _value(key)
+
+
+# Progress on standard error
+
+
+SILENT = 20  # seconds after which a stage is named again although no other has begun
+REDRAW = 0.1  # seconds between two pictures of the bar
+BAR = 30  # characters of the bar
+WIPE = "\r\x1b[K"  # to the beginning of the line, which is wiped
+
+
+class Progress:
+    """A bar on a terminal; else lines where `lines` is true, and nothing where it is not.
+
+    lines : whether to name stages where standard error is no terminal
+    """
+
+    def __init__(self, lines: bool = True) -> None:
+        self._lines, self._terminal = lines, sys.stderr.isatty()
+        self._said: set[str] = set()
+        self._began: tuple[float, float] | None = None  # when, and what was done then
+        self._last = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self._terminal:
+            sys.stderr.write(WIPE)
+            sys.stderr.flush()
+
+    def show(self, done: float, total: float, doing: str, detail: str = "") -> None:
+        """Move the bar, or name the stage that begins.
+
+        detail : what the bar says instead of the stage
+        """
+        now = time.monotonic()
+        if self._terminal:
+            first = self._began is None
+            began, before = self._began = self._began or (now, done)
+            if first or now - self._last >= REDRAW:
+                self._last = now
+                left = _left(now - began, done - before, total - done)
+                sys.stderr.write(WIPE + _bar(done / total, f"{detail or doing}{left}"))
+                sys.stderr.flush()
+        elif self._lines and (doing not in self._said or now - self._last > SILENT):
+            self._said.add(doing)
+            self._last = now
+            print(f"{100 * done // total:3.0f} %: {doing}", file=sys.stderr, flush=True)
+
+
+def _bar(share: float, text: str) -> str:
+    """The bar and what is done, in one line of the terminal.
+
+    Examples
+    --------
+    >>> _bar(0.5, "30 of 60 cells, 2 min left")
+    '███████████████···············  50 %  30 of 60 cells, 2 min left'
+    """
+    full = int(BAR * min(share, 1))
+    line = f"{'█' * full}{'·' * (BAR - full)} {100 * share:3.0f} %  {text}"
+    return line[: max(shutil.get_terminal_size().columns - 1, 1)]
+
+
+def _left(seconds: float, done: float, left: float) -> str:
+    """How long the rest takes if it goes on as before; empty as long as nothing is known.
+
+    Examples
+    --------
+    >>> _left(60, 10, 20), _left(5, 10, 8), _left(0, 0, 5)
+    (', 2 min left', ', 4 s left', '')
+    """
+    if done <= 0 or seconds <= 0:
+        return ""
+    rest = seconds * left / done
+    for size, name in ((3600, "h"), (60, "min")):
+        if rest >= 1.5 * size:
+            return f", {rest / size:.0f} {name} left"
+    return f", {rest:.0f} s left"

@@ -103,11 +103,9 @@ def test_reports_show_no_passwords(typed: str, shown: str) -> None:
 
 
 def test_arms_from_files(tmp_path: Path) -> None:
-    toml, table = tmp_path / "arms.toml", tmp_path / "arms.csv"
+    toml = tmp_path / "arms.toml"
     toml.write_text('[arms]\nfactorial = { a = ["x", "y"], b = ["x", "y"] }\ninteractions = 1\n')
     assert read_arms(toml).rank == 3
-    table.write_text("arm,price,size\nA,1,2\nB,2,1\nC,3,3\n")
-    assert read_arms(table).feature_names == ("price", "size")
 
 
 @pytest.mark.parametrize(
@@ -116,8 +114,6 @@ def test_arms_from_files(tmp_path: Path) -> None:
         ("none.toml", None, "cannot be read"),
         ("arms.toml", "arms = [", "cannot be read as TOML"),
         ("arms.toml", "x = 1", "has no table [arms]"),
-        ("arms.csv", "name,price\nA,1", "does not begin with arm"),
-        ("arms.csv", "arm,price\nA,cheap", "features must be numbers"),
     ],
 )
 def test_bad_files_of_arms_are_answered(

@@ -8,8 +8,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.cli import demo
-from steadyarm.cli.demo import storage_url
-from steadyarm.cli.demo_world import run_in_memory, run_stored, weekly_world
+from steadyarm.cli.demo import run_in_memory, run_stored, storage_url, weekly_world
 from steadyarm.cli.main import main
 
 

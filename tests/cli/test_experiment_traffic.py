@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import steadyarm as sa
-from steadyarm.cli.experiment_traffic import read_rewards, read_units
 from steadyarm.cli.main import main
+from steadyarm.cli.traffic import read_rewards, read_units
 from tests.cli.conftest import Run, facts
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import steadyarm as sa
-from steadyarm.cli.main import build_parser, main
-from steadyarm.cli.plan import _announce, plan
+from steadyarm.cli.main import main
+from steadyarm.cli.plan import plan
 from steadyarm.planning.question import TABLES, TOP
-from steadyarm.progress import Progress
+from steadyarm.wording import Progress
 
 GUIDE = Path(__file__).parents[2] / "docs" / "plan.md"
 
@@ -37,17 +37,11 @@ def test_a_few_options_are_enough(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 
 def test_options_ask_for_clear_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    more = "--clear 0.7 --control B --correlation 0.5 --delay 2 --stop --looks 3"
+    more = "--clear 0.7 --control B --rhythm weekend"
     assert main([*SHORT.split(), *more.split(), "--format", "json"]) == 0
     question = json.loads(capsys.readouterr().out)["question"]
-    given = {key: question[key] for key in ("clear", "control", "stop", "looks")}
-    assert given == {
-        "clear": 0.7,
-        "control": "B",
-        "stop": "when sure",
-        "looks": 3,
-    }
-    assert question["rewards"] == {"sd": 1.0, "mean": 0.0, "correlation": 0.5, "delay": 2.0}
+    assert (question["clear"], question["control"]) == (0.7, "B")
+    assert question["rhythm"]["kind"] == "weekend"
 
 
 def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,19 +86,6 @@ def test_the_example_in_the_help_is_a_question(tmp_path: Path) -> None:
             [*SHORT.split()[1:], "--control", "C"],
             "--control is 'C'; expected one of the arms, A, B",
         ),
-        ([*SHORT.split()[1:], "--correlation", "-1"], "--correlation is -1.0; expected above -1"),
-        ([*SHORT.split()[1:], "--delay", "-1"], "--delay is -1.0; expected a number of days"),
-        ([*SHORT.split()[1:], "--looks", "4"], "--looks is 4; expected nothing, unless the test"),
-        (
-            [*SHORT.split()[1:], "--stop", "--looks", "often"],
-            "expected one of 'daily', 'weekly', 'or a whole number'",
-        ),
-        ([*SHORT.split()[1:], "--stop", "--looks", "61"], "--looks is 61; expected at most 60"),
-        ([*SHORT.split()[1:], "--stop", "--clear", "0"], "which is not asked"),
-        (
-            [*SHORT.split()[1:], "--delay", "90"],
-            "a test with this rhythm and this delay of rewards",
-        ),
         ([*SHORT.split()[1:], "--policies", "stedy"], "--policies: there is no policy 'stedy'"),
         ([*SHORT.split()[1:], "--trials", "5"], "--trials is 5; expected"),
         (
@@ -148,27 +129,11 @@ def test_the_guide_documents_every_setting_and_its_question_is_one(tmp_path: Pat
         assert candidate.label in described
 
 
-def test_long_waits_are_announced(capsys: pytest.CaptureFixture[str]) -> None:
-    args = build_parser().parse_args(["plan", "--trials", "20000", "--jobs", "1"])
-    names = [f"arm {k}" for k in range(200)]
-    settings = {
-        "traffic_per_day": 9,
-        "arms": {"one_hot": names},
-        "effects": {"smallest_gap": 0.5},
-        "rewards": {"sd": 1.0},
-    }
-    _announce(sa.Question.from_settings(settings), args)
-    assert "minutes, most of it for Steady; quicker with fewer --trials" in capsys.readouterr().err
-    few = settings | {"arms": {"one_hot": ["A", "B"]}}
-    _announce(sa.Question.from_settings(few), build_parser().parse_args(SHORT.split()))
-    assert capsys.readouterr().err == ""
-
-
 def test_what_takes_long_is_heard_of(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("steadyarm.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("steadyarm.wording.time.monotonic", lambda: now[0])
     with Progress() as bar:
         for done, second in enumerate((0, 1, 19, 21, 30, 42)):
             now[0] = second

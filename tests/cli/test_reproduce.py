@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from steadyarm.cli.main import build_parser, main
-from steadyarm.cli.paper import _points
-from steadyarm.paper import FIGURES, published_counts, write_yahoo_log
+from steadyarm.cli.research import _points
+from steadyarm.paper import (
+    FIGURES,
+    published_counts,
+    read_yahoo,
+    write_yahoo_log,
+    yahoo_instance,
+)
 
 
 def test_a_run_leaves_results_pictures_and_a_report(
@@ -55,10 +61,10 @@ def test_yahoo_runs_from_an_instance_and_says_what_it_needs(
     out = ["--out", str(tmp_path / "out")]
     monkeypatch.delenv("STEADYARM_YAHOO", raising=False)
     assert main(["reproduce", "yahoo", *out]) == 1
-    assert "steadyarm data yahoo DIR --out FILE.npz" in capsys.readouterr().err
+    assert "set STEADYARM_YAHOO to its file" in capsys.readouterr().err
     write_yahoo_log(tmp_path / "log", lines=3000, seed=1)
     instance = tmp_path / "instance.npz"
-    assert main(["data", "yahoo", str(tmp_path / "log"), "--out", str(instance)]) == 0
+    yahoo_instance(read_yahoo(tmp_path / "log")).save(instance)
     monkeypatch.setenv("STEADYARM_YAHOO", str(instance))
     assert main(["reproduce", "yahoo", "--trials", "20", "--policies", "g-bai", *out]) == 0
     assert (tmp_path / "out" / "yahoo.png").exists()

@@ -10,7 +10,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.cli.main import main
-from steadyarm.cli.plan import simulate
+from steadyarm.cli.research import simulate
 from steadyarm.environments import soare_oscillating
 
 

@@ -99,12 +99,3 @@ def test_what_is_no_key_is_refused_and_changes_nothing(
     with closing(open_storage(url)) as storage:
         assert storage.tokens.all() == []
         assert not storage.tokens.closed()
-
-
-def test_tokens_are_listed_as_before_where_none_is_publishable(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    main(["token", "create", "--name", "me", "--scope", "admin"])
-    capsys.readouterr()
-    main(["token", "list"])
-    assert capsys.readouterr().out.splitlines()[0].split() == ["name", "scope", "created"]

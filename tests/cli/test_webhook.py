@@ -50,7 +50,7 @@ def test_an_endpoint_from_its_first_day_to_its_last(webhook: Terminal) -> None:
         assert (found["url"], found["format"]) == (receiver.url, "standard")
         assert (found["events"], found["experiments"]) == ([*EVENTS[1:3]], ["shop"])
         listed = webhook("list")[0]
-        assert "decided, unhealthy" in listed
+        assert "experiment.decided, experiment.unhealthy" in listed
         assert secret.strip() not in listed
         printed, _ = webhook("test", id)
         assert "answered 204" in printed

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steadyarm.dashboard.forms import CHOICES, USUAL, read_form
-from steadyarm.files import toml_of
 from steadyarm.live.lifecycle import create_from_description
+from steadyarm.wording import toml_of
 
 GOOD = {"name": "shop", "variants": "now\r\none page\r\n", "budget": "10,000"}
 PARTS = {"kind": ["factorial"], "factor": ["head", "image"], "levels": ["short, long", "cat\ndog"]}

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import steadyarm as sa
 from steadyarm.environments.families import arms_from_settings
 from steadyarm.errors import InvalidInputError
-from steadyarm.files import toml_of
 from steadyarm.live.lifecycle import create_from_description, description_of
 from steadyarm.live.settings import Settings
 from steadyarm.policies import POLICIES
+from steadyarm.wording import toml_of
 
 ODD = ["<b>", "a \"quoted\" 'name'", "back\\slash", "é ü 漢 😀", "x = 1 # no", "]", "a.b", "100 %"]
 SCALARS = st.text() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 import steadyarm as sa
 from steadyarm.analysis.source import open_log
-from steadyarm.files import csv_cell, csv_text
 from steadyarm.live.assigner import open_segment
 from steadyarm.live.export import read_export
 from steadyarm.storages.records import SegmentRecord, number_of
 from steadyarm.storages.rows import segment_row
+from steadyarm.wording import csv_cell, csv_text
 from tests.live.tampering import tamper, tamper_with_segment, tamper_with_state
 from tests.live.worlds import Clock, create
 

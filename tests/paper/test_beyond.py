@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 import steadyarm as sa
 from steadyarm.cli.main import build_parser, main
-from steadyarm.cli.paper import _points
+from steadyarm.cli.research import _points
 from steadyarm.paper import figure_named, tasks_of
 from steadyarm.paper.published import (
     beyond_of,

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from steadyarm.analysis.source import Source, file_paths
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError, SteadyArmError
-from steadyarm.files import description_path
 from steadyarm.segments import Direction
 from steadyarm.wording import counted
 
@@ -85,7 +84,7 @@ def described(source: Any) -> Described | None:
         source = source[0]
     if not isinstance(source, (str, Path)) or "://" in str(source) or not Path(source).is_file():
         return None
-    description = description_path(Path(source))
+    description = Path(f"{source}.experiment.json")
     if not description.is_file():
         return None
     from steadyarm.live.export import read_description  # which imports all that storages keep

@@ -15,8 +15,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from steadyarm.errors import InvalidInputError, MissingExtraError
-from steadyarm.files import GUARDED
-from steadyarm.wording import did_you_mean, strung
+from steadyarm.wording import GUARDED, did_you_mean, strung
 
 T = TypeVar("T")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import re
 import shlex
 from pathlib import Path
@@ -14,81 +13,27 @@ from steadyarm.cli.common import FORMAT, LEVEL, REPORT, command, read_toml, show
 
 @command(
     "analyze",
-    (
-        "log LOG ...",
-        "CSV or Parquet files, a folder, a SQLite or DuckDB file, or the URL of a database",
-    ),
-    (
-        "--query SQL",
-        "the table of a database, or a query; files are the table log in it",
-    ),
-    (
-        "--events TABLE",
-        "who did what, and when: files, or a table or query of the database; the log is then who "
-        "saw which variant",
-    ),
-    (
-        "--metric METRIC ...",
-        "what events say of a unit, such as purchase or 'revenue = sum(purchase)', see below; may "
-        "be repeated, the first is the one that decides",
-    ),
+    ("log LOG ...", "CSV or Parquet files, a folder, SQLite, DuckDB, or the URL of a database"),
+    ("--query SQL", "table of a database, or a query; files are its table log"),
+    ("--events TABLE", "who did what, and when: files, or a table or query of the database"),
+    ("--metric METRIC ...", "what events say of a unit, see below; the first one decides"),
     ("--window TIME", "after the first exposure, within which events count, such as '7 days'"),
-    (
-        "--contaminated first|drop = first",
-        "what to do with units that saw several variants: count them for the first, or leave them "
-        "out",
-    ),
-    (
-        "--column OURS=THEIRS ...",
-        "another name of a column, such as arm=variant, events.unit=customer for one of two "
-        "tables, or unit= to take all rows as independent; may be repeated",
-    ),
-    (
-        "--split SHARES ...",
-        "with which arms were drawn, if the log has no probabilities: equal, or A=0.5,B=0.3,C=0.2; "
-        'repeated for shares that changed: "2026-03-08: A=0.9,B=0.1"',
-    ),
-    (
-        "--control ARM",
-        "compare all others with this arm: lifts, absolute and relative, and what to do",
-    ),
-    (
-        "--segment NAME ...",
-        "a column with what was known of units before they were assigned, such as country: results "
-        "by its levels; may be repeated",
-    ),
-    (
-        "--covariate NAME ...",
-        "a column with numbers that were known of units before they were assigned, such as spend; "
-        "may be repeated",
-    ),
+    ("--contaminated first|drop = first", "units that saw several variants: the first, or none"),
+    ("--column OURS=THEIRS ...", "another name of a column, such as arm=variant, see below"),
+    ("--split SHARES ...", "with which arms were drawn: equal, or A=0.5,B=0.3,C=0.2; see below"),
+    ("--control ARM", "arm that all others are compared with: lifts, and what to do"),
+    ("--segment NAME ...", "attribute of units, such as country: results by its levels"),
+    ("--covariate NAME ...", "number known of units before they were assigned, such as spend"),
     (
         "--cluster NAME ...",
-        "a column that variants were drawn by or rows are alike in, such as store; may be repeated "
-        "(store, day)",
+        "column that variants were drawn by or rows are alike in, such as store",
     ),
     ("--arms FILE", "the variants, see below"),
-    (
-        "--period PERIOD = auto",
-        "of the drift report: hour, day, week, month or shares:20; auto takes days if it can",
-    ),
-    (
-        "--direction maximize|minimize",
-        "whether the highest or the lowest reward is best (default: maximize, or what the test "
-        "declared whose export this is)",
-    ),
+    ("--period PERIOD = auto", "of the drift report: auto, hour, day, week, month or shares:20"),
+    ("--direction maximize|minimize", "which reward is best (default: maximize, or as exported)"),
     LEVEL,
-    (
-        "--missing fail|drop|zero",
-        "what to do with rows without a reward (default: fail, or what the test declared whose "
-        "export this is)",
-    ),
-    (
-        "--budget N",
-        "rows that were planned for a test that was watched and might have been stopped early; "
-        "intervals then hold at every look",
-        {"metavar": "ROWS"},
-    ),
+    ("--missing fail|drop|zero", "rows without a reward (default: fail, or as exported)"),
+    ("--budget N", "rows planned for a test that was watched", {"metavar": "ROWS"}),
     FORMAT,
     REPORT,
 )
@@ -99,9 +44,11 @@ def analyze(args: argparse.Namespace) -> None:
     whether the log can be trusted and whether the world moved.
 
     A log has the columns timestamp, arm, probability (with which the row's arm was drawn), reward
-    and, if it is known, unit. Other names are mapped: --column arm=variant --column reward=revenue.
-    Where arms were drawn with fixed shares, --split says which, in place of a column probability.
-    Where units have several rows, variances are by unit.
+    and, if it is known, unit. Other names are mapped: --column arm=variant --column reward=revenue;
+    with unit= all rows are independent. Where arms were drawn with fixed shares, --split says
+    which, in place of a column probability; it is repeated for shares that changed. Where units
+    have several rows, variances are by unit. With --budget intervals hold at every look, for a test
+    that might have been stopped early.
 
     For example:
 
@@ -130,8 +77,7 @@ def analyze(args: argparse.Namespace) -> None:
 
     Arms with features in common (--arms) need the whole allocation of every row: a column
     probabilities (JSON), a column p_NAME for every arm, or a column segment within which
-    probabilities are fixed. The file is TOML with a table [arms], as for steadyarm simulate, or CSV
-    with the columns arm and one for every feature.
+    probabilities are fixed. The file is TOML with a table [arms], as for steadyarm simulate.
     """
     if args.report is not None:
         sa.reports.check_path(args.report)
@@ -181,26 +127,10 @@ def _columns(pairs: list[str]) -> dict[str, str | None]:
 
 
 def read_arms(path: Path) -> sa.ArmSet:
-    """The variants that a TOML or CSV file describes."""
-    if path.suffix == ".toml":
-        from steadyarm.environments.families import arms_from_settings
+    """The variants that a TOML file describes."""
+    from steadyarm.environments.families import arms_from_settings
 
-        settings = read_toml(path)
-        if not isinstance(settings.get("arms"), dict):
-            raise sa.InvalidInputError(f"{path} has no table [arms].")
-        return arms_from_settings(settings["arms"])
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise sa.InvalidInputError(f"{path} cannot be read: {error}") from None
-    rows = list(csv.reader(text.splitlines()))
-    if not rows or rows[0][0] != "arm" or len(rows[0]) < 2:
-        raise sa.InvalidInputError(
-            f"{path} does not begin with arm and the names of features; expected a header such as "
-            "arm,price,size and one row for every arm."
-        )
-    try:
-        features = [[float(value) for value in row[1:]] for row in rows[1:] if row]
-    except ValueError as error:
-        raise sa.InvalidInputError(f"{path}: {error}; features must be numbers.") from None
-    return sa.ArmSet.from_features(features, [row[0] for row in rows[1:] if row], rows[0][1:])
+    settings = read_toml(path)
+    if not isinstance(settings.get("arms"), dict):
+        raise sa.InvalidInputError(f"{path} has no table [arms].")
+    return arms_from_settings(settings["arms"])

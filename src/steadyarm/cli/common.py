@@ -122,6 +122,7 @@ def _add_option(parser: Any, typed: str, text: str, more: dict[str, Any] | None 
     optional = value.startswith("[")
     value, several, _ = value.strip("[]").partition(" ...")
     kind = Path if value.startswith("FILE") else TYPES.get(value, str)
+    text += "; may be repeated" * bool(several and name.startswith("-"))
     given: dict[str, Any] = {"help": f"{text} (default: {default})" if default else text}
     if "|" in value:
         given["choices"] = value.split("|")
@@ -160,7 +161,7 @@ def read_time(text: str, what: str) -> datetime:
     return when
 
 
-def typed_by() -> str:
+def user_name() -> str:
     """The name of the operating system's user, for the audit log; empty where there is none."""
     try:
         return getpass.getuser()
@@ -180,7 +181,7 @@ def extra(what: str, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def opened(args: argparse.Namespace, new: bool = False) -> Iterator[Storage]:
+def open_storage(args: argparse.Namespace, new: bool = False) -> Iterator[Storage]:
     """Open the storage that was named, and close it in the end.
 
     new : whether its tables are created if there are none; else a wrong name would leave an empty
@@ -200,9 +201,9 @@ def opened(args: argparse.Namespace, new: bool = False) -> Iterator[Storage]:
 
 
 @contextmanager
-def loaded(args: argparse.Namespace) -> Iterator[sa.Experiment]:
+def load_experiment(args: argparse.Namespace) -> Iterator[sa.Experiment]:
     """Load the experiment that was named, and close its storage in the end."""
-    with opened(args) as storage:
+    with open_storage(args) as storage:
         yield sa.load_experiment(args.name, storage)
 
 

@@ -6,12 +6,21 @@ import argparse
 import shlex
 import shutil
 import sys
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from heapq import heappop, heappush
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import steadyarm as sa
 from steadyarm.cli.common import WIDTH, command, table
-from steadyarm.progress import Progress
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from steadyarm.live.replay import Replay
+    from steadyarm.plot.spec import Spec
 
 NAME = "demo"  # of the experiment
 FACTORS = {
@@ -20,6 +29,12 @@ FACTORS = {
     "button": ["green", "orange"],
     "price": ["hidden", "shown"],
 }
+STARTS = datetime(2026, 1, 3, tzinfo=UTC).timestamp()  # a Saturday
+DAY = 86400.0
+DAYS, VISITS_PER_DAY = 14, 1000
+BATCH = 50  # visitors in one request
+SOON = 600.0  # seconds after which most visitors have clicked or left, on average
+LATE, AGAIN = 0.05, 0.02  # shares of rewards that come hours later, and that come twice
 
 
 @command(
@@ -35,36 +50,37 @@ def demo(args: argparse.Namespace) -> None:
     late, twice and out of order; then repeats it with every policy of the paper and counts who is
     right.
     """
-    from steadyarm.cli import demo_world
     from steadyarm.validation import whole_number
+    from steadyarm.wording import Progress
 
     sa.plot.check_path(args.out / "demo.png")
     whole_number(args.trials, "--trials", least=1)
     whole_number(args.seed, "--seed")
     args.out.mkdir(parents=True, exist_ok=True)
-    world = demo_world.weekly_world()
+    world = weekly_world()
     print("SteadyArm: a two-week test in a world that moves".center(WIDTH, "─"))
     print(
         f"{world.arms.size} page layouts, {world.budget:,} visits, clicks as rewards. The test "
         "starts\non a Saturday; at weekends other people come, with another taste."
     )
     with Progress() as bar:
-        live = demo_world.run_stored(
+        live = run_stored(
             world, args.seed, args.out, lambda n: bar.show(n, world.budget, "Steady, live")
         )
-    peace = demo_world.run_in_memory(sa.Peace(), world, args.seed)
+    peace = run_in_memory(sa.Peace(), world, args.seed)
     print(
         f"\nRewards came in another order than visitors: {live.overtaken:,} after that of a later\n"
         f"one, most by minutes; {live.late:,} took hours, {live.repeated:,} came twice. None was\n"
         f"lost or counted twice; from the log,\n{live.replay}"
     )
     _print_verdict(world, live.verdict, peace)
+    policies = _policies()
     results = []
     with Progress() as bar:
-        for done, (name, policy) in enumerate(demo_world.RIVALS.items()):
-            bar.show(done, len(demo_world.RIVALS), f"the same test {args.trials} times", name)
-            found = sa.simulate(policy, world, trials=args.trials, seed=args.seed)
-            results.append(replace(found, policy=name))
+        for done, (name, policy) in enumerate(policies.items()):
+            bar.show(done, len(policies), f"the same test {args.trials} times", name)
+            result = sa.simulate(policy, world, trials=args.trials, seed=args.seed)
+            results.append(replace(result, policy=name))
     print(f"How often the best layout was found, in {results[0].trials} tests\n")
     rows = [
         (
@@ -76,9 +92,14 @@ def demo(args: argparse.Namespace) -> None:
         for result in results
     ]
     print(table(("policy", "right", "wrong", "95 % interval of wrong"), rows, "<>>>"))
-    chart = demo_world.chart_of(world, live.verdict, peace, results)
+    chart = _chart(world, live.verdict, peace, results)
     print(f"\nA picture of all this: {sa.plot.save(chart, args.out / 'demo.png')}")
-    _print_where(args.out)
+    here, storage = command_here(), f"--storage {shlex.quote(storage_url(args.out))}"
+    print("\nThe test is stored; see it with:")
+    print(f"  {here} serve {storage}")
+    print(f"    and open http://127.0.0.1:8000/experiments/{NAME}")
+    print(f"  {here} report {NAME} {storage} --out {shlex.quote(str(args.out / 'demo.html'))}")
+    print(f"  {here} experiment show {NAME} {storage}")
 
 
 def storage_url(folder: Path) -> str:
@@ -89,16 +110,6 @@ def storage_url(folder: Path) -> str:
 def levels_of(name: str) -> str:
     """'long people orange shown' from 'headline=long, image=people, …'."""
     return " ".join(part.split("=")[1] for part in name.split(", "))
-
-
-def _print_where(folder: Path) -> None:
-    here, storage = command_here(), f"--storage {shlex.quote(storage_url(folder))}"
-    report = shlex.quote(str(folder / "demo.html"))
-    print("\nThe test is stored; see it with:")
-    print(f"  {here} serve {storage}")
-    print(f"    and open http://127.0.0.1:8000/experiments/{NAME}")
-    print(f"  {here} report {NAME} {storage} --out {report}")
-    print(f"  {here} experiment show {NAME} {storage}")
 
 
 def command_here() -> str:
@@ -137,3 +148,208 @@ def _print_verdict(world: sa.Environment, verdict: sa.Verdict, peace: sa.Verdict
             f"saw the same visitors and chose\n{levels_of(peace.name)}: {truth[other]:.1%}, "
             f"{fewer:.0%} fewer clicks.\n"
         )
+
+
+# The world, and tests in it
+
+
+def weekly_world() -> sa.Environment:
+    """Clicks on 16 layouts, starting on a Saturday: at weekends other people come.
+
+    Long headlines and pictures of people please on weekdays and displease at weekends, when
+    everybody clicks more.
+    """
+    import numpy as np
+
+    arms = sa.ArmSet.factorial(FACTORS)
+    effects = {  # click rate on a weekday, and on a weekend day
+        "(constant)": (0.14, 0.20),
+        "headline=long": (0.025, -0.030),
+        "image=people": (0.030, -0.040),
+        "button=orange": (0.020, 0.005),
+        "price=shown": (0.0175, 0.010),
+        "headline=long:image=people": (0.015, 0.0),
+        "button=orange:price=shown": (0.005, 0.0),
+    }
+    pairs = np.array([effects.get(name, (0.0, 0.0)) for name in arms.feature_names])
+    weekend = np.repeat(np.arange(DAYS) % 7 < 2, VISITS_PER_DAY)
+    thetas = np.where(weekend[:, None], pairs[:, 1], pairs[:, 0])
+    return sa.Environment.from_parameters(arms, thetas, sa.BernoulliReward())
+
+
+def _policies() -> dict[str, sa.Policy[Any]]:
+    """Those of the paper, and what balance and adaptation bring by themselves."""
+    return {
+        "Steady": sa.Steady(),
+        "Steady without blocks": sa.Steady(order="iid"),
+        "Steady without adaptation": sa.Steady(robustness=1.0),
+        "P1-RAGE in blocks": sa.P1RAGE(order="blocks"),
+        "G-BAI in blocks": sa.GBAI(order="blocks"),
+        "P1-RAGE": sa.P1RAGE(),
+        "G-BAI": sa.GBAI(),
+        "P1-Peace": sa.P1Peace(),
+        "Mixed-Peace": sa.MixedPeace(),
+        "OD-LinBAI": sa.ODLinBAI(),
+        "Peace": sa.Peace(),
+    }
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the live test came to.
+
+    Attributes
+    ----------
+    late : rewards that came hours after their visitor
+    repeated : that were reported twice
+    overtaken : rewards that came after the reward of a later visitor
+    """
+
+    verdict: sa.Verdict
+    replay: Replay
+    late: int
+    repeated: int
+    overtaken: int
+
+
+def run_stored(
+    world: sa.Environment,
+    seed: int,
+    folder: Path,
+    progress: Callable[[int], None] = lambda visitors: None,
+) -> Stored:
+    """Assign every visitor, report their rewards at once or hours later, then judge and replay.
+
+    The demo of an earlier run in the folder is replaced.
+    """
+    import numpy as np
+
+    for end in ("", "-wal", "-shm"):
+        (folder / f"demo.db{end}").unlink(missing_ok=True)
+    now = STARTS
+    with sa.create_experiment(
+        NAME,
+        world.arms,
+        sa.Steady(),
+        world.budget,
+        storage_url(folder),
+        seed=seed,
+        reward_range=(0, 1),
+        reward_window="1d",
+        clock=lambda: now,
+    ) as experiment:
+        clicks = np.random.default_rng(seed).random(world.budget)  # clicks if below the click rate
+        post = _Post(experiment, np.random.default_rng([seed, 1]))
+        for first in range(0, world.budget, BATCH):
+            visits = range(first, min(first + BATCH, world.budget))
+            now = STARTS + visits[-1] / VISITS_PER_DAY * DAY
+            post.deliver(now)
+            answers = experiment.ask_many([f"visitor-{visit}" for visit in visits])
+            for visit, answer in zip(visits, answers, strict=True):
+                if isinstance(answer, sa.SteadyArmError):
+                    raise answer
+                clicked = clicks[visit] < world.means[visit, answer.arm]
+                post.add(now, visit, answer.id, float(clicked))
+            progress(visits[-1] + 1)
+        experiment.stop()
+        now = max(due for due, *_ in post.coming)
+        post.deliver(now)
+        verdict, replay = experiment.recommend(), experiment.replay()
+    return Stored(verdict, replay, post.late, post.repeated, post.overtaken)
+
+
+class _Post:
+    """Rewards on their way: most come soon, some hours later, some twice."""
+
+    def __init__(self, experiment: sa.Experiment, rng: np.random.Generator) -> None:
+        self.experiment, self.rng = experiment, rng
+        self.coming: list[tuple[float, int, str, float]] = []  # when, of which visitor, id, reward
+        self.late = self.repeated = self.overtaken = 0
+        self.newest = -1
+
+    def add(self, now: float, visit: int, assignment: str, reward: float) -> None:
+        """Send a reward off."""
+        due = now + self.rng.exponential(SOON)
+        if self.rng.random() < LATE:
+            due += self.rng.uniform(2, 12) * 3600
+            self.late += 1
+        heappush(self.coming, (due, visit, assignment, reward))
+        if self.rng.random() < AGAIN:
+            heappush(self.coming, (due + 1800, visit, assignment, reward))
+
+    def deliver(self, now: float) -> None:
+        """Report the rewards that have come by now."""
+        here = []
+        while self.coming and self.coming[0][0] <= now:
+            here.append(heappop(self.coming))
+        outcomes = self.experiment.tell_many((name, reward) for _, _, name, reward in here)
+        for (_, visit, _, _), outcome in zip(here, outcomes, strict=True):
+            if isinstance(outcome, sa.SteadyArmError):
+                raise outcome
+            self.repeated += outcome == "repeated"
+            self.overtaken += outcome == "stored" and visit < self.newest
+            self.newest = max(self.newest, visit)
+
+
+def run_in_memory(policy: sa.Policy[Any], world: sa.Environment, seed: int) -> sa.Verdict:
+    """The verdict of another policy on the same visitors, each reward reported at once."""
+    import numpy as np
+
+    session = sa.Session(policy, world.arms, world.budget, seed=seed)
+    clicks = np.random.default_rng(seed).random(world.budget)  # clicks if below the click rate
+    for visit in range(world.budget):
+        try:
+            assignment = session.ask()
+        except sa.BudgetSpentError:
+            break  # Peace stops when one layout is left
+        session.tell(assignment, float(clicks[visit] < world.means[visit, assignment.arm]))
+    return session.recommend()
+
+
+def _chart(
+    world: sa.Environment, verdict: sa.Verdict, rival: sa.Verdict, results: list[sa.Results]
+) -> Spec:
+    """The demo's picture: what visitors wanted day by day, and who found the best layout."""
+    from steadyarm.plot import spec, standings
+
+    rates = world.means.reshape(DAYS, VISITS_PER_DAY, -1).mean(axis=1)
+    names = {verdict.arm: f"Steady chose {levels_of(verdict.name)}"}
+    names.setdefault(rival.arm, f"Peace chose {levels_of(rival.name)}")
+    rest = "other layouts"
+    rows: spec.Rows = [
+        {"day": day, "arm": name, "layout": names.get(k, rest), "rate": rates[day - 1, k]}
+        for day in range(1, DAYS + 1)
+        for k, name in enumerate(world.arms.names)
+    ]
+    weekends = [{"from": first - 0.5, "to": first + 1.5} for first in range(1, DAYS + 1, 7)]
+    shade = {
+        "data": {"values": weekends},
+        "mark": {"type": "rect", "color": spec.QUIET, "opacity": 0.15},
+        "encoding": {"x": spec.field("from"), "x2": {"field": "to"}},
+    }
+    colors = [*(spec.ACCENT, spec.BAD)[: len(names)], spec.QUIET]
+    tint = spec.color("layout", [*names.values(), rest], colors)
+    tint["legend"]["columns"] = 1
+    few = {"field": "layout", "equal": rest}
+    lines = {
+        "mark": {"type": "line"},
+        "encoding": {
+            "x": spec.field("day", title="day of the test (shaded: weekends)"),
+            "y": spec.number("rate", "true click rate", True, scale={"domainMin": 0}),
+            "color": tint,
+            "detail": {"field": "arm"},
+            "opacity": {"condition": {"test": few, "value": 0.35}, "value": 1},
+            "size": {"condition": {"test": few, "value": 1}, "value": 3},
+        },
+    }
+    errors = standings.results(results, f"Wrong picks in {results[0].trials:,} tests")
+    wrong = {key: errors[key] for key in ("data", "height", "layer")}
+    wrong |= {"title": {"text": errors["title"]["text"], "fontSize": 13}, "width": spec.WIDTH}
+    return spec.chart(
+        "demo",
+        "A two-week test in a world that moves",
+        rows,
+        summary=errors["description"],
+        vconcat=[{"layer": [shade, lines], "width": spec.WIDTH, "height": 260}, wrong],
+        resolve={"scale": {"color": "independent"}},
+    )

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import steadyarm as sa
-from steadyarm.cli import experiment_traffic
+from steadyarm.cli import traffic
 from steadyarm.cli.common import (
     FORMAT,
     LEVEL,
+    MOST_LINES,
     STORAGE,
+    WIDTH,
     Option,
     command,
     group,
-    loaded,
-    opened,
+    load_experiment,
+    open_storage,
     read_time,
     read_toml,
     show,
-    typed_by,
+    table,
+    user_name,
 )
 from steadyarm.errors import (
     InvalidInputError,
@@ -29,9 +34,11 @@ from steadyarm.errors import (
     UnknownAssignmentError,
     UnknownExperimentError,
 )
-from steadyarm.wording import counted, did_you_mean, percent
+from steadyarm.wording import counted, did_you_mean, number, percent, reach, span, when
 
 if TYPE_CHECKING:
+    from steadyarm.inference import DriftReport
+    from steadyarm.live.settings import Settings
     from steadyarm.storages.changes import Corrected
 
 ABOUT = """Create a live test, assign variants, report rewards, see the verdict.
@@ -76,16 +83,15 @@ MOVES = {  # what a verb does, and the state after it
         "is archived: it accepts neither visits nor rewards; its results stay.",
     ),
 }
-
+MISSING = {
+    "zero": "a missing one counts as zero",
+    "drop": "a missing one counts as the mean of its variant",
+    "fail": "no verdict while one is missing",
+}
 
 NAME = ("name NAME", "of the experiment")
 WHY = "why, for those who read the audit log; name no unit in it"
 REASON: Option = ("--reason TEXT", WHY, {"required": True})
-TARGET: Option = (
-    "target",
-    "whose reward, by unit or by the id that ask gave",
-    {"metavar": "UNIT|ID"},
-)
 
 group("experiment", ABOUT, STORAGE, FORMAT)
 
@@ -101,92 +107,75 @@ def _create(args: argparse.Namespace) -> None:
 
     An example of such a file is in steadyarm experiment --help.
     """
-    from steadyarm.live.lifecycle import create_from_description
+    from steadyarm.live.lifecycle import DESCRIBED, create_from_description
 
-    description = _read(args.file)
-    own = description.pop("name", None)
-    name = own if args.name is None else args.name
+    settings, known = read_toml(args.file), ("name", *DESCRIBED)
+    for key in settings:
+        if key not in known:
+            raise InvalidInputError(
+                f"{args.file}: an experiment has no setting {key!r}; the settings are "
+                f"{', '.join(known)}{did_you_mean(key, known)}"
+            )
+    own_name = settings.pop("name", None)
+    name = own_name if args.name is None else args.name
     if name is None:
         raise InvalidInputError(
             f'{args.file} has no name; add name = "…" at its top, or give --name.'
         )
     # Errors come before there is a database.
-    warnings = create_from_description(name, description, "memory").settings.cautions()
-    notes = "".join(f"\n\nNote: {text}" for text in warnings)
-    with opened(args, new=True) as storage:
-        made = create_from_description(
-            name, description, storage, start=not args.draft, by=typed_by()
+    warnings = create_from_description(name, settings, "memory").settings.cautions()
+    with open_storage(args, new=True) as storage:
+        experiment = create_from_description(
+            name, settings, storage, start=not args.draft, by=user_name()
         )
-        _show_experiment(args, made, notes, warnings=warnings)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    from steadyarm.live.lifecycle import DESCRIBED
-
-    description, known = read_toml(path), ("name", *DESCRIBED)
-    for key in description:
-        if key not in known:
-            raise InvalidInputError(
-                f"{path}: an experiment has no setting {key!r}; the settings are "
-                f"{', '.join(known)}{did_you_mean(key, known)}"
-            )
-    return description
+        facts = _facts(experiment) | {"warnings": warnings}
+        show(args, facts, "\n\nNote: ".join([_experiment_text(experiment), *warnings]))
 
 
 @command("experiment list")
 def _list(args: argparse.Namespace) -> None:
     """List all tests."""
-    from steadyarm.cli.experiment_show import list_text
     from steadyarm.wire.responses import ExperimentList
 
     try:
-        with opened(args) as storage:
-            found = ExperimentList.of(storage.summaries())
+        with open_storage(args) as storage:
+            listed = ExperimentList.of(storage.summaries())
     except UnknownExperimentError:  # no tables, so none
-        found = ExperimentList([])
-    none = "There are no experiments yet; create one with steadyarm experiment create."
-    show(args, found, list_text(found.experiments) if found.experiments else none)
+        listed = ExperimentList([])
+    text = "There are no experiments yet; create one with steadyarm experiment create."
+    if listed.experiments:
+        rows = [
+            (e.name, e.state, when(e.created), e.policy, f"{e.arms}", f"{e.budget:,}")
+            for e in listed.experiments
+        ]
+        text = table(("name", "state", "created", "policy", "variants", "budget"), rows, "<<<<>>")
+    show(args, listed, text)
 
 
 @command("experiment show", NAME)
 def _show(args: argparse.Namespace) -> None:
     """Show the state of a test."""
-    with loaded(args) as experiment:
-        _show_experiment(args, experiment)
+    with load_experiment(args) as experiment:
+        as_json = args.format == "json"
+        show(args, _facts(experiment), "" if as_json else _experiment_text(experiment))
 
 
-def _show_experiment(
-    args: argparse.Namespace,
-    experiment: sa.Experiment,
-    notes: str = "",
-    **more: Any,
-) -> None:
-    if args.format == "json":
-        show(args, _facts(experiment, **more), "")
-    else:
-        from steadyarm.cli.experiment_show import experiment_text
-
-        print(experiment_text(experiment) + notes)
-
-
-def _facts(experiment: sa.Experiment, **more: Any) -> Any:
+def _facts(experiment: sa.Experiment) -> dict[str, Any]:
     """The experiment as a service answers."""
     from msgspec import to_builtins
 
     from steadyarm.wire.responses import ExperimentAnswer
 
-    return to_builtins(ExperimentAnswer.of(experiment)) | more
+    facts: dict[str, Any] = to_builtins(ExperimentAnswer.of(experiment))
+    return facts
 
 
 command(
     "experiment ask",
     NAME,
     ("units [UNIT ...]", "who gets a variant; - reads standard input"),
-    (
-        "--known NAME=VALUE ...",
-        "an attribute or a covariate of these units, such as device=mobile; may be repeated",
-    ),
-)(experiment_traffic.ask)
+    ("--known NAME=VALUE ...", "attribute or covariate, such as device=mobile"),
+)(traffic.ask)
 command(
     "experiment tell",
     NAME,
@@ -198,15 +187,11 @@ command(
     ),
     (
         "--event KEY",
-        "which event the values come from, such as the number of an order; metrics that a unit may "
-        "have several events of need it, and in standard input a column named event has it",
+        "event that the values come from, such as the number of an order; needed by metrics that a "
+        "unit may have several events of",
     ),
-    (
-        "--at TIME",
-        "when the rewards happened, such as 2025-01-31T12:00:00Z, if not just now; in standard "
-        "input a column named at has it",
-    ),
-)(experiment_traffic.tell)
+    ("--at TIME", "when the rewards happened, such as 2025-01-31T12:00:00Z (default: now)"),
+)(traffic.tell)
 
 
 @command(
@@ -229,30 +214,27 @@ command(
 )
 def _recommend(args: argparse.Namespace) -> None:
     """Recommend the best variant so far, with intervals."""
-    from steadyarm.cli.experiment_show import breakdown_text, verdict_text
     from steadyarm.wire.results import BreakdownAnswer, Recommendation
 
-    with loaded(args) as experiment:
+    with load_experiment(args) as experiment:
+        settings = experiment.settings
         if args.by is not None:
-            found = experiment.recommend(args.level, args.anytime, by=args.by)
-            show(args, BreakdownAnswer.of(found), breakdown_text(found, experiment.settings))
-            return
-        verdict = experiment.recommend(args.level, args.anytime)
-        show(args, Recommendation.of(verdict), verdict_text(verdict, experiment.settings))
+            breakdown = experiment.recommend(args.level, args.anytime, by=args.by)
+            show(args, BreakdownAnswer.of(breakdown), _breakdown_text(breakdown, settings))
+        else:
+            verdict = experiment.recommend(args.level, args.anytime)
+            show(args, Recommendation.of(verdict), _verdict_text(verdict, settings))
 
 
 def _move(args: argparse.Namespace) -> None:
-    with loaded(args) as experiment:
-        getattr(experiment, _verb(args))(by=typed_by())
-        show(args, _facts(experiment), f"{args.name} {MOVES[_verb(args)][1]}")
+    verb = args.command.split()[-1]
+    with load_experiment(args) as experiment:
+        getattr(experiment, verb)(by=user_name())
+        show(args, _facts(experiment), f"{args.name} {MOVES[verb][1]}")
 
 
-def _verb(args: argparse.Namespace) -> str:
-    return str(args.command).rpartition(" ")[2]
-
-
-for _name, (_text, _) in MOVES.items():
-    command(f"experiment {_name}", NAME, text=_text)(_move)
+for _verb, (_text, _) in MOVES.items():
+    command(f"experiment {_verb}", NAME, text=_text)(_move)
 
 
 @command(
@@ -279,14 +261,9 @@ def _roll_out(args: argparse.Namespace) -> None:
 
       steadyarm experiment roll-out checkout --share 0 --change
     """
-    with loaded(args) as experiment:
+    with load_experiment(args) as experiment:
         done = experiment.roll_out(
-            args.variant,
-            args.share,
-            stop=args.stop,
-            change=args.change,
-            by=typed_by(),
-            reason=args.reason,
+            args.variant, args.share, stop=args.stop, change=args.change, **_author(args)
         )
         text = f"{args.name}: {done.variant} is rolled out to {percent(done.share)} of all units."
         outside = experiment.status().outside
@@ -299,11 +276,11 @@ def _roll_out(args: argparse.Namespace) -> None:
 @command("experiment export", NAME, ("file FILE", "FILE.csv or FILE.parquet"))
 def _export(args: argparse.Namespace) -> None:
     """Write the log, and a description beside it; `steadyarm analyze` reads both."""
-    with loaded(args) as experiment:
+    with load_experiment(args) as experiment:
         path = experiment.export(args.file)
-    beside = path.with_name(path.name + ".experiment.json")
-    text = f"The log is in {path}, settings and segments in {beside}; analyze reads both."
-    show(args, {"file": str(path), "description": str(beside)}, text)
+    description = path.with_name(path.name + ".experiment.json")
+    text = f"The log is in {path}, settings and segments in {description}; analyze reads both."
+    show(args, {"file": path, "description": description}, text)
 
 
 @command("experiment replay", NAME)
@@ -311,43 +288,42 @@ def _replay(args: argparse.Namespace) -> None:
     """Compute a test anew from its log; status 1 if anything differs."""
     from steadyarm.inference.evidence import json_ready
 
-    with loaded(args) as experiment:
-        found = experiment.replay()
-    show(args, {"agrees": found.agrees} | json_ready(found), found)
-    if not found.agrees:
+    with load_experiment(args) as experiment:
+        replay = experiment.replay()
+    show(args, {"agrees": replay.agrees} | json_ready(replay), replay)
+    if not replay.agrees:
         raise SteadyArmError(f"the log of {args.name!r} does not lead to what is stored.")
 
 
 @command("experiment health", NAME)
 def _health(args: argparse.Namespace) -> None:
     """Check whether variants were assigned as planned, and whose rewards are missing."""
-    with loaded(args) as experiment:
+    with load_experiment(args) as experiment:
         report = experiment.health()
     show(args, report.to_dict(), report)
 
 
-@command(
-    "experiment drift",
-    NAME,
-    ("--periods N = 4", "number of equal shares of the test"),
-    LEVEL,
-)
+@command("experiment drift", NAME, ("--periods N = 4", "equal shares of the test"), LEVEL)
 def _drift(args: argparse.Namespace) -> None:
     """Report whether the world moved during the test."""
-    from steadyarm.cli.experiment_show import drift_text
-
-    with loaded(args) as experiment:
+    with load_experiment(args) as experiment:
         report = experiment.drift(args.periods, args.level)
-    show(args, report.to_dict(), drift_text(report))
+    show(args, report.to_dict(), _drift_text(report))
 
 
 # Corrections of what was stored wrongly
 
 
-@command("experiment void", NAME, TARGET, REASON)
+@command(
+    "experiment void",
+    NAME,
+    ("target", "whose reward, by unit or by the id that ask gave", {"metavar": "UNIT|ID"}),
+    REASON,
+)
 def _void(args: argparse.Namespace) -> None:
     """Remove a reward, so that the visit has none."""
-    _change(args, args.target)
+    with load_experiment(args) as experiment:
+        _show_corrected(args, {args.name: experiment.void(args.target, **_author(args))})
 
 
 @command(
@@ -373,14 +349,9 @@ def _exclude(args: argparse.Namespace) -> None:
         raise InvalidInputError("give either --unit, or --since and --until.")
     since = None if args.since is None else read_time(args.since, "--since")
     until = None if args.until is None else read_time(args.until, "--until")
-    _change(args, unit=args.unit, since=since, until=until)
-
-
-def _change(args: argparse.Namespace, *given: Any, **more: Any) -> None:
-    """Call what the experiment calls like the verb, and show what it changed."""
-    with loaded(args) as live:
-        change = getattr(live, _verb(args))
-        _show_corrected(args, {args.name: change(*given, **more, **_why(args))})
+    with load_experiment(args) as experiment:
+        done = experiment.exclude(unit=args.unit, since=since, until=until, **_author(args))
+        _show_corrected(args, {args.name: done})
 
 
 @command(
@@ -404,35 +375,34 @@ def _erase(args: argparse.Namespace) -> None:
         raise InvalidInputError(
             "give the name of the experiment and the unit; with --everywhere the unit alone."
         )
-    unit = args.words[-1]
-    done: dict[str, Corrected] = {}
-    if not args.everywhere:
-        args.name = args.words[0]
-        with loaded(args) as live:
-            done[args.name] = live.erase(unit, **_why(args))
-    else:
-        with opened(args) as storage:
+    *names, unit = args.words
+    with open_storage(args) as storage:
+        if names:
+            experiment = sa.load_experiment(names[0], storage)
+            done = {names[0]: experiment.erase(unit, **_author(args))}
+        else:
+            done = {}
             for record in storage.summaries():
                 with suppress(UnknownAssignmentError):
-                    done[record.name] = sa.Experiment(storage, record).erase(unit, **_why(args))
+                    done[record.name] = sa.Experiment(storage, record).erase(unit, **_author(args))
     if not done:
         raise UnknownAssignmentError("the unit has no assignment in any experiment of the storage.")
     _show_corrected(args, done)
 
 
-def _why(args: argparse.Namespace) -> dict[str, str]:
-    return {"reason": args.reason, "by": typed_by()}
+def _author(args: argparse.Namespace) -> dict[str, str]:
+    return {"reason": args.reason, "by": user_name()}
 
 
 def _show_corrected(args: argparse.Namespace, done: dict[str, Corrected]) -> None:
     facts = [
-        {"experiment": name, "entry": each.entry, "assignments": each.assignments}
-        for name, each in done.items()
+        {"experiment": name, "entry": change.entry, "assignments": change.assignments}
+        for name, change in done.items()
     ]
     lines = [
-        f"{name}: {counted(each.assignments, 'visit was', 'visits were')} corrected; entry "
-        f"{each.entry} of the audit log."
-        for name, each in done.items()
+        f"{name}: {counted(change.assignments, 'visit was', 'visits were')} corrected; entry "
+        f"{change.entry} of the audit log."
+        for name, change in done.items()
     ]
     show(args, {"corrections": facts}, "\n".join(lines))
 
@@ -460,8 +430,178 @@ def report(args: argparse.Namespace) -> None:
     # experiment names are no paths, but what is typed may be one
     path = args.out or Path(f"{Path(args.name).name}.html")
     sa.reports.check_path(path)
-    with opened(args) as storage:
+    with open_storage(args) as storage:
         experiment = sa.load_experiment(args.name, storage)
         page = sa.reports.experiment_report(experiment, replay=not args.no_replay)
     sa.reports.write_report(page, path)
     print(f"The report is in {path}.")
+
+
+# What is printed for people
+
+
+def _experiment_text(experiment: sa.Experiment) -> str:
+    """The state of an experiment, with a line for every variant."""
+    from steadyarm.live.after_test import outside_texts
+
+    status, settings = experiment.status(), experiment.settings
+    assigned, rewarded = status.total_assigned, status.total_rewarded
+    pending = assigned - rewarded - status.excluded
+    excluded = f", {status.excluded:,} excluded" if status.excluded else ""
+    lines = [
+        f"{status.name}: {status.state}, created {when(status.created)}",
+        *_decision(experiment),
+        f"{settings.policy.name} on {settings.arms.size:,} variants, to {settings.direction} the "
+        f"reward; seed {settings.seed}",
+        f"{assigned:,} of {status.budget:,} visits assigned ({100 * assigned // status.budget} %), "
+        f"{counted(rewarded, 'reward')} recorded, {pending:,} pending or missing{excluded}",
+        f"{counted(status.segments, 'segment')} opened, {status.observed} observed by the policy",
+        *_rules(settings),
+        *outside_texts(status.outside),
+        "",
+    ]
+    shares = _shares(experiment)
+    counts = _counts(status, shares)
+    rows = [
+        (
+            settings.arms.names[k],
+            f"{assigned:,}",
+            f"{rewarded:,}",
+            f"{shares.get(k, 0.0):.4f}" if shares else "",
+            _reserved(settings, settings.arms.names[k]),
+        )
+        for k, assigned, rewarded in counts[:MOST_LINES]
+    ]
+    head = ("variant", "assigned", "rewarded", "share now", "")
+    lines.append(table(head, rows, "<>>><", None))
+    if status.arms is not None:
+        played = sum(count > 0 for _, count, _ in counts)
+        lines.append(f"{played:,} of {settings.arms.size:,} variants were assigned so far")
+    elif hidden := len(counts) - len(rows):
+        lines.append(f"… and {hidden} more, see --format json")
+    return "\n".join(lines)
+
+
+def _decision(experiment: sa.Experiment) -> Iterator[str]:
+    """What to do, if anything can be judged yet."""
+    try:
+        verdict = experiment.recommend()
+    except sa.RewardsPendingError:
+        return
+    yield verdict.decision.text
+    if verdict.stopping is not None:
+        yield verdict.stopping.text
+
+
+def _rules(settings: Settings) -> Iterator[str]:
+    """Covariates, looks, and which rewards count."""
+    if settings.covariates:
+        yield f"covariates: {', '.join(settings.covariates)}"
+    if settings.stop is not None:
+        does = "stops itself when sure" if settings.stop == "when sure" else "says when to stop"
+        futility = settings.futility
+        futile = "" if futility is None else f", futility {settings.shown(futility)}"
+        yield f"{does}: {settings.looks} looks, spending {settings.spending}{futile}"
+    counting = "whenever they come"
+    if settings.reward_window is not None:
+        counting = f"for {span(settings.reward_window)}"
+    if settings.reward_grace:
+        counting += f" (and may arrive {span(settings.reward_grace)} later)"
+    sticky = "units keep their variant" if settings.sticky == "unit" else "every request is drawn"
+    yield f"rewards count {counting}, {MISSING[settings.missing]}; {sticky}"
+
+
+def _shares(experiment: sa.Experiment) -> dict[int, float]:
+    """The share of each variant that is assigned now; empty before the first."""
+    segments = experiment.storage.snapshot(experiment.key).segments
+    if not segments:
+        return {}
+    last = segments[-1][0].segment
+    return {last.arm_at(c): weight for c, weight in enumerate(last.weights[0].tolist())}
+
+
+def _counts(status: sa.Status, shares: Mapping[int, float]) -> list[tuple[int, int, int]]:
+    """Variants with assignments and rewards; of very many those that get most come first."""
+    arms = range(len(status.assigned)) if status.arms is None else status.arms
+    rows = list(zip(arms, status.assigned, status.rewarded, strict=True))
+    if status.arms is None:
+        return rows
+    rows += [(k, 0, 0) for k in shares.keys() - set(arms)]
+    return sorted(rows, key=lambda row: (-shares.get(row[0], 0.0), -row[1], row[0]))
+
+
+def _reserved(settings: Settings, name: str) -> str:
+    share, floor = settings.control_share, settings.min_share.get(name)
+    words = [f"at least {floor:g}"] if floor is not None else []
+    if name == settings.control:
+        words.insert(0, "control" if share is None else f"control, always {share:g}")
+    return ", ".join(words)
+
+
+def _verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
+    """The verdict, and the variants from the best to the worst."""
+    from steadyarm.live.tables import adjusted_text, lift_text, metric_cells, metric_obstacles
+
+    sign = 1 if settings.direction == "maximize" else -1
+    head, rows = ["variant", "estimate", f"{percent(verdict.level)}, all at once", "behind by"], []
+    if verdict.raw is not None:
+        head.insert(2, "unadjusted")
+    if verdict.control is not None:
+        head.insert(-1, "against control")
+    for k in (-sign * verdict.estimates).argsort(kind="stable").tolist():  # unknown ones last
+        name = settings.arms.names[k if verdict.shown is None else int(verdict.shown[k])]
+        low, high = verdict.intervals[k].tolist()
+        row = [name, settings.shown(verdict.estimates[k])]
+        if verdict.raw is not None:
+            row.append(settings.shown(verdict.raw[k]))
+        row.append(reach(low, high, shown=settings.shown, unknown=verdict.no_interval))
+        if verdict.control is not None:
+            row.append(lift_text(verdict, k, settings.primary.difference_unit))
+        row.append("" if k == verdict.row else settings.shown(verdict.gaps[k]))
+        rows.append([*row, "*" if name in verdict.plausible else ""])
+    align = "<" + ">" * (len(head) - 1) + "<"
+    lines = [f"{verdict.decision.text}\n", f"{verdict}\n", table([*head, ""], rows, align)]
+    lines.append("* may be the best")
+    if adjusted := adjusted_text(verdict, settings.covariates):
+        lines.append(adjusted)
+    if verdict.size:
+        lines.append(
+            f"The best {len(rows)} of {verdict.size:,} variants; {verdict.possible:,} of all may "
+            "be the best."
+        )
+    if verdict.missing:
+        one, many = "reward of a judged visit is", "rewards of judged visits are"
+        have = counted(verdict.missing, one, many)
+        lines.append(f"\n{have} missing: {MISSING[settings.missing]}.")
+    if verdict.metrics:
+        head = ["metric", "variant", "value", "control", "difference", "guardrail"]
+        lines += ["\n" + table(head, metric_cells(verdict), "<<>>><"), *metric_obstacles(verdict)]
+    return "\n".join((*lines, f"\nAssumptions: {verdict.assumption}"))
+
+
+def _breakdown_text(breakdown: sa.Breakdown, settings: Settings) -> str:
+    """The levels of an attribute below each other, and what it means."""
+    head = (breakdown.attribute, "visits", "variant", "estimate", f"against {breakdown.against}")
+    rows = breakdown.rows(settings.shown, settings.primary.difference_unit)
+    lines = [textwrap.fill(breakdown.summary, WIDTH), "", table(head, rows, "<><>>")]
+    if breakdown.unknown:
+        lines.append(f"{counted(breakdown.unknown, 'visit')} of an unknown {breakdown.attribute}")
+    return "\n".join(lines)
+
+
+def _drift_text(report: DriftReport) -> str:
+    """Variants below each other, periods beside each other, and what it means."""
+    rows = [
+        (
+            name + " *" * (name == report.best),
+            *(
+                f"{number(value)} ±{error:.2g}"
+                for value, error in zip(report.estimates[:, k], report.errors[:, k], strict=True)
+            ),
+        )
+        for k, name in enumerate(report.names)
+    ]
+    rows.append(("rounds", *(f"{rounds:,}" for rounds in report.rounds)))
+    lines = [table(("variant", *report.periods), rows, "<" + ">" * len(report.periods))]
+    lines.append("± standard error; the best on average is marked *\n")
+    return "\n".join((*lines, textwrap.fill(report.verdict, WIDTH)))

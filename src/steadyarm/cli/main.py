@@ -14,19 +14,16 @@ from steadyarm.cli import (  # noqa: F401
     analyze,
     demo,
     experiment,
-    paper,
     plan,
+    research,
     service,
     storage,
-    webhook,
 )
 from steadyarm.cli.common import add_commands
 from steadyarm.errors import SteadyArmError
 from steadyarm.wording import did_you_mean
 
-ORDER = (
-    "demo plan experiment report serve token webhook audit storage analyze reproduce simulate data"
-)
+ORDER = "demo plan experiment report serve token webhook audit storage analyze reproduce simulate"
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,8 +1,9 @@
-"""`steadyarm serve`, `token`, and `audit`: the service, who may use it, who changed what."""
+"""`steadyarm serve`, `token`, `webhook` and `audit`: the service, and who may use it."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import re
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import steadyarm as sa
 from steadyarm.cli.common import (
@@ -20,12 +21,12 @@ from steadyarm.cli.common import (
     command,
     extra,
     group,
-    opened,
+    open_storage,
     show,
     table,
-    typed_by,
+    user_name,
 )
-from steadyarm.errors import InvalidInputError
+from steadyarm.errors import InvalidInputError, SteadyArmError
 
 if TYPE_CHECKING:
     from steadyarm.storages import Storage
@@ -44,36 +45,20 @@ MOST_RATE = 1_000_000
     ("--host ADDRESS", "address to listen on (default: 127.0.0.1, this machine only)"),
     ("--port N", "port of that address (default: 8000); 0 for a free one"),
     STORAGE,
+    ("--allowed-host NAME ...", "of requests; others are refused", {"dest": "allowed_hosts"}),
+    ("--root-path PATH", "path under which a proxy serves this service, such as /ab"),
     (
-        "--allowed-host NAME",
-        "a name under which requests come, such as that of a proxy in front; may be repeated, and "
-        "others are then refused (default: all)",
-        {"dest": "allowed_hosts", "action": "append"},
-    ),
-    (
-        "--root-path PATH",
-        "path under which a proxy serves this service, such as /ab, if it is not alone on its host",
-    ),
-    (
-        "--trusted-proxy ADDRESS",
-        "address or network of a proxy in front, such as 127.0.0.1 or 10.0.0.0/8; may be repeated. "
-        "Only these are believed who sent a request (X-Forwarded-For and -Proto)",
-        {"dest": "trusted_proxies", "action": "append"},
+        "--trusted-proxy ADDRESS ...",
+        "a proxy whose X-Forwarded headers are believed, such as 10.0.0.0/8",
+        {"dest": "trusted_proxies"},
     ),
     ("--workers N", "number of processes (default: 1)"),
-    ("--max-body N", "bytes a request may have (default: 1000000)", {"metavar": "BYTES"}),
+    ("--max-body N", "bytes a request may have (default: 1000000)"),
     ("--max-batch N", "items a batch may have (default: 1000)"),
     ("--max-waiting N", "assignments and rewards that may wait to be written (default: 50000)"),
     ("--max-connections N", "open connections of each process (default: 4000)"),
-    (
-        "--request-timeout X",
-        "seconds in which a request is answered or refused (default: 15)",
-        {"metavar": "SECONDS"},
-    ),
-    (
-        "--public-url URL",
-        "address under which people open the dashboard, for links in webhooks (default: no links)",
-    ),
+    ("--request-timeout X", "seconds in which a request is answered or refused (default: 15)"),
+    ("--public-url URL", "address of the dashboard, for links in webhooks (default: no links)"),
     ("--log-format text|json", "of the lines on standard output (default: text)"),
     (
         "--no-access-log",
@@ -97,12 +82,10 @@ def serve(args: argparse.Namespace) -> None:
 
         for part in PARTS:
             import_module(part)
-    known = ("run", "command", "typed")
-    given = {name: value for name, value in vars(args).items() if name not in known}
+    options = {k: v for k, v in vars(args).items() if k not in ("run", "command", "typed")}
     for name in ("allowed_hosts", "trusted_proxies"):
-        if given[name] is not None:
-            given[name] = tuple(given[name])
-    settings = ServiceSettings.from_environment(os.environ, **given)
+        options[name] = tuple(options[name]) or None
+    settings = ServiceSettings.from_environment(os.environ, **options)
     if (settings.storage or "").startswith("postgres") and "STEADYARM_WRITERS" not in os.environ:
         settings = replace(settings, writers=POSTGRES_WRITERS)
     process.serve(settings, DASHBOARD)
@@ -120,37 +103,27 @@ group(
 @command(
     "token create",
     ("--name NAME", "to know it by, such as shop-frontend", {"required": True}),
-    (
-        "--scope read|write|admin|assign",
-        "read results; write also assignments and rewards; admin everything; assign makes a "
-        "publishable key, for pages that visitors load",
-        {"required": True},
-    ),
+    ("--scope read|write|admin|assign", "what it is good for, see above", {"required": True}),
     STORAGE,
     {
         "publishable keys (--scope assign)": [
-            ("--experiment NAME ...", "an experiment that the key is for; may be repeated"),
-            (
-                "--origin ORIGIN ...",
-                "the origin of pages that use the key, such as https://shop.example; may be "
-                "repeated; none for programs that are no browsers",
-            ),
+            ("--experiment NAME ...", "that the key is for"),
+            ("--origin ORIGIN ...", "of pages, such as https://shop.example; none for programs"),
             ("--rate N", "requests that one address may send in a minute (default: 120)"),
-            (
-                "--signed-units",
-                "take only units that your server has signed; prints the secret for that, once, in "
-                "a second line",
-            ),
+            ("--signed-units", "take only units that your server has signed; prints a secret"),
         ]
     },
 )
-def _create(args: argparse.Namespace) -> None:
+def _create_token(args: argparse.Namespace) -> None:
     """Create a token and print it, once.
 
-    Only a hash of it is stored. A publishable key (--scope assign) begins with pk_. It assigns
-    variants and reports rewards of the experiments that it names, from pages of the origins that it
-    declares, and opens nothing else, so it may stand in a page. The secret of --signed-units is
-    stored as it is.
+    Only a hash of it is stored. The scope read is for results; write also for assignments and
+    rewards; admin for everything.
+
+    A token with the scope assign is a publishable key, for pages that visitors load. It begins with
+    pk_. It assigns variants and reports rewards of the experiments that it names, from pages of the
+    origins that it declares, and opens nothing else. With --signed-units a second line is the
+    secret with which your server signs units; it is stored as it is.
 
     For example:
 
@@ -164,41 +137,35 @@ def _create(args: argparse.Namespace) -> None:
         expected = "up to 100 letters, digits and . _ @ -, the first a letter or digit"
         raise InvalidInputError.of("--name", args.name, expected)
     _check_bounds(args)
-    token, record = new_token(args.name, args.scope) if args.scope != "assign" else _key(args)
+    token, record = new_token(args.name, args.scope) if args.scope != "assign" else _new_key(args)
     with closing(sa.storages.open_storage(args.storage)) as storage:
         first = not storage.tokens.closed()
-        storage.tokens.add(record, by=typed_by())
-        names = {summary.name for summary in storage.summaries()}
+        storage.tokens.add(record, by=user_name())
+        experiments = {summary.name for summary in storage.summaries()}
+    notes = ["Keep the token: it is not shown again."]
     print(token, flush=True)
     if record.publishable:
-        print("Visitors may read it: it is for pages that they load.", file=sys.stderr)
+        notes.insert(0, "Visitors may read it: it is for pages that they load.")
     if record.signing is not None:
         print(record.signing, flush=True)
-        print(
+        notes.append(
             "The second line is the secret for your server, which signs units with it: "
-            "steadyarm.sign_unit(secret, unit). Visitors must not see it.",
-            file=sys.stderr,
+            "steadyarm.sign_unit(secret, unit). Visitors must not see it."
         )
-    for name in sorted({*record.experiments} - names):
-        print(f"There is no experiment {name} yet; the key will be for it.", file=sys.stderr)
-    print("Keep the token: it is not shown again.", file=sys.stderr)
+    for name in sorted({*record.experiments} - experiments):
+        notes.append(f"There is no experiment {name} yet; the key will be for it.")
     if first:
-        print(
+        notes.append(
             "It is the first; from now on every request needs a token, also when this one is "
-            "removed." + (" Create one with the scope admin, too." * (args.scope != "admin")),
-            file=sys.stderr,
+            "removed." + (" Create one with the scope admin, too." * (args.scope != "admin"))
         )
+    print(*notes, sep="\n", file=sys.stderr)
 
 
 def _check_bounds(args: argparse.Namespace) -> None:
     """Refuse options of publishable keys for other tokens, and publishable keys without them."""
-    given = {
-        "--experiment": args.experiment,
-        "--origin": args.origin,
-        "--rate": args.rate,
-        "--signed-units": args.signed_units,
-    }
-    for option, value in given.items():
+    for option in ("--experiment", "--origin", "--rate", "--signed-units"):
+        value = getattr(args, option[2:].replace("-", "_"))
         if value not in (None, [], False) and args.scope != "assign":
             raise InvalidInputError(
                 f"{option} is for publishable keys, and --scope is {args.scope}; leave it out, or "
@@ -211,7 +178,7 @@ def _check_bounds(args: argparse.Namespace) -> None:
             )
 
 
-def _key(args: argparse.Namespace) -> tuple[str, TokenRecord]:
+def _new_key(args: argparse.Namespace) -> tuple[str, TokenRecord]:
     from steadyarm.live.lifecycle import NAME as EXPERIMENT
     from steadyarm.service.auth import RATE, new_key
 
@@ -229,34 +196,26 @@ def _key(args: argparse.Namespace) -> tuple[str, TokenRecord]:
 
 
 @command("token list", FORMAT, STORAGE)
-def _list(args: argparse.Namespace) -> None:
+def _list_tokens(args: argparse.Namespace) -> None:
     """List name, scope, date and bounds of every token, not the tokens."""
     from steadyarm.storages.records import to_datetime
     from steadyarm.wire.responses import iso
 
     with closing(sa.storages.open_storage(args.storage)) as storage:
         tokens, closed = storage.tokens.all(), storage.tokens.closed()
-    facts = [
-        {"name": token.name, "scope": token.scope, "created": iso(to_datetime(token.created))}
-        | (
-            token.detail | {"rate": token.rate, "signed_units": token.signing is not None}
-            if token.publishable
-            else {}
-        )
-        for token in tokens
-    ]
+    facts, rows = [], []
+    for token in tokens:
+        created, bounds = to_datetime(token.created), {}
+        if token.publishable:
+            signed = token.signing is not None
+            bounds = token.detail | {"rate": token.rate, "signed_units": signed}
+        facts.append({"name": token.name, "scope": token.scope, "created": iso(created)} | bounds)
+        rows.append((token.name, token.scope, f"{created:%Y-%m-%d %H:%M} UTC", _bounds(token)))
     text = "There are no tokens yet; the service answers this machine only."
     if closed:
         text = "There are no tokens any more; the service lets nobody in until one is created."
     if tokens:
-        rows = [
-            (t.name, t.scope, f"{to_datetime(t.created):%Y-%m-%d %H:%M} UTC", _bounds(t))
-            for t in tokens
-        ]
-        heads = ("name", "scope", "created", "for")
-        text = table(heads, rows, "<<<<", most=None)
-        if not any(token.publishable for token in tokens):
-            text = table(heads[:3], [row[:3] for row in rows], "<<<", most=None)
+        text = table(("name", "scope", "created", "for"), rows, "<<<<", most=None)
     show(args, {"tokens": facts}, text)
 
 
@@ -272,14 +231,10 @@ def _bounds(token: TokenRecord) -> str:
 @command(
     "token remove",
     ("name NAME", "that the token was created with"),
-    (
-        "--lock-out",
-        "remove it even if it is the last one, or the last one with the scope admin: nobody can "
-        "then get in over HTTP, or change anything, until a token is created on this machine",
-    ),
+    ("--lock-out", "remove it even if nobody can then get in, or change anything, over HTTP"),
     STORAGE,
 )
-def _remove(args: argparse.Namespace) -> None:
+def _remove_token(args: argparse.Namespace) -> None:
     """Refuse a token from now on.
 
     Removes it and ends the sessions of people who signed in with it; the service refuses it within
@@ -287,41 +242,146 @@ def _remove(args: argparse.Namespace) -> None:
     """
     with closing(sa.storages.open_storage(args.storage)) as storage:
         now = round(time.time() * 1e6)
-        storage.tokens.remove(args.name, now=now, by=typed_by(), lock_out=args.lock_out)
+        storage.tokens.remove(args.name, now=now, by=user_name(), lock_out=args.lock_out)
         left = storage.tokens.all()
     print(f"The token {args.name} is refused within five seconds; {len(left)} left.")
     if not left:
         print("Nobody can use the service over HTTP until a token is created.", file=sys.stderr)
 
 
+# Webhooks
+
+
+ID = ("id ID", "of the endpoint, such as wh_0123456789ab; steadyarm webhook list shows it")
+
+group(
+    "webhook",
+    """Tell others when an experiment starts, is decided, turns unhealthy or ends.
+
+    A running steadyarm serve notices events and sends them, signed as Standard Webhooks asks for.
+    """,
+    STORAGE,
+)
+
+
+@command(
+    "webhook add",
+    ("url URL", "where messages are posted: https:// or http://"),
+    (
+        "--event TYPE ...",
+        "experiment.started, experiment.decided, experiment.unhealthy, experiment.budget_spent or "
+        "experiment.window_closed (default: all)",
+    ),
+    ("--experiment NAME ...", "an experiment to hear of (default: all)"),
+    ("--format standard|slack = standard", "slack for Slack's incoming webhooks"),
+    ("--allow-private", "allow addresses of this machine and of private networks"),
+)
+def _add_webhook(args: argparse.Namespace) -> None:
+    """Add an endpoint and print its secret, once.
+
+    The endpoint hears of what happens from now on. Receivers check signatures with the secret.
+    """
+    with extra("webhooks need", "service"):
+        from steadyarm.service.webhooks import new_endpoint
+    with open_storage(args, new=True) as storage:
+        endpoint = new_endpoint(
+            args.url,
+            storage.now(),
+            events=args.event,
+            experiments=args.experiment,
+            format=args.format,
+            private=args.allow_private,
+        )
+        storage.webhooks.add(endpoint, by=user_name())
+    print(endpoint.secret, flush=True)
+    print(
+        f"Keep the secret: it is not shown again. The endpoint is {endpoint.id}; try it with: "
+        f"steadyarm webhook test {endpoint.id}",
+        file=sys.stderr,
+    )
+
+
+@command("webhook list", FORMAT)
+def _list_webhooks(args: argparse.Namespace) -> None:
+    """List all endpoints without their secrets, and the messages that wait for them."""
+    with open_storage(args, new=True) as storage:
+        endpoints, queue = storage.webhooks.endpoints(), storage.webhooks.waiting()
+    facts: list[dict[str, Any]] = []
+    for endpoint in endpoints:
+        waiting, error = queue.get(endpoint.id, (0, ""))
+        facts.append(
+            {
+                "id": endpoint.id,
+                "url": endpoint.shown,
+                "events": list(endpoint.events),
+                "experiments": list(endpoint.experiments),
+                "format": endpoint.format,
+                "waiting": waiting,
+                "error": error,
+            }
+        )
+    text = "There are no webhooks; add one with: steadyarm webhook add URL"
+    if facts:
+        rows = [
+            [", ".join(v) or "all" if isinstance(v, list) else f"{v}" for v in fact.values()]
+            for fact in facts
+        ]
+        text = table(tuple(facts[0]), rows, "<<<<<><", most=None)
+    show(args, {"webhooks": facts}, text)
+
+
+@command("webhook remove", ID)
+def _remove_webhook(args: argparse.Namespace) -> None:
+    """Remove an endpoint and its messages: it is told nothing any more."""
+    with open_storage(args) as storage:
+        endpoint = storage.webhooks.remove(args.id, by=user_name())
+    print(f"{endpoint.shown} is told nothing any more.")
+
+
+@command("webhook test", ID)
+def _test_webhook(args: argparse.Namespace) -> None:
+    """Send a test to an endpoint from this machine, and say how that went.
+
+    It is sent once, whether a service runs or not; the status is 1 if it is not accepted.
+    """
+    with extra("webhooks need", "service"):
+        from steadyarm.service.webhooks import DeliveryError, send_test
+    with open_storage(args) as storage:
+        endpoint, now = storage.webhooks.find(args.id), storage.now()
+    try:
+        status = asyncio.run(send_test(endpoint, now))
+    except DeliveryError as error:
+        raise SteadyArmError(f"the test was not accepted: {error}") from None
+    print(f"{endpoint.shown} answered {status}.")
+
+
+# The audit log
+
+
 @command(
     "audit",
     ("--experiment NAME", "only entries about this experiment"),
-    (
-        "--after N = 0",
-        "only entries after this one, to go on where the last export ended",
-        {"metavar": "ENTRY"},
-    ),
+    ("--after N = 0", "only entries after this one, such as the last of an earlier export"),
     FORMAT,
     STORAGE,
 )
 def audit(args: argparse.Namespace) -> None:
     """Print who created, changed and corrected what, and when.
 
-    The audit log has experiments created, started, paused, stopped, archived and imported,
-    corrections with their reasons, tokens and webhooks added and removed. Entries are only ever
-    added; the database itself refuses to change or delete one.
+    The audit log has experiments created, started, paused, stopped and archived, corrections with
+    their reasons, tokens and webhooks added and removed. Entries are only ever added; the database
+    itself refuses to change or delete one.
     """
     from steadyarm.wire.results import AuditEntryAnswer, AuditLog
 
-    with opened(args) as storage:
+    with open_storage(args) as storage:
         entries = [AuditEntryAnswer.of(entry) for entry in _entries(storage, args)]
     show(args, AuditLog(entries), "\n".join(map(_line, entries)) or "There are no entries.")
 
 
-def _entries(log: Storage, args: argparse.Namespace) -> Iterator[AuditEntry]:
+def _entries(storage: Storage, args: argparse.Namespace) -> Iterator[AuditEntry]:
     after = args.after
-    while page := log.audit(after, experiment=args.experiment):
+    while page := storage.audit(after, experiment=args.experiment):
         yield from page
         after = page[-1].id
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 import steadyarm as sa
-from steadyarm.cli.common import FORMAT, STORAGE, command, group, opened, show
+from steadyarm.cli.common import FORMAT, STORAGE, command, group, open_storage, show
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.wording import counted
 
@@ -37,17 +37,6 @@ MEANING = {
     "newer": "the tables are of a newer version; install a newer SteadyArm",
     "empty": "there are no tables yet; the first experiment makes them",
 }
-
-
-def _date(text: str) -> int:
-    """A day or a time, in UTC if it does not say otherwise, as it is stored."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no date; expected 2026-01-31") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1e6)
 
 
 group("storage", ABOUT, STORAGE, FORMAT)
@@ -122,22 +111,26 @@ def _copy(args: argparse.Namespace) -> None:
 
 @command(
     "storage prune",
-    (
-        "--archived-before",
-        "also delete experiments that were archived before it, such as 2026-01-31 (UTC); "
-        "export them first",
-        {"type": _date, "metavar": "DATE"},
-    ),
+    ("--archived-before DATE", "also delete experiments archived before it, such as 2026-01-31"),
     ("--yes", "delete these experiments, for good"),
 )
 def _prune(args: argparse.Namespace) -> None:
     """Remove what nobody needs: expired sessions and old experiments.
 
-    Removes sessions that have expired and, if asked to, archived experiments. Traffic may go on
-    meanwhile.
+    Removes sessions that have expired and, if asked to, experiments that were archived before a day
+    (UTC); export them first. Traffic may go on meanwhile.
     """
-    before = args.archived_before
-    with opened(args) as storage:
+    before = None
+    if args.archived_before is not None:
+        try:
+            day = datetime.strptime(args.archived_before, "%Y-%m-%d").replace(tzinfo=UTC)
+        except ValueError:
+            given = args.archived_before
+            raise InvalidInputError.of(
+                "--archived-before", given, "a day, such as 2026-01-31"
+            ) from None
+        before = round(day.timestamp() * 1e6)
+    with open_storage(args) as storage:
         now = storage.now()  # sessions end by this clock, not by that of this machine
         if before is not None and not args.yes:
             names = storage.prune(now, before, dry=True).experiments
@@ -148,12 +141,10 @@ def _prune(args: argparse.Namespace) -> None:
                     "add --yes."
                 )
         pruned = storage.prune(now, before)
-    lines = [
-        f"Removed: {pruned.sessions:,} expired sessions.",
-    ]
+    text = f"Removed: {pruned.sessions:,} expired sessions."
     if before is not None:
-        lines.append(f"Deleted: {', '.join(pruned.experiments) or 'no experiments'}.")
-    show(args, asdict(pruned), "\n".join(lines))
+        text += f"\nDeleted: {', '.join(pruned.experiments) or 'no experiments'}."
+    show(args, asdict(pruned), text)
 
 
 @command("storage upgrade")

@@ -24,7 +24,6 @@ from steadyarm.arms.recipes import check_factors
 from steadyarm.dashboard.access import Page, Viewer
 from steadyarm.dashboard.responses import experiment_path, render, see_other
 from steadyarm.errors import ExperimentExistsError, InvalidInputError
-from steadyarm.files import toml_of
 from steadyarm.live.lifecycle import check_name, settings_from_description
 from steadyarm.live.metrics import usual_grace
 from steadyarm.live.settings import Settings
@@ -38,7 +37,7 @@ from steadyarm.service.handlers import create_experiment
 from steadyarm.service.problems import json_response
 from steadyarm.service.service import Service
 from steadyarm.wire.requests import NewExperiment, checked
-from steadyarm.wording import counted
+from steadyarm.wording import counted, toml_of
 
 # The fields: labels, first values and choices, each with a sentence for those who have to choose.
 

@@ -24,7 +24,6 @@ from steadyarm.arms import ArmSet
 from steadyarm.arms.recipes import LazyNames, names_in
 from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
 from steadyarm.estimators import is_one_hot
-from steadyarm.files import csv_cell, csv_text, description_path
 from steadyarm.segments import Segment
 from steadyarm.storages.changes import AuditEntry, Correction, Trace
 from steadyarm.storages.records import (
@@ -49,6 +48,7 @@ from steadyarm.storages.records import (
 )
 from steadyarm.storages.series import Metrics, RunningSeries
 from steadyarm.validation import check_choice, finite_number, whole_number
+from steadyarm.wording import csv_cell, csv_text
 
 if TYPE_CHECKING:
     from steadyarm.storages.storage import Storage
@@ -76,6 +76,11 @@ def segment_from(values: Mapping[str, Any]) -> SegmentRecord:
     rest = {name: value for name, value in values.items() if name not in segment.to_dict()}
     rest["early"] = EarlySums.read(values["early"])
     return SegmentRecord(segment=segment, **rest)
+
+
+def description_path(log: Path) -> Path:
+    """Where the description of the experiment stands that a log was exported from."""
+    return log.with_name(f"{log.name}.experiment.json")
 
 
 class Source(Protocol):

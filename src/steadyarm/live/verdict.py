@@ -13,7 +13,6 @@ from scipy.special import ndtri
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
-from steadyarm.files import frame_of
 from steadyarm.inference import (
     Evidence,
     Intervals,
@@ -37,7 +36,7 @@ from steadyarm.policies.base import Recommendations
 from steadyarm.policies.ips import IPSPolicy
 from steadyarm.policies.thompson import ThompsonPolicy
 from steadyarm.segments import Segment, SegmentStats
-from steadyarm.wording import counted, listed, strung
+from steadyarm.wording import counted, frame_of, listed, strung
 
 Floats = NDArray[np.float64]
 

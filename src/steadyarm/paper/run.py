@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from steadyarm.environments import RewardSource
-from steadyarm.files import write_atomically
 from steadyarm.paper.specification import Figure
 from steadyarm.policies import policy_from
 from steadyarm.simulation import Results
 from steadyarm.simulation.compare import Task, Value
+from steadyarm.wording import write_atomically
 
 PUBLISHED_COLUMNS = ("figure", "parameter", "value", "policy", "trials", "errors", "min_gap")
 COLUMNS = (*PUBLISHED_COLUMNS, "low", "high", "regret", "seconds")

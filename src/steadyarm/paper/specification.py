@@ -62,15 +62,15 @@ class Figure:
 
 
 BEYOND_PAPER = "beyond_paper"  # not an experiment: all settings of the others, see `beyond.py`
-YAHOO_FILE = "STEADYARM_YAHOO"  # environment variable: the file that `steadyarm data yahoo` wrote
+YAHOO_FILE = "STEADYARM_YAHOO"  # environment variable: the file that `YahooInstance.save` wrote
 
 
 def _yahoo(repeat: int) -> Environment:
     path = os.environ.get(YAHOO_FILE)
     if not path:
         raise InvalidInputError(
-            "the figure yahoo needs the Yahoo! R6A data, which cannot be shipped: make an "
-            f"instance with 'steadyarm data yahoo DIR --out FILE.npz' and set {YAHOO_FILE} to it."
+            "the figure yahoo needs an instance of the Yahoo! R6A data, which cannot be shipped. "
+            f"Make one as docs/data.md shows, and set {YAHOO_FILE} to its file."
         )
     return yahoo_world(load_yahoo_instance(path), repeat=repeat)
 

@@ -261,7 +261,7 @@ def _choose(
 
 
 def load_yahoo_instance(path: str | Path) -> YahooInstance:
-    """The instance that `YahooInstance.save` or `steadyarm data yahoo` wrote."""
+    """The instance that `YahooInstance.save` wrote."""
     expected = {field.name for field in fields(YahooInstance)}
     try:
         with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -269,13 +269,12 @@ def load_yahoo_instance(path: str | Path) -> YahooInstance:
     except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise InvalidInputError(
             f"{path} cannot be read as a Yahoo! instance ({error}); write one with "
-            "steadyarm data yahoo DIR --out FILE."
+            "YahooInstance.save."
         ) from None
     if set(held) != expected or held["version"] != VERSION:
         raise InvalidInputError(
             f"{path} is not a Yahoo! instance of version {VERSION} (it holds "
-            f"{', '.join(sorted(held)) or 'nothing'}); write one with "
-            "steadyarm data yahoo DIR --out FILE."
+            f"{', '.join(sorted(held)) or 'nothing'}); write one with YahooInstance.save."
         )
     scalars = {name: value.item() for name, value in held.items() if value.ndim == 0}
     return YahooInstance(**(held | scalars))

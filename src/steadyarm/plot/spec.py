@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from steadyarm.errors import MissingExtraError
-from steadyarm.files import csv_cell
+from steadyarm.wording import csv_cell
 
 Spec = dict[str, Any]
 Rows = list[dict[str, Any]]

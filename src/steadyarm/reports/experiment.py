@@ -9,7 +9,6 @@ from math import isfinite
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.files import toml_of
 from steadyarm.live.after_test import outside_texts
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.export import csv_lines
@@ -33,6 +32,7 @@ from steadyarm.wording import (
     percent,
     reach,
     span,
+    toml_of,
     when,
 )
 

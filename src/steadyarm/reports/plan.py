@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from steadyarm.files import toml_of
 from steadyarm.planning.answer import Plan
 from steadyarm.planning.text import both_cells, both_header, error_cell, need_cells
 from steadyarm.plot import sweeps
 from steadyarm.reports.render import render
-from steadyarm.wording import counted, percent
+from steadyarm.wording import counted, percent, toml_of
 
 ACROSS = 5  # policies beside each other, as many as fit on paper
 Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]  # caption, header, rows

@@ -13,9 +13,9 @@ from markupsafe import Markup
 
 from steadyarm import __version__, wording
 from steadyarm.errors import InvalidInputError
-from steadyarm.files import write_atomically
 from steadyarm.plot.spec import Spec, data_url, note_of
 from steadyarm.storages.records import to_datetime
+from steadyarm.wording import write_atomically
 
 ENDINGS = (".html", ".htm")
 ROWS = 40  # of a table; a note says how many there are

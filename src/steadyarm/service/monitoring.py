@@ -9,7 +9,7 @@ import threading
 from collections import Counter as Count
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import get_args
 
 from prometheus_client import (
@@ -22,14 +22,17 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+import steadyarm as sa
 from steadyarm.errors import StorageError
+from steadyarm.inference import boundaries
+from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages.records import ExperimentState
 from steadyarm.storages.storage import Storage
-from steadyarm.warming import arm_sets, live_test
 
 log = logging.getLogger("steadyarm.service")
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+BUDGET, BATCH = 24, 8  # the smallest test that passes through all of the code
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 500)
 
 
@@ -144,11 +147,34 @@ class Warming:
             self.end()
 
     def _play(self) -> None:
-        for arms in arm_sets():
-            for step in live_test(arms):
-                if self._over.is_set():
-                    return
-                step()
+        for step in tiny_tests():
+            if self._over.is_set():
+                return
+            step()
+
+
+def tiny_tests() -> Iterator[Callable[[], object]]:
+    """Whole tests in memory, in parts, which import and compile what requests need later."""
+    arm_sets = (  # whose designs take different ways
+        sa.ArmSet.one_hot(["A", "B", "C"]),
+        sa.ArmSet.factorial({"a": ["1", "2"], "b": ["1", "2"]}),
+        sa.ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 0.5]]),
+    )
+    for arms in arm_sets:
+        test = sa.create_experiment(
+            "warm", arms, sa.Steady(), BUDGET, "memory", seed=1, reward_range=(0, 1)
+        )
+        for first in range(0, BUDGET, BATCH):
+            yield partial(_play_batch, test, first)
+        yield partial(test.recommend, anytime=True)
+        yield partial(boundaries, (0.5, 1.0), 0.025)
+        yield partial(scorecard_of, test)
+
+
+def _play_batch(test: sa.Experiment, first: int) -> None:
+    answers = test.ask_many([f"{first + i}" for i in range(BATCH)])
+    assigned = [answer for answer in answers if not isinstance(answer, sa.SteadyArmError)]
+    test.tell_many((answer.id, float(i % 2)) for i, answer in enumerate(assigned))
 
 
 PROBE = 3.0  # seconds within which a probe of readiness is answered
@@ -196,3 +222,8 @@ class Readiness:
             else:
                 log.error("not ready: %s", detail)
         return reason
+
+
+if __name__ == "__main__":  # compiles ahead, where an image is made
+    for step in tiny_tests():
+        step()

@@ -22,9 +22,7 @@ from steadyarm import __version__
 from steadyarm.environments import RewardSource
 from steadyarm.environments.families import WORLDS, world_from_settings
 from steadyarm.errors import InvalidInputError
-from steadyarm.files import FrameLibrary, csv_cell, frame_of, write_atomically
 from steadyarm.policies import Policies, Policy, named_policies
-from steadyarm.progress import Progress
 from steadyarm.simulation.journal import Journal
 from steadyarm.simulation.simulate import (
     CHUNK,
@@ -38,7 +36,14 @@ from steadyarm.simulation.simulate import (
     run_in_parallel,
 )
 from steadyarm.validation import check_fraction, not_negative, whole_number
-from steadyarm.wording import did_you_mean
+from steadyarm.wording import (
+    FrameLibrary,
+    Progress,
+    csv_cell,
+    did_you_mean,
+    frame_of,
+    write_atomically,
+)
 
 Maker = Callable[[int], RewardSource]
 Worlds = Mapping[str, RewardSource | Maker | str] | Sequence[str] | RewardSource

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.files import write_atomically
 from steadyarm.simulation.simulate import Results
+from steadyarm.wording import write_atomically
 
 FIELDS = (
     "policy", "recommended", "regrets", "best_arm", "seconds", "world", "parameter", "value",

@@ -16,11 +16,11 @@ from steadyarm import __version__
 from steadyarm.covariates import Slopes, adjusted
 from steadyarm.environments.environment import RewardSource, noise_text
 from steadyarm.errors import InvalidInputError
-from steadyarm.files import FrameLibrary, frame_of
 from steadyarm.policies import Policy
 from steadyarm.policies.base import Recommendations
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import check_choice, check_fraction, not_negative, whole_number
+from steadyarm.wording import FrameLibrary, frame_of
 
 Workers = Literal["threads", "processes"]
 PARTS = 30  # into which whole tests are cut when they are recorded

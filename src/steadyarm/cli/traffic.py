@@ -9,15 +9,12 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-from steadyarm.cli.common import loaded, read_time, show, table
+from steadyarm.cli.common import load_experiment, read_time, show, table
 from steadyarm.errors import InvalidInputError, SteadyArmError
-
-if TYPE_CHECKING:
-    from steadyarm.live.assigner import LiveAssignment
 
 BATCH = 1000  # in one transaction
 WIDEST = 60  # characters of a value
@@ -25,8 +22,7 @@ SHOWN = 20  # refusals that are printed one by one
 VALUE = re.compile(r"([A-Za-z][\w .-]*)=([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
 TARGETS = ("id", "assignment", "unit")  # columns that name an assignment, the surest first
 
-T = TypeVar("T")
-Answer = TypeVar("Answer")
+Report = tuple[str, Any, datetime | None, str | None]  # target, values, time, event
 
 
 def ask(args: argparse.Namespace) -> None:
@@ -43,45 +39,49 @@ def ask(args: argparse.Namespace) -> None:
     """
     from steadyarm.wire.responses import AssignmentAnswer
 
-    bulk = args.units == ["-"]
-    with loaded(args) as experiment:
+    with load_experiment(args) as experiment:
         settings = experiment.settings
         if not args.units and settings.sticky == "unit":
             raise InvalidInputError(
                 "UNIT is missing; say who gets the variant, such as: steadyarm experiment ask "
                 f"{shlex.quote(args.name)} visitor-1"
             )
-        columns = {*settings.attributes, *settings.covariates}
-        visits = read_units(sys.stdin, columns) if bulk else [(u, {}) for u in args.units or [None]]
-        same = _known(args.known)
-        asked = [(unit, *_split(same | known, settings.covariates)) for unit, known in visits]
-        alone = len(asked) == 1 and not bulk
-
-        def ask_part(part: Sequence[tuple[Any, Any, Any]]) -> list[Any]:
-            units, attributes, covariates = zip(*part, strict=True)
-            return list(experiment.ask_many(units, attributes, covariates))
-
-        answers: list[Any] = [experiment.ask(*asked[0])] if alone else _in_batches(asked, ask_part)
-    units = [unit for unit, _, _ in asked]
-    assigned = [answer for answer in answers if not isinstance(answer, SteadyArmError)]
-    facts = [
-        {"unit": unit, "error": problem(answer)}
-        if isinstance(answer, SteadyArmError)
-        else AssignmentAnswer.of(answer)
-        for unit, answer in zip(units, answers, strict=True)
-    ]
-    valued = settings.values is not None  # else values say what names do
-    rows = [
-        (
-            *(a.unit, a.name, *([_in_line(a.value)] if valued else [])),
-            *(f"{a.probability:.4g}" if a.in_test else "", a.id, _remark(a)),
-        )
-        for a in assigned
-    ]
-    head = ("unit", "variant", *(["value"] if valued else []), "probability", "id", "")
-    text = table(head, rows, "<<<><<" if valued else "<<><<", most=None)
-    show(args, facts[0] if alone else {"assignments": facts}, text)
-    _refuse([unit or "" for unit in units], answers, "units got no variant")
+        visits: list[Any] = [(unit, {}) for unit in args.units or [None]]
+        if args.units == ["-"]:
+            visits = read_units(sys.stdin, {*settings.attributes, *settings.covariates})
+        units = [unit for unit, _ in visits]
+        same = _read_known(args.known)
+        facts = [_split(same | known, settings.covariates) for _, known in visits]
+        alone = len(units) == 1 and args.units != ["-"]
+        answers: list[Any] = []
+        if alone:
+            answers.append(experiment.ask(units[0], *facts[0]))
+        else:
+            for i in range(0, len(units), BATCH):
+                attributes, covariates = zip(*facts[i : i + BATCH], strict=True)
+                answers += experiment.ask_many(units[i : i + BATCH], attributes, covariates)
+    head, align = ["unit", "variant", "probability", "id", ""], "<<><<"
+    if settings.values is not None:  # else values say what names do
+        head, align = [*head[:2], "value", *head[2:]], "<<<><<"
+    results: list[Any] = []
+    rows = []
+    for unit, answer in zip(units, answers, strict=True):
+        if isinstance(answer, SteadyArmError):
+            results.append({"unit": unit, "error": problem(answer)})
+            continue
+        results.append(AssignmentAnswer.of(answer))
+        row = [answer.unit, answer.name]
+        if settings.values is not None:
+            value = json.dumps(answer.value, ensure_ascii=False)
+            row.append(value if len(value) <= WIDEST else value[: WIDEST - 1] + "…")
+        remark = "" if answer.new else "as before"
+        if answer.in_test:
+            rows.append([*row, f"{answer.probability:.4g}", answer.id, remark])
+        else:
+            rows.append([*row, "", answer.id, "outside of the test"])
+    text = table(head, rows, align, most=None)
+    show(args, results[0] if alone else {"assignments": results}, text)
+    _report_errors([unit or "" for unit in units], answers, "units got no variant")
 
 
 def tell(args: argparse.Namespace) -> None:
@@ -100,52 +100,43 @@ def tell(args: argparse.Namespace) -> None:
     stored.
     """
     bulk = args.rewards == ["-"]
-    with loaded(args) as experiment:
-        known = tuple(experiment.settings.measured)
+    with load_experiment(args) as experiment:
         if bulk:
-            rewards, without = read_rewards(sys.stdin, known)
+            reports, without = read_rewards(sys.stdin, experiment.settings.measured)
         else:
-            rewards, without = _pairs(args.rewards, args.at, args.event), 0
-        alone = len(rewards) == 1 and not bulk
-        answers: list[Any] = _in_batches(rewards, experiment.tell_many)
+            reports, without = _read_pairs(args.rewards, args.at, args.event), 0
+        answers: list[Any] = []
+        for i in range(0, len(reports), BATCH):
+            answers += experiment.tell_many(reports[i : i + BATCH])
+    alone = len(reports) == 1 and not bulk
     if alone and isinstance(answers[0], SteadyArmError):
         raise answers[0]
-    facts = [
-        {"error": problem(answer)} if isinstance(answer, SteadyArmError) else {"status": answer}
-        for answer in answers
+    refused = [isinstance(answer, SteadyArmError) for answer in answers]
+    results = [
+        {"error": problem(answer)} if wrong else {"status": answer}
+        for answer, wrong in zip(answers, refused, strict=True)
     ]
-    count = Counter("refused" if isinstance(a, SteadyArmError) else a for a in answers)
-    shown = ("stored", "repeated", *(["outside"] if count["outside"] else []), "refused")
-    parts = [f"{count[status]:,} {status}" for status in shown]
-    skipped = f"; {without:,} lines without a reward left out" if without else ""
-    show(args, facts[0] if alone else {"rewards": facts}, f"{', '.join(parts)}{skipped}")
-    _refuse([event[0] for event in rewards], answers, "rewards were refused")
+    counts = Counter(answer for answer, wrong in zip(answers, refused, strict=True) if not wrong)
+    outside = f"{counts['outside']:,} outside, " if counts["outside"] else ""
+    text = f"{counts['stored']:,} stored, {counts['repeated']:,} repeated, {outside}"
+    text += f"{sum(refused):,} refused"
+    text += f"; {without:,} lines without a reward left out" if without else ""
+    show(args, results[0] if alone else {"rewards": results}, text)
+    _report_errors([target for target, *_ in reports], answers, "rewards were refused")
 
 
-def _remark(shown: LiveAssignment) -> str:
-    if not shown.in_test:
-        return "outside of the test"
-    return "" if shown.new else "as before"
-
-
-def _in_line(value: Any) -> str:
-    """A value as JSON, as far as it fits into a line."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
-
-
-def _known(given: Sequence[str]) -> dict[str, str]:
+def _read_known(texts: Sequence[str]) -> dict[str, str]:
     """What is known of units, from texts such as device=mobile."""
-    found: dict[str, str] = {}
-    for text in given:
+    known: dict[str, str] = {}
+    for text in texts:
         name, _, value = text.partition("=")
-        if not (name and value) or name in found:
+        if not (name and value) or name in known:
             raise InvalidInputError(
                 f"--known is {text!r}; expected an attribute or a covariate and its value, such as "
                 "device=mobile, each once."
             )
-        found[name] = value
-    return found
+        known[name] = value
+    return known
 
 
 def _split(
@@ -157,7 +148,9 @@ def _split(
     return levels or None, numbers or None
 
 
-def read_units(lines: Any, columns: Iterable[str] = ()) -> list[tuple[str, dict[str, str]]]:
+def read_units(
+    lines: Iterable[str], columns: Iterable[str] = ()
+) -> list[tuple[str, dict[str, str]]]:
     """Units with what is known of them: one in a line, or CSV with a column unit.
 
     columns : the names of attributes and covariates; an empty cell is one not known
@@ -169,17 +162,14 @@ def read_units(lines: Any, columns: Iterable[str] = ()) -> list[tuple[str, dict[
     >>> read_units(["spend,unit", '41,"Doe, Jo"'], ["spend"])
     [('Doe, Jo', {'spend': '41'})]
     """
-    rows = _table(lines, {"unit"}, ("unit",))
+    rows = _read_table(lines, {"unit"}, ("unit",))
     return [
         (row["unit"], {name: row[name] for name in row.keys() & set(columns) if row[name]})
         for _, row in rows
     ]
 
 
-Report = tuple[str, Any, datetime | None, str | None]
-
-
-def read_rewards(lines: Any, metrics: Iterable[str] = ()) -> tuple[list[Report], int]:
+def read_rewards(lines: Iterable[str], metrics: Iterable[str] = ()) -> tuple[list[Report], int]:
     """Ids or units with their rewards, when these happened and of which event; and lines without.
 
     Two columns, or CSV with a header that names reward, or metrics, then one of id, assignment and
@@ -194,8 +184,8 @@ def read_rewards(lines: Any, metrics: Iterable[str] = ()) -> tuple[list[Report],
     >>> read_rewards(["unit,event,revenue", "visitor 1,order 17,35.2"], ["revenue"])
     ([('visitor 1', {'revenue': 35.2}, None, 'order 17')], 0)
     """
-    found: list[Report] = []
-    rows = _table(lines, {"reward", *metrics}, ("unit", "reward"))
+    reports: list[Report] = []
+    rows = _read_table(lines, {"reward", *metrics}, ("unit", "reward"))
     for line, row in rows:
         target = next((row[name] for name in TARGETS if name in row), None)
         if target is None:
@@ -207,17 +197,22 @@ def read_rewards(lines: Any, metrics: Iterable[str] = ()) -> tuple[list[Report],
         if row.get("reward"):
             values = _number(row["reward"])
         if values != {}:
-            when = row.get("at") or row.get("rewarded_at")
-            moment = read_time(when, f"at in line {line}") if when else None
-            found.append((target, values, moment, row.get("event") or None))
-    return found, len(rows) - len(found)
+            at = row.get("at") or row.get("rewarded_at")
+            time = read_time(at, f"at in line {line}") if at else None
+            reports.append((target, values, time, row.get("event") or None))
+    return reports, len(rows) - len(reports)
 
 
-def _table(lines: Any, named: set[str], usual: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
-    """Rows by the names of columns: those of the first line if it has one of `named`."""
-    rows = list(_rows(lines))
+def _read_table(
+    lines: Iterable[str], names: set[str], usual: tuple[str, ...]
+) -> list[tuple[int, dict[str, str]]]:
+    """Rows by column, with the numbers of their lines.
+
+    Columns are those of the first line if it has one of `names`, else the usual ones.
+    """
+    rows = list(_read_rows(lines))
     columns: Sequence[str] = usual
-    if rows and named & set(rows[0][1]):
+    if rows and names & set(rows[0][1]):
         columns = rows.pop(0)[1]
     for line, row in rows:
         if len(row) < len(columns) or (columns == usual and len(row) != len(usual)):
@@ -228,7 +223,7 @@ def _table(lines: Any, named: set[str], usual: tuple[str, ...]) -> list[tuple[in
     return [(line, dict(zip(columns, row, strict=False))) for line, row in rows]
 
 
-def _rows(lines: Any) -> Iterator[tuple[int, list[str]]]:
+def _read_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(lines, strict=True)
     try:
         for row in reader:
@@ -242,10 +237,10 @@ def _rows(lines: Any) -> Iterator[tuple[int, list[str]]]:
         raise InvalidInputError(f"standard input is not UTF-8 text: {error}.") from None
 
 
-def _pairs(words: Sequence[str], at: str | None, event: str | None) -> list[Report]:
+def _read_pairs(words: Sequence[str], at: str | None, event: str | None) -> list[Report]:
     """Targets with their rewards, or with one or several values of metrics such as revenue=35."""
-    when = None if at is None else read_time(at, "--at")
-    found: list[Report] = []
+    time = None if at is None else read_time(at, "--at")
+    reports: list[Report] = []
     left = list(words)
     while left:
         target = left.pop(0)
@@ -258,8 +253,8 @@ def _pairs(words: Sequence[str], at: str | None, event: str | None) -> list[Repo
         while left and (named := VALUE.fullmatch(left[0])):
             values[named[1]] = float(named[2])
             left.pop(0)
-        found.append((target, values or _number(left.pop(0)), when, event))
-    return found
+        reports.append((target, values or _number(left.pop(0)), time, event))
+    return reports
 
 
 def _number(text: str) -> Any:
@@ -280,26 +275,18 @@ def problem(error: SteadyArmError) -> dict[str, str]:
     """
     from steadyarm.wire.responses import PROBLEM, PROBLEMS
 
-    kinds = (name for name, each in PROBLEMS.items() if isinstance(error, each))
-    kind = next(kinds, "internal")
-    return {"type": PROBLEM + kind, "detail": str(error)}
+    kinds = (name for name, kind in PROBLEMS.items() if isinstance(error, kind))
+    return {"type": PROBLEM + next(kinds, "internal"), "detail": str(error)}
 
 
-def _in_batches(entries: Sequence[T], send: Callable[[Sequence[T]], list[Answer]]) -> list[Answer]:
-    starts = range(0, len(entries), BATCH)
-    return [answer for i in starts for answer in send(entries[i : i + BATCH])]
-
-
-def _refuse(asked: Sequence[str], answers: Sequence[Any], what: str) -> None:
+def _report_errors(targets: Sequence[str], answers: Sequence[Any], what: str) -> None:
     """Print what was refused, and fail if anything was."""
-    errors = [
-        (target, answer)
-        for target, answer in zip(asked, answers, strict=True)
+    lines = [
+        f"{target}: {answer}"
+        for target, answer in zip(targets, answers, strict=True)
         if isinstance(answer, SteadyArmError)
     ]
-    if not errors:
-        return
-    for target, error in errors[:SHOWN]:
-        print(f"{target}: {error}", file=sys.stderr)
-    more = f" (the first {SHOWN} are named above)" if len(errors) > SHOWN else ""
-    raise SteadyArmError(f"{len(errors):,} of {len(answers):,} {what}{more}.")
+    if lines:
+        print(*lines[:SHOWN], sep="\n", file=sys.stderr)
+        more = f" (the first {SHOWN} are named above)" if len(lines) > SHOWN else ""
+        raise SteadyArmError(f"{len(lines):,} of {len(answers):,} {what}{more}.")
