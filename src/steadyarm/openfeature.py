@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from steadyarm.errors import MissingExtraError
 
 try:
+    import requests
     from openfeature.contrib.provider.ofrep import OFREPProvider
     from openfeature.evaluation_context import EvaluationContext
-    from openfeature.exception import GeneralError, OpenFeatureError
-    from openfeature.flag_evaluation import FlagResolutionDetails, FlagValueType
-    from openfeature.provider import AbstractProvider, Metadata
+    from openfeature.provider import Metadata
     from openfeature.track import TrackingEventDetails
 except ImportError:
     raise MissingExtraError(
@@ -31,20 +30,24 @@ except ImportError:
     ) from None
 
 from steadyarm.client import Client, RewardBuffer
-from steadyarm.client.core import PATIENCE
+from steadyarm.client.core import PATIENCE, Service
 from steadyarm.errors import ServiceError, SteadyArmError
 
 __all__ = ["SteadyArmProvider"]
 
 log = logging.getLogger("steadyarm.openfeature")
 
-T = TypeVar("T")
-Context = EvaluationContext | None
-Details = FlagResolutionDetails
-Object = Sequence[FlagValueType] | Mapping[str, FlagValueType]
+
+def _in_thread(resolve: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method for asyncio, in a thread."""
+
+    async def resolve_async(*args: Any, **options: Any) -> Any:
+        return await asyncio.to_thread(resolve, *args, **options)
+
+    return resolve_async
 
 
-class SteadyArmProvider(AbstractProvider):
+class SteadyArmProvider(OFREPProvider):
     """Experiments of a SteadyArm service as flags of OpenFeature.
 
     What the context of an evaluation says of attributes and covariates that an experiment has
@@ -91,118 +94,28 @@ class SteadyArmProvider(AbstractProvider):
         buffer: str | os.PathLike[str] | RewardBuffer | None = None,
         cooldown: float = 5.0,
     ) -> None:
-        super().__init__()
         self.lost = 0
         self._in_memory = buffer is None
-        kept = RewardBuffer(":memory:") if buffer is None else buffer
-        self.client = Client(url, token, timeout=timeout, buffer=kept, cooldown=cooldown)
-        self._service = self.client.service
+        events = RewardBuffer(":memory:") if buffer is None else buffer
+        self.client = Client(url, token, timeout=timeout, buffer=events, cooldown=cooldown)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self._flags = OFREPProvider(
-            self._service.url, headers_factory=lambda: headers, timeout=timeout
-        )
+        super().__init__(self.client.service.url, headers_factory=lambda: headers, timeout=timeout)
+        self.session = _Session(self.client.service)
 
     def get_metadata(self) -> Metadata:
         """The name of the provider."""
         return Metadata(name="SteadyArm")
 
-    # Evaluation
-
-    def resolve_boolean_details(
-        self, flag_key: str, default_value: bool, evaluation_context: Context = None
-    ) -> Details[bool]:
-        """Evaluate a flag whose values are true and false."""
-        evaluate = self._flags.resolve_boolean_details
-        return self._evaluate(evaluate, flag_key, default_value, evaluation_context)
-
-    def resolve_string_details(
-        self, flag_key: str, default_value: str, evaluation_context: Context = None
-    ) -> Details[str]:
-        """Evaluate a flag whose values are texts, such as the names of variants."""
-        evaluate = self._flags.resolve_string_details
-        return self._evaluate(evaluate, flag_key, default_value, evaluation_context)
-
-    def resolve_integer_details(
-        self, flag_key: str, default_value: int, evaluation_context: Context = None
-    ) -> Details[int]:
-        """Evaluate a flag whose values are whole numbers."""
-        evaluate = self._flags.resolve_integer_details
-        return self._evaluate(evaluate, flag_key, default_value, evaluation_context)
-
-    def resolve_float_details(
-        self, flag_key: str, default_value: float, evaluation_context: Context = None
-    ) -> Details[float]:
-        """Evaluate a flag whose values are numbers."""
-        evaluate = self._flags.resolve_float_details
-        return self._evaluate(evaluate, flag_key, default_value, evaluation_context)
-
-    def resolve_object_details(
-        self, flag_key: str, default_value: Object, evaluation_context: Context = None
-    ) -> Details[Object]:
-        """Evaluate a flag whose values are objects or lists, such as the levels of factors."""
-        evaluate = self._flags.resolve_object_details
-        return self._evaluate(evaluate, flag_key, default_value, evaluation_context)
-
-    async def resolve_boolean_details_async(
-        self, flag_key: str, default_value: bool, evaluation_context: Context = None
-    ) -> Details[bool]:
-        """The same under asyncio, in a thread."""
-        evaluate = self.resolve_boolean_details
-        return await asyncio.to_thread(evaluate, flag_key, default_value, evaluation_context)
-
-    async def resolve_string_details_async(
-        self, flag_key: str, default_value: str, evaluation_context: Context = None
-    ) -> Details[str]:
-        """The same under asyncio, in a thread."""
-        evaluate = self.resolve_string_details
-        return await asyncio.to_thread(evaluate, flag_key, default_value, evaluation_context)
-
-    async def resolve_integer_details_async(
-        self, flag_key: str, default_value: int, evaluation_context: Context = None
-    ) -> Details[int]:
-        """The same under asyncio, in a thread."""
-        evaluate = self.resolve_integer_details
-        return await asyncio.to_thread(evaluate, flag_key, default_value, evaluation_context)
-
-    async def resolve_float_details_async(
-        self, flag_key: str, default_value: float, evaluation_context: Context = None
-    ) -> Details[float]:
-        """The same under asyncio, in a thread."""
-        evaluate = self.resolve_float_details
-        return await asyncio.to_thread(evaluate, flag_key, default_value, evaluation_context)
-
-    async def resolve_object_details_async(
-        self, flag_key: str, default_value: Object, evaluation_context: Context = None
-    ) -> Details[Object]:
-        """The same under asyncio, in a thread."""
-        evaluate = self.resolve_object_details
-        return await asyncio.to_thread(evaluate, flag_key, default_value, evaluation_context)
-
-    def _evaluate(
-        self, evaluate: Callable[..., Details[T]], key: str, default: T, context: Context
-    ) -> Details[T]:
-        if not self._service.breaker.allows():
-            raise GeneralError(str(self._service.failure))
-        if context is not None:
-            plain = {name: _plain(value) for name, value in context.attributes.items()}
-            context = EvaluationContext(context.targeting_key, plain)
-        try:
-            details = evaluate(key, default, context)
-        except OpenFeatureError as error:
-            if _is_outage(error):
-                self._service.note_failure(ServiceError(error.error_message))
-            else:
-                self._service.note_answer()
-            raise
-        self._service.note_answer()
-        return details
-
-    # Events
+    resolve_boolean_details_async = _in_thread(OFREPProvider.resolve_boolean_details)
+    resolve_string_details_async = _in_thread(OFREPProvider.resolve_string_details)
+    resolve_integer_details_async = _in_thread(OFREPProvider.resolve_integer_details)
+    resolve_float_details_async = _in_thread(OFREPProvider.resolve_float_details)
+    resolve_object_details_async = _in_thread(OFREPProvider.resolve_object_details)
 
     def track(
         self,
         tracking_event_name: str,
-        evaluation_context: Context = None,
+        evaluation_context: EvaluationContext | None = None,
         tracking_event_details: TrackingEventDetails | None = None,
     ) -> None:
         """Report an event of the unit that the targeting key names, such as "purchase".
@@ -217,17 +130,14 @@ class SteadyArmProvider(AbstractProvider):
         delivery = self.client.delivery
         assert delivery is not None
         try:
-            event = self._service.event(tracking_event_name, unit, value, key, None)
+            event = self.client.service.event(tracking_event_name, unit, value, key, None)
         except SteadyArmError as error:
             log.warning("an event was not reported: %s", error)
             return
-        try:
-            (result,) = delivery.keep(None, [event])
-        except SteadyArmError as error:
-            result = error
+        (result,) = delivery.keep(None, [event])
         if isinstance(result, SteadyArmError):
             self._lose(1, str(result))
-        elif not self._service.breaker.open:
+        elif not self.client.service.breaker.open:
             delivery.wake()
 
     def flush(self, seconds: float = PATIENCE) -> bool:
@@ -242,24 +152,40 @@ class SteadyArmProvider(AbstractProvider):
     def shutdown(self) -> None:
         """Send the events that wait, if the service takes them, and close connections."""
         with suppress(SteadyArmError):
-            self.client.flush(self._service.timeout)
+            self.client.flush(self.client.service.timeout)
         if self._in_memory and (pending := self.client.pending):
             self._lose(pending, "the program ends")
         self.client.close()
+        self.session.close()
 
     def _lose(self, count: int, reason: str) -> None:
         self.lost += count
         log.warning("%d events were neither delivered nor kept: %s", count, reason)
 
 
-def _plain(value: Any) -> Any:
-    """An attribute of a context; a time as text, since a request has no other form for it."""
-    return value.isoformat() if isinstance(value, datetime) else value
+class _Session(requests.Session):
+    """Sends evaluations, unless the service is known to be down."""
 
+    def __init__(self, service: Service) -> None:
+        super().__init__()
+        self._service = service
 
-def _is_outage(error: OpenFeatureError) -> bool:
-    """Whether the service could not be reached, or failed on its side."""
-    response = getattr(error.__cause__, "response", None)
-    if response is None:
-        return isinstance(error, GeneralError) and error.__cause__ is not None
-    return bool(response.status_code >= 500)
+    def post(self, url: Any, data: Any = None, json: Any = None, **options: Any) -> Any:
+        """Send the context of an evaluation; times become texts."""
+        if not self._service.breaker.allows():
+            raise requests.ConnectionError(str(self._service.failure))
+        known = json.get("context", {})
+        context = {
+            name: value.isoformat() if isinstance(value, datetime) else value
+            for name, value in known.items()
+        }
+        try:
+            response = super().post(url, data, json | {"context": context}, **options)
+        except requests.RequestException as error:
+            self._service.note_failure(ServiceError(str(error)))
+            raise
+        if response.status_code >= 500:
+            self._service.note_failure(ServiceError(f"{url} answered {response.status_code}."))
+        else:
+            self._service.note_answer()
+        return response

@@ -23,7 +23,7 @@ from steadyarm.client import (
 from steadyarm.wire.responses import AssignmentAnswer, ExperimentAnswer
 from steadyarm.wire.results import Recommendation
 from tests.client.conftest import Connect, Create
-from tests.client.servers import Proxy, Scripted, serving
+from tests.client.servers import Proxy, Scripted
 from tests.service.clients import run_apart
 
 PRICES = {"A": {"price": 9}, "B": {"price": 12}}
@@ -271,18 +271,6 @@ def test_without_sticky_units_a_lost_answer_is_not_asked_for_again(
     assert there.status().total_assigned == 2
 
 
-def test_a_service_that_takes_few_at_a_time(connect: Connect, tmp_path: Path) -> None:
-    with serving(tmp_path, "--max-batch", "7") as url:
-        storage = f"sqlite:///{tmp_path}/service.db"
-        there = sa.create_experiment("shop", ["A", "B"], sa.Steady(), 500, storage, missing="drop")
-        shop = connect(url, timeout=30).experiment("shop")
-        units = [f"u{i}" for i in range(60)]
-        assert [one.unit for one in shop.ask_many(units)] == units
-        assert shop.tell_many([(unit, 1.0) for unit in units]) == ["stored"] * 60
-        assert there.status().total_rewarded == 60
-        there.close()
-
-
 def test_a_closed_client_says_so(url: str, connect: Connect, name: str) -> None:
     client = connect(url)
     client.close()
@@ -377,6 +365,6 @@ def test_nobody_waits_for_a_service_that_is_not_there(connect: Connect) -> None:
             getattr(client.experiment("shop"), verb)()
     with pytest.raises(ServiceDownError):
         client.experiment("shop").tell("u1", 1.0)
-    with Scripted("drop", "drop", (200, {}, {"status": "stored"})) as server:
+    with Scripted("drop", "drop", (200, {}, {"rewards": [{"status": "stored"}]})) as server:
         connect(server.url).experiment("shop").tell("u1", 1.0)
         assert len(server.requests) == 3

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import random
 import time
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
 
 import httpx2
@@ -20,8 +17,9 @@ from tests.client.servers import Line, Scripted
 URL = "http://shop.example"
 
 
-def service(**options: Any) -> Service:
-    return Service(URL, **({"jitter": random.Random(1)} | options))
+def service(url: str = URL, **options: Any) -> Service:
+    usual: dict[str, Any] = {"timeout": 2.0, "retries": 3, "default_arm": None, "cooldown": 5.0}
+    return Service(url, None, **usual | {"on_unknown": "ignore", "buffered": False} | options)
 
 
 def call(of: Service, **options: Any) -> Call[bytes]:
@@ -58,7 +56,6 @@ def test_a_busy_service_is_asked_again(status: int) -> None:
     assert 0.025 <= first <= 0.075
     assert 0.05 <= second <= 0.15
     assert 0.1 <= third <= 0.3
-    assert fail(call(service()), caught.value) == [first, second, third]  # reproducible
 
 
 def test_tries_share_the_time_limit() -> None:
@@ -79,14 +76,11 @@ def test_what_may_have_been_processed_is_not_repeated(error: Exception, tries: i
     assert len(fail(call(service()), error)) == 3
 
 
-@pytest.mark.parametrize(("value", "least"), [("1", 1.0), ("date", 0.5)])
-def test_retry_after_is_honoured(value: str, least: float) -> None:
-    if value == "date":
-        value = format_datetime(datetime.now(UTC) + timedelta(seconds=2))
+def test_retry_after_is_honoured() -> None:
     tried = call(service(timeout=5))
     with pytest.raises(BusyError) as caught:
-        tried.receive(answer(503, **{"Retry-After": value}))
-    assert least <= tried.pause_after(caught.value) <= 2.0
+        tried.receive(answer(503, **{"Retry-After": "1"}))
+    assert tried.pause_after(caught.value) == 1.0
     late = call(service(timeout=0.1))
     with pytest.raises(ServiceDownError, match="answered 503"):
         late.pause_after(caught.value)
@@ -163,7 +157,7 @@ def test_batches_have_an_entry_for_each(caplog: pytest.LogCaptureFixture) -> Non
     partly = {"experiments": [{"name": "a", "status": "stored"}, {"name": "b", **refused}]}
     for _ in range(2):
         assert of.deliver(None, [event]).receive(answer(200, {"events": [partly]})) == ["stored"]
-    assert caplog.text.count("does not count in one of its experiments") == 1
+    assert caplog.text.count("an event does not count everywhere") == 1
 
 
 def test_each_kind_of_reason_is_said_once_a_minute(
@@ -174,8 +168,8 @@ def test_each_kind_of_reason_is_said_once_a_minute(
     for now in (0.0, 30.0, 59.0, 61.0):
         monkeypatch.setattr(time, "monotonic", lambda now=now: start + now)
         for error in (sa.BudgetSpentError("All are out."), sa.ServiceError("Nothing there.")):
-            shown = shop.settle(Visit("u"), error)
-            assert isinstance(shown, sa.SteadyArmError) is False
+            (shown,) = shop.settle([Visit("u")], [error])
+            assert not isinstance(shown, sa.SteadyArmError)
     said = [line.rpartition("test: ")[2] for line in caplog.messages]
     assert said == ["BudgetSpentError: All are out.", "ServiceError: Nothing there."] * 2
 
@@ -183,9 +177,9 @@ def test_each_kind_of_reason_is_said_once_a_minute(
 def test_bad_arguments_are_refused() -> None:
     for url in ("localhost:8000", "http://", "http:///v1", "http://[::1", "http://host:99999"):
         with pytest.raises(sa.InvalidInputError, match="address of a service"):
-            Service(url)
+            service(url)
     for url in ("http://v1", "http://v1/", "http://v1/v1", "http://v1/v1/"):
-        assert Service(url).url == "http://v1"
+        assert service(url).url == "http://v1"
     with pytest.raises(sa.InvalidInputError, match="seconds above 0"):
         service(timeout=0)
     with pytest.raises(sa.InvalidInputError, match="on_unknown is 'stop'"):

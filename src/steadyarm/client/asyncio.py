@@ -15,20 +15,16 @@ import httpx2
 
 from steadyarm.client.blocking import BaseClient
 from steadyarm.client.core import (
-    DOWN,
     PATIENCE,
+    Answer,
     BusyError,
     Call,
     ExperimentCore,
     Outcome,
     Report,
     Result,
-    TooLargeError,
-    Visit,
-    halves,
-    parts,
+    unsettled,
 )
-from steadyarm.covariates import with_expected
 from steadyarm.errors import ServiceError, SteadyArmError
 from steadyarm.live.assigner import At, Values
 from steadyarm.live.units import Covariates, Given
@@ -76,32 +72,20 @@ class AsyncClient(BaseClient):
         """Report an event of a unit to every experiment that measures it."""
         report = self.service.event(event, unit, value, id, at)
         (result,) = await self.deliver(None, [report])
-        outcome = self.service.settle_event(report, result)
+        outcome = self.service.settle(None, report, result)
         if isinstance(outcome, SteadyArmError):
             raise outcome
         return outcome
 
     async def deliver(self, experiment: str | None, reports: Sequence[Report]) -> list[Result]:
         """Send rewards of an experiment, or events; keep them if the service is down."""
+        if not reports:
+            return []
         try:
             self.service.check_up()
-            if len(reports) == 1:
-                return await self.send(self.service.deliver_one(experiment, reports[0]))
             return await self.send(self.service.deliver(experiment, reports))
-        except TooLargeError as error:
-            if len(reports) == 1:
-                return [error]
-            first, second = halves(reports)
-            done = await self.deliver(experiment, first)
-            return done + await self.deliver(experiment, second)
-        except DOWN as error:
-            if self.delivery is None:
-                return self.service.lose(experiment, len(reports), error)
-            return await asyncio.to_thread(self.delivery.keep, experiment, reports)
-        except ServiceError:
-            raise
         except SteadyArmError as error:
-            return [error] * len(reports)
+            return await asyncio.to_thread(self.keep, experiment, reports, error)
 
     async def send(self, call: Call[R]) -> R:
         """The result of a call; raises the error that its answer means."""
@@ -165,8 +149,7 @@ class AsyncRemoteExperiment:
         expected: float | None = None,
     ) -> AssignmentAnswer:
         """The variant to show to a unit; see `RemoteExperiment.ask`."""
-        visit = Visit(unit, attributes, with_expected(covariates, expected))
-        (answer,) = await self._ask([visit])
+        (answer,) = await self.ask_many([unit], [attributes], [covariates], [expected])
         if isinstance(answer, SteadyArmError):
             raise answer
         return answer
@@ -177,24 +160,20 @@ class AsyncRemoteExperiment:
         attributes: Sequence[Given | None] | None = None,
         covariates: Sequence[Covariates | None] | None = None,
         expected: Sequence[float | None] | None = None,
-    ) -> list[AssignmentAnswer | SteadyArmError]:
+    ) -> list[Answer]:
         """Variants for many units; see `RemoteExperiment.ask_many`."""
-        visits = self._core.visits(units, attributes, covariates, expected)
-        return [answer for part in parts(visits) for answer in await self._ask(part)]
-
-    async def _ask(self, visits: Sequence[Visit]) -> list[AssignmentAnswer | SteadyArmError]:
         core = self._core
-        try:
-            core.check_up()
-            if core.settings is None:
-                await self.status()
-            answers = await self.client.send(core.assign(visits))
-        except SteadyArmError as error:
-            if isinstance(error, TooLargeError) and len(visits) > 1:
-                first, second = halves(visits)
-                return await self._ask(first) + await self._ask(second)
-            answers = core.refuse_all(visits, error)
-        return [core.settle(visit, one) for visit, one in zip(visits, answers, strict=True)]
+        answers: list[Answer] = []
+        for visits in core.visits(units, attributes, covariates, expected):
+            try:
+                core.check_up()
+                if core.settings is None:
+                    await self.status()
+                assigned = await self.client.send(core.assign(visits))
+                answers += core.settle(visits, assigned)
+            except SteadyArmError as error:
+                answers += core.settle_failure(visits, error)
+        return answers
 
     async def tell(
         self,
@@ -204,18 +183,17 @@ class AsyncRemoteExperiment:
         event: str | None = None,
     ) -> None:
         """Report what an assignment, its id, or a unit brought; see `RemoteExperiment.tell`."""
-        (outcome,) = await self._tell([(assignment, reward, at, event)])
+        (outcome,) = await self.tell_many([(assignment, reward, at, event)])
         if isinstance(outcome, SteadyArmError):
             raise outcome
 
     async def tell_many(self, rewards: Iterable[tuple[Any, ...]]) -> list[Result]:
         """Report many rewards, each as the arguments of `tell`."""
-        return [outcome for part in parts(list(rewards)) for outcome in await self._tell(part)]
-
-    async def _tell(self, rewards: Sequence[tuple[Any, ...]]) -> list[Result]:
-        reports, sending = self._core.rewards(rewards)
-        results = await self.client.deliver(self._core.name, sending) if sending else []
-        return self._core.settle_rewards(reports, results)
+        results: list[Result] = []
+        for reports in self._core.reports(rewards):
+            sent = await self.client.deliver(self._core.name, unsettled(reports))
+            results += self._core.settle_rewards(reports, sent)
+        return results
 
     async def status(self) -> ExperimentAnswer:
         """The settings of the test, and its progress in numbers."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Self, TypeVar
@@ -14,6 +13,7 @@ from steadyarm.client.buffer import Delivery, RewardBuffer
 from steadyarm.client.core import (
     DOWN,
     PATIENCE,
+    Answer,
     BusyError,
     Call,
     ExperimentCore,
@@ -22,12 +22,9 @@ from steadyarm.client.core import (
     Report,
     Result,
     Service,
-    TooLargeError,
-    Visit,
-    halves,
-    parts,
+    refuse,
+    unsettled,
 )
-from steadyarm.covariates import with_expected
 from steadyarm.errors import ServiceError, SteadyArmError
 from steadyarm.live.assigner import At, Values
 from steadyarm.live.units import Covariates, Given
@@ -71,18 +68,17 @@ class BaseClient:
         default_arm: str | None = None,
         buffer: str | os.PathLike[str] | RewardBuffer | None = None,
         cooldown: float = 5.0,
-        jitter: random.Random | None = None,
         on_unknown: OnUnknown = "ignore",
     ) -> None:
+        buffered = buffer is not None
         self.service = Service(
-            *(url, token, timeout, retries, default_arm, cooldown, jitter, on_unknown),
-            buffered=buffer is not None,
+            url, token, timeout, retries, default_arm, cooldown, on_unknown, buffered
         )
         self.connection = Connection(self.service)
         self.delivery: Delivery | None = None
         if buffer is not None:
-            kept = buffer if isinstance(buffer, RewardBuffer) else RewardBuffer(buffer)
-            self.delivery = Delivery(self.service, kept, self.connection.send)
+            opened = buffer if isinstance(buffer, RewardBuffer) else RewardBuffer(buffer)
+            self.delivery = Delivery(self.service, opened, self.connection.send)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.service.url!r})"
@@ -112,6 +108,16 @@ class BaseClient:
         """Buffered rewards that the service refused when this client delivered them."""
         return 0 if self.delivery is None else self.delivery.rejected
 
+    def keep(
+        self, experiment: str | None, reports: Sequence[Report], error: SteadyArmError
+    ) -> list[Result]:
+        """Keep rewards of a request that failed; raise the error where that does not help."""
+        if not isinstance(error, DOWN):
+            return refuse(reports, error)
+        if self.delivery is None:
+            return self.service.lose(experiment, len(reports), error)
+        return self.delivery.keep(experiment, reports)
+
 
 class Client(BaseClient):
     """A connection to a SteadyArm service; one serves a whole program, and threads share it.
@@ -132,7 +138,6 @@ class Client(BaseClient):
         ServiceError, or with a default arm the reward is lost. A `RewardBuffer` to say how many
     cooldown : seconds after a failure in which `ask` gives the default arm at once, and `tell`
         writes into the buffer at once; then one call tries whether the service is back
-    jitter : makes the pauses between tries reproducible
     on_unknown : what `tell` and `track` do if the unit has no assignment: "ignore" logs and counts
         it, "raise" raises UnknownAssignmentError
 
@@ -187,31 +192,20 @@ class Client(BaseClient):
         """
         report = self.service.event(event, unit, value, id, at)
         (result,) = self.deliver(None, [report])
-        outcome = self.service.settle_event(report, result)
+        outcome = self.service.settle(None, report, result)
         if isinstance(outcome, SteadyArmError):
             raise outcome
         return outcome
 
     def deliver(self, experiment: str | None, reports: Sequence[Report]) -> list[Result]:
         """Send rewards of an experiment, or events; keep them if the service is down."""
+        if not reports:
+            return []
         try:
             self.service.check_up()
-            if len(reports) == 1:
-                return self.send(self.service.deliver_one(experiment, reports[0]))
             return self.send(self.service.deliver(experiment, reports))
-        except TooLargeError as error:
-            if len(reports) == 1:
-                return [error]
-            first, second = halves(reports)
-            return self.deliver(experiment, first) + self.deliver(experiment, second)
-        except DOWN as error:
-            if self.delivery is None:
-                return self.service.lose(experiment, len(reports), error)
-            return self.delivery.keep(experiment, reports)
-        except ServiceError:
-            raise
         except SteadyArmError as error:
-            return [error] * len(reports)
+            return self.keep(experiment, reports, error)
 
     def send(self, call: Call[R]) -> R:
         """The result of a call; raises the error that its answer means."""
@@ -276,7 +270,7 @@ class RemoteExperiment:
 
         attributes, covariates, expected : what is known of the unit, as in `Experiment.ask`
         """
-        (answer,) = self._ask([Visit(unit, attributes, with_expected(covariates, expected))])
+        (answer,) = self.ask_many([unit], [attributes], [covariates], [expected])
         if isinstance(answer, SteadyArmError):
             raise answer
         return answer
@@ -287,29 +281,25 @@ class RemoteExperiment:
         attributes: Sequence[Given | None] | None = None,
         covariates: Sequence[Covariates | None] | None = None,
         expected: Sequence[float | None] | None = None,
-    ) -> list[AssignmentAnswer | SteadyArmError]:
+    ) -> list[Answer]:
         """Variants for many units, in their order; an error takes the place of one refused.
 
         With a default arm that takes its place, unless the unit is bad.
 
         attributes, covariates, expected : of each unit, as in `Experiment.ask_many`
         """
-        visits = self._core.visits(units, attributes, covariates, expected)
-        return [answer for part in parts(visits) for answer in self._ask(part)]
-
-    def _ask(self, visits: Sequence[Visit]) -> list[AssignmentAnswer | SteadyArmError]:
         core = self._core
-        try:
-            core.check_up()
-            if core.settings is None:
-                self.status()
-            answers = self.client.send(core.assign(visits))
-        except SteadyArmError as error:
-            if isinstance(error, TooLargeError) and len(visits) > 1:
-                first, second = halves(visits)
-                return self._ask(first) + self._ask(second)
-            answers = core.refuse_all(visits, error)
-        return [core.settle(visit, one) for visit, one in zip(visits, answers, strict=True)]
+        answers: list[Answer] = []
+        for visits in core.visits(units, attributes, covariates, expected):
+            try:
+                core.check_up()
+                if core.settings is None:
+                    self.status()
+                assigned = self.client.send(core.assign(visits))
+                answers += core.settle(visits, assigned)
+            except SteadyArmError as error:
+                answers += core.settle_failure(visits, error)
+        return answers
 
     def tell(
         self,
@@ -328,7 +318,7 @@ class RemoteExperiment:
         reward, event : values by the names of metrics and the key of their event are as in
             `Experiment.tell`, too
         """
-        (outcome,) = self._tell([(assignment, reward, at, event)])
+        (outcome,) = self.tell_many([(assignment, reward, at, event)])
         if isinstance(outcome, SteadyArmError):
             raise outcome
 
@@ -339,12 +329,11 @@ class RemoteExperiment:
         that was shown "outside" of the test, or "ignored" or "lost" as in `tell`; an error takes
         the place of one refused.
         """
-        return [outcome for part in parts(list(rewards)) for outcome in self._tell(part)]
-
-    def _tell(self, rewards: Sequence[tuple[Any, ...]]) -> list[Result]:
-        reports, sending = self._core.rewards(rewards)
-        results = self.client.deliver(self._core.name, sending) if sending else []
-        return self._core.settle_rewards(reports, results)
+        results: list[Result] = []
+        for reports in self._core.reports(rewards):
+            sent = self.client.deliver(self._core.name, unsettled(reports))
+            results += self._core.settle_rewards(reports, sent)
+        return results
 
     def status(self) -> ExperimentAnswer:
         """The settings of the test, and its progress in numbers."""

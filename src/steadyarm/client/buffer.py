@@ -11,22 +11,13 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event, Lock, Thread
+from typing import TypeVar
 
-from steadyarm.client.core import (
-    BATCH,
-    Call,
-    Report,
-    Result,
-    Service,
-    ServiceDownError,
-    TooLargeError,
-    halves,
-)
-from steadyarm.errors import InvalidInputError, ServiceError, SteadyArmError, StorageError
+from steadyarm.client.core import BATCH, Call, Report, Result, Service, ServiceDownError, refuse
+from steadyarm.errors import InvalidInputError, ServiceError, SteadyArmError
 from steadyarm.validation import whole_number
 
 log = logging.getLogger("steadyarm.client")
@@ -34,19 +25,31 @@ log = logging.getLogger("steadyarm.client")
 SOONEST, LONGEST = 1.0, 30.0  # seconds between tries while the service is down
 CLAIM = 60.0  # seconds after which another process sends what one has begun to send
 WAIT = 5.0  # seconds for another process that writes
+MEMORY = ":memory:"
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS steadyarm_rewards (
-    number INTEGER PRIMARY KEY,
+    id TEXT PRIMARY KEY DEFAULT (hex(randomblob(16))),
     service TEXT NOT NULL,
     experiment TEXT,           -- null: an event
     body TEXT NOT NULL,        -- as it is sent
     due REAL NOT NULL          -- when it may be sent, in seconds since 1970
 )
 """
+INSERT = "INSERT INTO steadyarm_rewards (service, experiment, body, due) VALUES (?, ?, ?, 0)"
+OLDEST = """
+SELECT id, experiment, body FROM steadyarm_rewards
+WHERE service = ? AND due <= ? ORDER BY rowid LIMIT ?
+"""
+
+R = TypeVar("R")
+Claimed = dict[str, Report]  # by id
 
 
 class RewardBuffer:
     """A file of rewards that wait for the service; any number of processes may share it.
+
+    A damaged file is set aside under another name, and a new one takes its place. If the file
+    cannot be written, rewards wait in memory until the program ends. Both are logged as warnings.
 
     Parameters
     ----------
@@ -58,8 +61,8 @@ class RewardBuffer:
     >>> import tempfile
     >>> import steadyarm as sa
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     kept = RewardBuffer(f"{folder}/rewards.db", limit=1000)
-    ...     with sa.Client("http://127.0.0.1:9", retries=0, buffer=kept) as client:
+    ...     buffer = RewardBuffer(f"{folder}/rewards.db", limit=1000)
+    ...     with sa.Client("http://127.0.0.1:9", retries=0, buffer=buffer) as client:
     ...         client.experiment("shop").tell("visitor 1", 1.0)
     ...         client.pending
     1
@@ -68,89 +71,136 @@ class RewardBuffer:
     def __init__(self, path: str | os.PathLike[str], limit: int = 100_000) -> None:
         self.path, self.limit = Path(path), whole_number(limit, "limit", least=1)
         self._lock = Lock()
-        with self._translated():
-            self._db = sqlite3.connect(
-                path, timeout=WAIT, isolation_level=None, check_same_thread=False
-            )
-        with self._transaction() as db:
-            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
-            if tables and "steadyarm_rewards" not in tables:
-                raise InvalidInputError(
-                    f"{path} is a database of something else; give kept rewards a file of their "
-                    "own."
-                )
-            db.execute(SCHEMA)
+        try:
+            self._db = self._open()
+        except (sqlite3.Error, OSError) as error:
+            self._use_memory(error)
 
     def add(self, service: str, experiment: str | None, reports: Sequence[Report]) -> list[Result]:
         """Write rewards down: those that are "kept" are on disk, others have their error."""
-        with self._transaction() as db:
-            room = self.limit - db.execute("SELECT count(*) FROM steadyarm_rewards").fetchone()[0]
-            rows = [(service, experiment, json.dumps(one)) for one in reports[: max(room, 0)]]
-            db.executemany("INSERT INTO steadyarm_rewards VALUES (NULL, ?, ?, ?, 0)", rows)
+        rows = [(service, experiment, json.dumps(report)) for report in reports]
+
+        def insert(db: sqlite3.Connection) -> int:
+            (waiting,) = db.execute("SELECT count(*) FROM steadyarm_rewards").fetchone()
+            fitting = rows[: max(self.limit - waiting, 0)]
+            db.executemany(INSERT, fitting)
+            return len(fitting)
+
+        kept = self._transact(insert)
         full = ServiceError(
             f"the service cannot be reached, and {self.limit} rewards wait in {self.path} already; "
             "this one was not kept. Report it again when the service is back."
         )
-        return ["kept" if i < len(rows) else full for i in range(len(reports))]
+        return ["kept" if i < kept else full for i in range(len(rows))]
 
     def count(self, service: str) -> int:
         """How many wait for this service."""
         query = "SELECT count(*) FROM steadyarm_rewards WHERE service = ?"
-        with self._transaction() as db:
-            return int(db.execute(query, (service,)).fetchone()[0])
+        count: int = self._transact(lambda db: db.execute(query, (service,)).fetchone()[0])
+        return count
 
-    def claim(self, service: str) -> tuple[str | None, dict[int, Report]]:
-        """Take the oldest rewards that no other process sends: of one experiment, by number."""
+    def claim(self, service: str) -> tuple[str | None, Claimed]:
+        """Take the oldest rewards that no other process sends: of one experiment, by id."""
         now = time.time()
-        with self._transaction() as db:
-            rows = db.execute(
-                "SELECT number, experiment, body FROM steadyarm_rewards "
-                "WHERE service = ? AND due <= ? ORDER BY number LIMIT ?",
-                (service, now, BATCH),
-            ).fetchall()
+
+        def take(db: sqlite3.Connection) -> tuple[str | None, Claimed]:
+            rows = db.execute(OLDEST, (service, now, BATCH)).fetchall()
             experiment = rows[0][1] if rows else None
-            claimed = {number: json.loads(body) for number, of, body in rows if of == experiment}
-            self._set_due(db, claimed, now + CLAIM)
-        return experiment, claimed
+            claimed = {id: json.loads(body) for id, of, body in rows if of == experiment}
+            _set_due(db, claimed, now + CLAIM)
+            return experiment, claimed
 
-    def release(self, claimed: dict[int, Report]) -> None:
+        return self._transact(take)
+
+    def release(self, claimed: Claimed) -> None:
         """Give back what could not be sent."""
-        with self._transaction() as db:
-            self._set_due(db, claimed, 0.0)
+        self._transact(lambda db: _set_due(db, claimed, 0.0))
 
-    def remove(self, claimed: dict[int, Report]) -> None:
+    def remove(self, claimed: Claimed) -> None:
         """Take out what the service has answered to."""
-        with self._transaction() as db:
-            numbers = [(number,) for number in claimed]
-            db.executemany("DELETE FROM steadyarm_rewards WHERE number = ?", numbers)
+        query = "DELETE FROM steadyarm_rewards WHERE id = ?"
+        self._transact(lambda db: db.executemany(query, [(id,) for id in claimed]))
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
             self._db.close()
 
-    def _set_due(self, db: sqlite3.Connection, claimed: dict[int, Report], due: float) -> None:
-        rows = [(due, number) for number in claimed]
-        db.executemany("UPDATE steadyarm_rewards SET due = ? WHERE number = ?", rows)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._translated():
-            self._db.execute("BEGIN IMMEDIATE")
+    def _transact(self, change: Callable[[sqlite3.Connection], R]) -> R:
+        with self._lock:
             try:
-                yield self._db
-                self._db.execute("COMMIT")
-            finally:
-                self._db.rollback()  # does nothing after a commit
+                return _commit(self._db, change)
+            except sqlite3.ProgrammingError:
+                raise ServiceError(f"the reward buffer {self.path} is closed.") from None
+            except sqlite3.Error as error:
+                self._use_memory(error)
+                return _commit(self._db, change)
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _open(self) -> sqlite3.Connection:
+        """Open the file; set a damaged one aside first."""
+        inode = self._inode()
         try:
-            yield
-        except sqlite3.Error as error:
-            raise StorageError(
-                f"the file of kept rewards {self.path} cannot be used: {error}."
-            ) from None
+            return _connect(self.path)
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+                raise
+            if inode == self._inode():  # else another process has replaced it meanwhile
+                aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
+                self.path.rename(aside)
+                log.warning("the reward buffer %s is damaged; it was moved to %s", self.path, aside)
+            return _connect(self.path)
+
+    def _inode(self) -> int | None:
+        return self.path.stat().st_ino if self.path.exists() else None
+
+    def _use_memory(self, error: Exception) -> None:
+        log.warning(
+            "the reward buffer %s cannot be used: %s; rewards wait in memory, for this program "
+            "only",
+            self.path,
+            error,
+        )
+        self._db = _connect(MEMORY)
+
+
+def _connect(path: str | Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=WAIT, isolation_level=None, check_same_thread=False)
+    try:
+        _commit(db, lambda db: _check(db, path))
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _check(db: sqlite3.Connection, path: str | Path) -> None:
+    """Create the table if the database is empty; raise if it is damaged or something else."""
+    (state,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if state != "ok":
+        error = sqlite3.DatabaseError(state)
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+    if tables and "steadyarm_rewards" not in tables:
+        raise InvalidInputError(
+            f"{path} is a database of something else; give the reward buffer a file of its own."
+        )
+    db.execute(SCHEMA)
+
+
+def _commit(db: sqlite3.Connection, change: Callable[[sqlite3.Connection], R]) -> R:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        result = change(db)
+        db.execute("COMMIT")
+        return result
+    finally:
+        db.rollback()  # does nothing after a commit
+
+
+def _set_due(db: sqlite3.Connection, claimed: Claimed, due: float) -> None:
+    rows = [(due, id) for id in claimed]
+    db.executemany("UPDATE steadyarm_rewards SET due = ? WHERE id = ?", rows)
 
 
 class Delivery:
@@ -171,7 +221,7 @@ class Delivery:
         self._service, self._buffer, self._send = service, buffer, send
         self._lock, self._awake, self._stopped = Lock(), Event(), False
         self._thread: Thread | None = None
-        service.recovered = self._awake.set
+        service.recovered = self.wake
         if self.pending:  # left by another process
             self._start()
 
@@ -196,28 +246,22 @@ class Delivery:
             experiment, claimed = self._buffer.claim(self._service.url)
             if not claimed:
                 return
+            reports = list(claimed.values())
             try:
-                results = self._deliver(experiment, list(claimed.values()))
+                results = self._try(experiment, reports)
             except BaseException:
                 self._buffer.release(claimed)
                 raise
             self._buffer.remove(claimed)
-            for report, result in zip(claimed.values(), results, strict=True):
+            for report, result in zip(reports, results, strict=True):
                 if isinstance(result, SteadyArmError):
                     self._reject(experiment, report, result)
 
-    def _deliver(self, experiment: str | None, reports: Sequence[Report]) -> list[Result]:
+    def _try(self, experiment: str | None, reports: Sequence[Report]) -> list[Result]:
         try:
             return self._send(self._service.deliver(experiment, reports))
-        except TooLargeError as error:
-            if len(reports) == 1:
-                return [error]
-            first, second = halves(reports)
-            return self._deliver(experiment, first) + self._deliver(experiment, second)
-        except (ServiceError, StorageError):
-            raise
         except SteadyArmError as error:
-            return [error] * len(reports)
+            return refuse(reports, error)
 
     def _reject(self, experiment: str | None, report: Report, error: SteadyArmError) -> None:
         self.rejected += 1

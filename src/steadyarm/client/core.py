@@ -1,9 +1,4 @@
-"""What clients send and what answers mean; nothing here waits for a network, a disk or a lock.
-
-`blocking` and `asyncio` send the calls that are built here. Both decide alike, since every decision
-is made here: which call may be repeated and when, which error an answer means, when the default
-arm is shown, and which rewards are ignored.
-"""
+"""What clients send and what answers mean, without I/O: `blocking` and `asyncio` send the calls."""
 
 from __future__ import annotations
 
@@ -13,8 +8,8 @@ import math
 import random
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from threading import Lock
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 from urllib.parse import quote, urlsplit
@@ -52,7 +47,7 @@ from steadyarm.wording import shortened
 
 log = logging.getLogger("steadyarm.client")
 
-BATCH = 250  # entries of one request: well below what services accept, unless set up otherwise
+BATCH = 100  # entries of one request: the fewest that a service must take (`max_batch`)
 PATIENCE = 30.0  # seconds for calls that no page waits for: batches and verdicts
 KEPT_ALIVE = 20.0  # seconds, less than servers keep idle connections: they must not close first
 FIRST_PAUSE = 0.05  # seconds; doubled with every further try
@@ -70,10 +65,7 @@ Result = Outcome | SteadyArmError
 Report = dict[str, Any]  # a reward or an event, as it is sent
 
 R = TypeVar("R")
-T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
-
-# Errors
 
 
 class ServiceDownError(ServiceError):
@@ -88,10 +80,6 @@ class ServiceDownError(ServiceError):
     ...     print(isinstance(error, sa.ServiceError))
     True
     """
-
-
-class TooLargeError(ServiceError):
-    """The service, or a proxy before it, refuses a request of this size; a smaller one may work."""
 
 
 class BusyError(Exception):
@@ -113,12 +101,12 @@ KINDS: dict[str, type[SteadyArmError]] = PROBLEMS | {
 ADVICE = {401: "Give a token: Client(url, token=…).", 403: "Use a token of a wider scope."}
 
 
-def error_in(problem: Mapping[str, Any], status: int | None = None) -> SteadyArmError:
+def read_error(problem: Mapping[str, Any], status: int | None = None) -> SteadyArmError:
     """Read the error that a problem describes.
 
     Examples
     --------
-    >>> error_in({"type": "urn:steadyarm:problem:budget-spent", "detail": "All 10 are out."})
+    >>> read_error({"type": "urn:steadyarm:problem:budget-spent", "detail": "All 10 are out."})
     BudgetSpentError('All 10 are out.')
     """
     status = problem.get("status", status)
@@ -126,8 +114,8 @@ def error_in(problem: Mapping[str, Any], status: int | None = None) -> SteadyArm
     hint = str(problem.get("hint") or ADVICE.get(status or 0, ""))
     message = f"{detail} {hint}".strip()
     kind = str(problem.get("type", "")).removeprefix(PROBLEM)
-    for refused in problem.get("experiments") or ():
-        reason = error_in(refused["error"])
+    for refusal in problem.get("experiments") or ():
+        reason = read_error(refusal["error"])
         if not isinstance(reason, UnknownAssignmentError):
             return reason
     if kind in KINDS:
@@ -138,34 +126,27 @@ def error_in(problem: Mapping[str, Any], status: int | None = None) -> SteadyArm
         return error
     if request_id := problem.get("request_id"):
         message = f"{message} (request {request_id})"
-    return _kind_of(413 if kind == "too-large" else status)(message)
+    return _service_error(status, message)
 
 
-def _kind_of(status: Any) -> type[ServiceError]:
-    if status == 413:
-        return TooLargeError
+def _service_error(status: Any, message: str) -> ServiceError:
     later = isinstance(status, int) and (status == 429 or status >= 500)
-    return ServiceDownError if later else ServiceError
+    return ServiceDownError(message) if later else ServiceError(message)
 
 
-def _error_of(response: httpx2.Response) -> SteadyArmError:
+def _read_failure(response: httpx2.Response) -> SteadyArmError:
     """Read the error of a response of 3xx, 4xx or 5xx."""
     try:
         problem = json.loads(response.content)
     except ValueError:
         problem = None
     if isinstance(problem, Mapping) and "type" in problem:
-        return error_in(problem, response.status_code)
-    # Somebody else answered: a proxy, a load balancer, another program on that port.
-    return _kind_of(response.status_code)(
+        return read_error(problem, response.status_code)
+    # A proxy, a load balancer or another program on that port answered.
+    return _service_error(
+        response.status_code,
         f"{response.url} answered {response.status_code} {response.reason_phrase}, and not as a "
-        "SteadyArm service does; is the address right, and the service behind it running?"
-    )
-
-
-def _unreadable(error: Exception | str) -> ServiceError:
-    return ServiceError(
-        f"the service's answer cannot be read ({error}); is it of another version than this client?"
+        "SteadyArm service does; is the address right, and the service behind it running?",
     )
 
 
@@ -221,6 +202,7 @@ class Breaker:
             return recovered
 
 
+@dataclass
 class Call(Generic[R]):
     """One request to a service: its next try, and what the answer means.
 
@@ -229,59 +211,56 @@ class Call(Generic[R]):
     many clients do not come at once.
 
     read : turns the content of a good answer into the result
+    seconds : in all; by default the timeout of the client, as somebody waits for the answer
     repeatable : whether doing it twice is the same as doing it once. Otherwise it is only tried
         again if there was no connection, because a request that was sent may have been processed
     stamped : whether the body, a mapping, says when it is sent
     """
 
-    def __init__(
-        self,
-        service: Service,
-        read: Callable[[bytes], R],
-        method: str,
-        path: Sequence[str],
-        *,
-        body: Any = None,
-        query: Mapping[str, Any] | None = None,
-        seconds: float | None = None,
-        repeatable: bool = True,
-        stamped: bool = False,
-    ) -> None:
-        self._service, self._read, self._query = service, read, query
-        self._method, self._body, self._stamped = method, body, stamped
-        self._url = "/".join([service.url, "v1", *(quote(part, safe=":") for part in path)])
-        self._repeatable, self._usual = repeatable, seconds is None
-        self._deadline = time.monotonic() + (seconds or service.timeout)
+    service: Service
+    read: Callable[[bytes], R]
+    method: str
+    path: Sequence[str]
+    body: Any = None
+    query: Mapping[str, Any] | None = None
+    seconds: float | None = None
+    repeatable: bool = True
+    stamped: bool = False
+
+    def __post_init__(self) -> None:
+        self._deadline = time.monotonic() + (self.seconds or self.service.timeout)
         self._attempt = 0
 
     def request(self) -> dict[str, Any]:
         """Arguments of `httpx2.Client.request` for the next try."""
         left = max(self._deadline - time.monotonic(), 0.001)
-        halved = self._repeatable and self._attempt < self._service.retries
-        body = self._body
-        if self._stamped:
+        halved = self.repeatable and self._attempt < self.service.retries
+        body = self.body
+        if self.stamped:
             body = body | {"sent": datetime.now(UTC).isoformat()}
         return {
-            "method": self._method,
-            "url": self._url,
+            "method": self.method,
+            "url": "/".join([self.service.url, "v1", *(quote(p, safe=":") for p in self.path)]),
             "content": None if body is None else _encode(body),
-            "params": self._query,
+            "params": self.query,
             "timeout": left / 2 if halved else left,
         }
 
     def receive(self, response: httpx2.Response) -> R:
-        """The result in a response; raises the error that a bad one means."""
+        """Read the result in a response; raise the error that a bad one means."""
         if response.status_code in BUSY:
-            wanted = _seconds_in(response.headers.get("Retry-After"))
-            raise BusyError(_error_of(response), wanted)
+            raise BusyError(_read_failure(response), _retry_after(response))
         if response.status_code < 500:
-            self._service.note_answer()
+            self.service.note_answer()
         if not 200 <= response.status_code < 300:
-            raise _error_of(response)
+            raise _read_failure(response)
         try:
-            return self._read(response.content)
+            return self.read(response.content)
         except msgspec.ValidationError as error:
-            raise _unreadable(error) from None
+            raise ServiceError(
+                f"the service's answer cannot be read ({error}); is it of another version than "
+                "this client?"
+            ) from None
         except ValueError:
             text = response.content.decode(errors="replace")
             raise ServiceError(
@@ -292,31 +271,29 @@ class Call(Generic[R]):
     def pause_after(self, error: Exception) -> float:
         """Seconds until the next try after a failed one; raises the error if there is none."""
         unsent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
-        problem: SteadyArmError = self._unreachable(error)
-        wanted = 0.0
+        problem, wanted = self._describe(error), 0.0
         if isinstance(error, BusyError):
             problem, wanted = error.problem, error.retry_after
-        jitter = self._service.random.uniform(0.5, 1.5)
-        pause = max(wanted, FIRST_PAUSE * 2.0**self._attempt * jitter)
-        last = self._attempt == self._service.retries
+        pause = max(wanted, FIRST_PAUSE * 2.0**self._attempt * random.uniform(0.5, 1.5))
+        last = self._attempt == self.service.retries
         late = time.monotonic() + pause >= self._deadline
-        if not last and not late and (self._repeatable or unsent):
+        if not last and not late and (self.repeatable or unsent):
             self._attempt += 1
             return pause
-        if unsent or self._usual:  # a slow verdict does not mean that the service is down
-            self._service.note_failure(type(problem)(str(problem)))  # without its traceback
+        if unsent or self.seconds is None:  # a slow verdict does not mean that the service is down
+            self.service.note_failure(type(problem)(str(problem)))  # without its traceback
         raise problem from None
 
-    def _unreachable(self, error: Exception) -> ServiceDownError:
+    def _describe(self, error: Exception) -> SteadyArmError:
         slow = isinstance(error, httpx2.TimeoutException | TimeoutError)
         reason = "did not answer in time" if slow else f"cannot be reached: {error}"
         return ServiceDownError(
-            f"the service at {self._service.url} {reason}; is it running, and is the address right?"
+            f"the service at {self.service.url} {reason}; is it running, and is the address right?"
         )
 
 
 class Service:
-    """The service that a client talks to, and what is known of it.
+    """The service that a client talks to, and its state as the client has seen it last.
 
     Attributes
     ----------
@@ -328,23 +305,22 @@ class Service:
     def __init__(
         self,
         url: str,
-        token: str | None = None,
-        timeout: float = 2.0,
-        retries: int = 3,
-        default_arm: str | None = None,
-        cooldown: float = 5.0,
-        jitter: random.Random | None = None,
-        on_unknown: OnUnknown = "ignore",
-        buffered: bool = False,
+        token: str | None,
+        timeout: float,
+        retries: int,
+        default_arm: str | None,
+        cooldown: float,
+        on_unknown: OnUnknown,
+        buffered: bool,
     ) -> None:
         check_choice(on_unknown, "on_unknown", get_args(OnUnknown))
-        self.url = _checked_url(url)
+        self.url = _normalize_url(url)
         self.timeout = finite_number(timeout, "timeout")
         if self.timeout <= 0:
             raise InvalidInputError(f"timeout is {timeout!r}; expected seconds above 0.")
         self.retries = whole_number(retries, "retries")
         self.default_arm, self.on_unknown, self.buffered = default_arm, on_unknown, buffered
-        self.breaker, self.random = Breaker(cooldown), jitter or random.Random()
+        self.breaker = Breaker(cooldown)
         self.failure: SteadyArmError = ServiceDownError(f"the service at {self.url} is down.")
         self.recovered: Callable[[], None] = lambda: None
         self.defaulted = self.ignored = self.lost = 0
@@ -367,7 +343,7 @@ class Service:
         }
 
     def experiment(self, name: str, default_arm: str | None) -> ExperimentCore:
-        """The experiment of a name and default arm, always the same one."""
+        """Find the experiment of a name and default arm, always the same one."""
         if not isinstance(name, str) or not name.strip("."):
             raise InvalidInputError(
                 f"the name is {name!r}; expected an experiment's, such as 'checkout'."
@@ -380,7 +356,7 @@ class Service:
             return self._experiments[key]
 
     def count(self, what: Literal["defaulted", "ignored", "lost"], more: int = 1) -> None:
-        """Count what the attribute of that name says."""
+        """Add to the attribute of that name."""
         with self._lock:
             setattr(self, what, getattr(self, what) + more)
 
@@ -403,90 +379,86 @@ class Service:
         self.failure = error
         self.breaker.fail()
 
-    def check_up(self) -> None:
-        """Raise the last failure while nobody should wait for the service."""
-        if (self.default_arm is not None or self.buffered) and not self.breaker.allows():
+    def check_up(self, bridged: bool | None = None) -> None:
+        """Raise the last failure while nobody should wait for the service.
+
+        bridged : whether there is something to do without it: a default arm or a buffer
+        """
+        if bridged is None:
+            bridged = self.default_arm is not None or self.buffered
+        if bridged and not self.breaker.allows():
             raise self.failure
 
     # Rewards and events
 
     def event(self, event: str, unit: str, value: float, id: str | None, at: At) -> Report:
-        """An event as it is sent, checked as the service does: a bad one must not stop others."""
+        """Build an event, checked as the service does: a bad one must not stop others."""
         checked_unit(event, "the event", "names a metric, such as purchase")
         checked_unit(unit, purpose="names who did it, such as a visitor's id")
         number = finite_number(value, f"the value of {event!r}")
-        found = {"unit": unit, "event": event, "value": number, "at": _time_of(at)}
-        if id is None:
-            return found
-        return found | {"id": checked_unit(id, "the id of the event", "tells it from others")}
+        report = {"unit": unit, "event": event, "value": number, "at": _format_time(at)}
+        if id is not None:
+            report["id"] = checked_unit(id, "the id of the event", "tells it from others")
+        return report
 
     def deliver(self, experiment: str | None, reports: Sequence[Report]) -> Call[list[Result]]:
         """Send rewards of an experiment or, without one, events; the result has one for each."""
-        kind = "events" if experiment is None else "rewards"
-        read = self._read_events if experiment is None else self._read_rewards
-        return Call(
-            self,
-            lambda content: read(content, reports),
-            *("POST", (*_place(experiment), f"{kind}:batch")),
-            body={kind: reports},
-            seconds=PATIENCE,
-            stamped=True,
-        )
 
-    def deliver_one(self, experiment: str | None, report: Report) -> Call[list[Result]]:
-        """The same for one that a page waits for."""
-        kind = "events" if experiment is None else "rewards"
+        def read_rewards(content: bytes) -> list[Result]:
+            entries = _decode(RewardStatuses)(content).rewards
+            results = _read_entries(entries, RewardStatus, len(reports))
+            return [r if isinstance(r, SteadyArmError) else r.status for r in results]
 
-        def read(content: bytes) -> list[Result]:
-            if experiment is None:
-                return [self._together(report, _decode(EventAnswer)(content))]
-            return [_decode(RewardStatus)(content).status]
+        def read_events(content: bytes) -> list[Result]:
+            entries = _decode(EventAnswers)(content).events
+            results = _read_entries(entries, EventAnswer, len(reports))
+            return [self._merge(*pair) for pair in zip(reports, results, strict=True)]
 
-        return Call(self, read, "POST", (*_place(experiment), kind), body=report, stamped=True)
+        seconds = _patience(reports)
+        if experiment is None:
+            body, path = {"events": reports}, ["events:batch"]
+            return Call(self, read_events, "POST", path, body, seconds=seconds, stamped=True)
+        body, path = {"rewards": reports}, ["experiments", experiment, "rewards:batch"]
+        return Call(self, read_rewards, "POST", path, body, seconds=seconds, stamped=True)
 
-    def _read_rewards(self, content: bytes, reports: Sequence[Report]) -> list[Result]:
-        entries = _decode(RewardStatuses)(content).rewards
-        results = _each_in(entries, RewardStatus, len(reports))
-        return [one if isinstance(one, SteadyArmError) else one.status for one in results]
-
-    def _read_events(self, content: bytes, reports: Sequence[Report]) -> list[Result]:
-        entries = _decode(EventAnswers)(content).events
-        results = _each_in(entries, EventAnswer, len(reports))
-        return [
-            one if isinstance(one, SteadyArmError) else self._together(report, one)
-            for report, one in zip(reports, results, strict=True)
-        ]
-
-    def _together(self, event: Report, answer: EventAnswer) -> Outcome:
-        """What became of an event that counts: "stored" if an experiment has stored it now."""
-        results = _each_in(answer.experiments, EventStatus, len(answer.experiments))
-        for one in results:
-            if isinstance(one, SteadyArmError):
-                self.warn_of_event(event, one, "an event does not count in one of its experiments")
-        stored = any(isinstance(one, EventStatus) and one.status == "stored" for one in results)
+    def _merge(self, event: Report, answer: EventAnswer | SteadyArmError) -> Result:
+        """What became of an event: "stored" if any experiment has stored it now."""
+        if isinstance(answer, SteadyArmError):
+            return answer
+        results = _read_entries(answer.experiments, EventStatus, len(answer.experiments))
+        for result in results:
+            if isinstance(result, SteadyArmError):
+                self.warn_of_event(event, result, "an event does not count everywhere")
+        stored = any(isinstance(r, EventStatus) and r.status == "stored" for r in results)
         return "stored" if stored else "repeated"
 
-    def warn_of_event(self, event: Report, error: SteadyArmError, what: str) -> None:
-        """Log why an event is not counted, once for each name of an event and kind of error."""
-        kind = event["event"], type(error)
-        self.warn(kind, "%s: %s", what, error, every=math.inf)
-
-    def settle_event(self, event: Report, result: Result) -> Result:
-        """The result of an event; one that nobody counts is ignored unless on_unknown="raise"."""
+    def settle(self, experiment: str | None, report: Report, result: Result) -> Result:
+        """Ignore a reward or an event that nobody counts, unless on_unknown="raise"."""
         if self.on_unknown == "raise" or not isinstance(result, UnknownAssignmentError):
             return result
         self.count("ignored")
-        self.warn_of_event(event, result, "an event was ignored")
+        if experiment is None:
+            self.warn_of_event(report, result, "an event was ignored")
+        else:
+            self.warn_of(experiment, result, "ignores rewards of units without an assignment")
         return "ignored"
 
+    def warn_of_event(self, event: Report, error: SteadyArmError, what: str) -> None:
+        """Log why an event is not counted, once for each name of an event and kind of error."""
+        self.warn((event["event"], type(error)), "%s: %s", what, error, every=math.inf)
+
+    def warn_of(self, experiment: str, error: SteadyArmError, effect: str) -> None:
+        """Log what an error of an experiment leads to."""
+        kind = type(error).__name__
+        message = "the experiment %r %s: %s: %s"
+        self.warn((experiment, effect, kind), message, experiment, effect, kind, error)
+
     def lose(self, experiment: str | None, count: int, error: SteadyArmError) -> list[Result]:
-        """What becomes of rewards during an outage without a buffer; raises without default arm."""
+        """Count rewards of an outage without a buffer as lost; raise without a default arm."""
         if self.default_arm is None:
             raise error
         self.count("lost", count)
-        name = experiment or "the client"
-        message = "%r loses rewards, as the client has no buffer: %s: %s"
-        self.warn((name, "lost"), message, name, type(error).__name__, error)
+        self.warn_of(experiment or "", error, "loses rewards, as the client has no buffer")
         return ["lost"] * count
 
 
@@ -525,18 +497,23 @@ class RecentUnits:
 
 
 class Visit(NamedTuple):
-    """Who is to be assigned, and what is known of them."""
+    """Who is to be assigned, with attributes and covariates."""
 
     unit: str | None
     attributes: Given | None = None
     covariates: Covariates | None = None
 
-    @property
-    def body(self) -> dict[str, Any]:
-        """As it is sent."""
-        known = {"attributes": self.attributes, "covariates": self.covariates}
-        given = {name: dict(value) for name, value in known.items() if value is not None}
-        return {"unit": self.unit, **given}
+
+class Reward(NamedTuple):
+    """What an assignment, its id, or a unit brought: the arguments of `RemoteExperiment.tell`."""
+
+    target: AssignmentAnswer | str
+    reward: Values
+    at: At = None
+    event: str | None = None
+
+
+Answer = AssignmentAnswer | SteadyArmError
 
 
 class ExperimentCore:
@@ -549,24 +526,13 @@ class ExperimentCore:
     def __init__(
         self, service: Service, name: str, default_arm: str | None, outside: RecentUnits
     ) -> None:
-        self.service, self.name, self.default_arm, self.outside = (
-            service,
-            name,
-            default_arm,
-            outside,
-        )
+        self.service, self.name = service, name
+        self.default_arm, self.outside = default_arm, outside
         self.settings: SettingsAnswer | None = None
-
-    def check_up(self) -> None:
-        """Raise the last failure while no page should wait for the service."""
-        if self.default_arm is not None and not self.service.breaker.allows():
-            raise self.service.failure
-
-    # Reading
 
     def status(self) -> Call[ExperimentAnswer]:
         """Read the settings and the progress."""
-        return Call(self.service, self._learn, "GET", ("experiments", self.name))
+        return Call(self.service, self._read_status, "GET", ("experiments", self.name))
 
     def recommendation(self, level: float, anytime: bool | None) -> Call[Recommendation]:
         """Read the recommendation."""
@@ -577,7 +543,7 @@ class ExperimentCore:
         read = _decode(Recommendation)
         return Call(self.service, read, "GET", path, query=query, seconds=PATIENCE)
 
-    def _learn(self, content: bytes) -> ExperimentAnswer:
+    def _read_status(self, content: bytes) -> ExperimentAnswer:
         answer = _decode(ExperimentAnswer)(content)
         names = answer.settings.names
         if self.settings is None and self.default_arm and names and self.default_arm not in names:
@@ -588,76 +554,67 @@ class ExperimentCore:
 
     # Assignments
 
+    def check_up(self) -> None:
+        """Raise the last failure while no page should wait for the service."""
+        self.service.check_up(self.default_arm is not None)
+
     def visits(
         self,
         units: Sequence[str | None],
         attributes: Sequence[Given | None] | None,
         covariates: Sequence[Covariates | None] | None,
         expected: Sequence[float | None] | None,
-    ) -> list[Visit]:
-        """Units with what is known of each."""
+    ) -> Iterator[Sequence[Visit]]:
+        """Units with what is known of each, in batches for one request each."""
         check_as_many(units, attributes, "attributes")
         check_as_many(units, covariates, "covariates")
         check_as_many(units, expected, "expected")
         none = [None] * len(units)
         numbers = each_with_expected(covariates, expected) or none
-        return [Visit(*visit) for visit in zip(units, attributes or none, numbers, strict=True)]
+        visits = zip(units, attributes or none, numbers, strict=True)
+        return _batches([Visit(*visit) for visit in visits])
 
-    def assign(self, visits: Sequence[Visit]) -> Call[list[AssignmentAnswer | SteadyArmError]]:
+    def assign(self, visits: Sequence[Visit]) -> Call[list[Answer]]:
         """Assign variants; an error takes the place of a unit that is refused.
 
         Where units keep their variant the request may be sent again, which gives the same ones.
         With sticky="none" every request is another assignment: one whose answer is lost stays
         without reward.
         """
-        repeatable = self.settings is not None and self.settings.sticky == "unit"
-        path = ("experiments", self.name, "assignments")
+        body: dict[str, Any] = {"units": [visit.unit for visit in visits]}
+        if any(visit.attributes is not None for visit in visits):
+            body["attributes"] = [_plain(visit.attributes) for visit in visits]
+        if any(visit.covariates is not None for visit in visits):
+            body["covariates"] = [_plain(visit.covariates) for visit in visits]
 
-        def read_one(content: bytes) -> list[AssignmentAnswer | SteadyArmError]:
-            return [_decode(AssignmentAnswer)(content)]
-
-        if len(visits) == 1:
-            body = visits[0].body
-            return Call(self.service, read_one, "POST", path, body=body, repeatable=repeatable)
-
-        def read_all(content: bytes) -> list[AssignmentAnswer | SteadyArmError]:
+        def read(content: bytes) -> list[Answer]:
             entries = _decode(Assignments)(content).assignments
-            return _each_in(entries, AssignmentAnswer, len(visits))
+            return _read_entries(entries, AssignmentAnswer, len(visits))
 
-        bodies = [visit.body for visit in visits]
-        lists: dict[str, Any] = {"units": [visit.unit for visit in visits]}
-        for name in ("attributes", "covariates"):
-            if any(name in body for body in bodies):
-                lists[name] = [body.get(name) for body in bodies]
-        return Call(
-            self.service,
-            read_all,
-            *("POST", (*path[:2], "assignments:batch")),
-            body=lists,
-            seconds=PATIENCE,
-            repeatable=repeatable,
-        )
+        path = ("experiments", self.name, "assignments:batch")
+        repeatable = self.settings is not None and self.settings.sticky == "unit"
+        seconds = _patience(visits)
+        return Call(self.service, read, "POST", path, body, seconds=seconds, repeatable=repeatable)
 
-    def refuse_all(
-        self, visits: Sequence[Visit], error: SteadyArmError
-    ) -> list[AssignmentAnswer | SteadyArmError]:
-        """What visits get after a request that failed; raises where that is not their fault."""
-        if self.default_arm is None and len(visits) > 1 and not isinstance(error, TooLargeError):
+    def settle(self, visits: Sequence[Visit], answers: list[Answer]) -> list[Answer]:
+        """Put the default arm in place of every error that is not the unit's fault."""
+        return [self._settle(*pair) for pair in zip(visits, answers, strict=True)]
+
+    def settle_failure(self, visits: Sequence[Visit], error: SteadyArmError) -> list[Answer]:
+        """Give default arms after a request that failed; raise the error without a default arm."""
+        if self.default_arm is None:
             raise error
-        return [error] * len(visits)
+        return self.settle(visits, [error] * len(visits))
 
-    def settle(
-        self, visit: Visit, answer: AssignmentAnswer | SteadyArmError
-    ) -> AssignmentAnswer | SteadyArmError:
-        """The same answer, or the default arm in place of an error that is not the unit's fault."""
+    def _settle(self, visit: Visit, answer: Answer) -> Answer:
         unit = visit.unit or ""
         if isinstance(answer, AssignmentAnswer):
             self.outside.remove(unit)
             return answer
         if self.default_arm is None or isinstance(answer, InvalidInputError):
             return answer
-        reason = f"answers with its default arm {self.default_arm!r}, outside the test"
-        self._warn(answer, reason)
+        effect = f"answers with its default arm {self.default_arm!r}, outside the test"
+        self.service.warn_of(self.name, answer, effect)
         if unit and isinstance(unit, str):
             self.outside.add(unit)
         self.service.count("defaulted")
@@ -678,22 +635,14 @@ class ExperimentCore:
 
     # Rewards
 
-    def rewards(
-        self, rewards: Iterable[tuple[Any, ...]]
-    ) -> tuple[list[Report | Result], list[Report]]:
-        """Rewards as they are sent, or what became of one already; and those to be sent."""
-        reports = [self._reward(*reward) for reward in rewards]
-        return reports, [report for report in reports if isinstance(report, dict)]
+    def reports(self, rewards: Iterable[tuple[Any, ...]]) -> Iterator[Sequence[Report | Result]]:
+        """Rewards as they are sent, or what became of one already, in batches."""
+        return _batches([self._report(Reward(*reward)) for reward in rewards])
 
-    def _reward(
-        self,
-        target: AssignmentAnswer | str,
-        reward: Values,
-        at: At = None,
-        event: str | None = None,
-    ) -> Report | Result:
+    def _report(self, reward: Reward) -> Report | Result:
+        target = reward.target
         try:
-            values, when = finite_values(reward), _time_of(at)
+            values, when = finite_values(reward.reward), _format_time(reward.at)
             whose = target.id if isinstance(target, AssignmentAnswer) else target
             if whose == "" or whose in self.outside:
                 self.service.count("ignored")
@@ -706,7 +655,7 @@ class ExperimentCore:
             "reward" if isinstance(values, float) else "metrics": values,
             "at": when,
         }
-        return report if event is None else report | {"event": event}
+        return report if reward.event is None else report | {"event": reward.event}
 
     def settle_rewards(
         self, reports: Sequence[Report | Result], results: Sequence[Result]
@@ -714,56 +663,55 @@ class ExperimentCore:
         """What became of each reward, of those that were sent and of the others."""
         sent = iter(results)
         return [
-            self._settle_reward(next(sent)) if isinstance(report, dict) else report
+            self.service.settle(self.name, report, next(sent))
+            if isinstance(report, dict)
+            else report
             for report in reports
         ]
 
-    def _settle_reward(self, result: Result) -> Result:
-        if self.service.on_unknown == "raise" or not isinstance(result, UnknownAssignmentError):
-            return result
-        self.service.count("ignored")
-        self._warn(result, "ignores rewards of units without an assignment")
-        return "ignored"
 
-    def _warn(self, error: SteadyArmError, effect: str) -> None:
-        kind = type(error).__name__
-        message = "the experiment %r %s: %s: %s"
-        self.service.warn((self.name, effect, kind), message, self.name, effect, kind, error)
+def unsettled(reports: Sequence[Report | Result]) -> list[Report]:
+    """The rewards that are to be sent."""
+    return [report for report in reports if isinstance(report, dict)]
 
 
-def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Items in batches for one request each."""
+def refuse(reports: Sequence[Report], error: SteadyArmError) -> list[Result]:
+    """Return the error for each reward; raise one that is about the service."""
+    if isinstance(error, ServiceError | StorageError):
+        raise error
+    return [error] * len(reports)
+
+
+def _batches(items: Sequence[R]) -> Iterator[Sequence[R]]:
     return (items[i : i + BATCH] for i in range(0, len(items), BATCH))
 
 
-def halves(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
-    """Both halves of items that are too many for one request."""
-    middle = len(items) // 2
-    return items[:middle], items[middle:]
+def _patience(items: Sequence[object]) -> float | None:
+    return None if len(items) == 1 else PATIENCE
 
 
-def _place(experiment: str | None) -> tuple[str, ...]:
-    return () if experiment is None else ("experiments", experiment)
+def _plain(values: Any) -> Any:
+    return dict(values) if isinstance(values, Mapping) else values
 
 
 def _decode(kind: type[S]) -> Callable[[bytes], S]:
-    return lambda content: msgspec.json.decode(content, type=kind)
+    return msgspec.json.Decoder(kind).decode
 
 
-def _each_in(entries: list[Any], kind: type[S], count: int) -> list[S | SteadyArmError]:
+def _read_entries(entries: list[Any], kind: type[S], count: int) -> list[S | SteadyArmError]:
     """The entries of a batch, each a struct or the error that took its place."""
     if len(entries) != count:
-        raise _unreadable(f"it has {len(entries)} entries for {count}")
-    found: list[S | SteadyArmError] = []
+        raise msgspec.ValidationError(f"it has {len(entries)} entries for {count}")
+    results: list[S | SteadyArmError] = []
     for entry in entries:
         if isinstance(entry, Mapping) and isinstance(entry.get("error"), Mapping):
-            error = error_in(entry["error"])
+            error = read_error(entry["error"])
             if isinstance(error, DOWN):  # it says nothing about the others: try again later
                 raise error
-            found.append(error)
+            results.append(error)
         else:
-            found.append(msgspec.convert(entry, kind))
-    return found
+            results.append(msgspec.convert(entry, kind))
+    return results
 
 
 def _encode(body: Any) -> bytes:
@@ -775,36 +723,29 @@ def _encode(body: Any) -> bytes:
         ) from None
 
 
-def _time_of(at: At) -> str:
-    """A time as it is sent; by default now."""
+def _format_time(at: At) -> str:
+    """Write a time as it is sent; by default now."""
     if at is None or isinstance(at, timedelta):
         return (datetime.now(UTC) - (at or timedelta())).isoformat()
     return to_datetime(to_micros(at, LATEST)).isoformat()
 
 
-def _checked_url(url: Any) -> str:
+def _normalize_url(url: Any) -> str:
     try:
-        parts = urlsplit(url.rstrip("/"))
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except (AttributeError, TypeError, ValueError):
-        good = False
-    if not good:
-        raise InvalidInputError(
-            f'url is {url!r}; expected the address of a service, such as "http://localhost:8000".'
-        )
-    address: str = url.rstrip("/")
-    return address.removesuffix("/v1").rstrip("/") if parts.path.endswith("/v1") else address
-
-
-def _seconds_in(retry_after: str | None) -> float:
-    """Seconds for which the service wants to be left alone; given as such or as a date."""
-    if retry_after is None:
-        return 0.0
-    try:
-        return max(0.0, float(retry_after))
+        parts = urlsplit(str(url).rstrip("/"))
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            path = parts.path.removesuffix("/v1").rstrip("/")
+            return f"{parts.scheme}://{parts.netloc}{path}"
     except ValueError:
         pass
+    raise InvalidInputError(
+        f'url is {url!r}; expected the address of a service, such as "http://localhost:8000".'
+    )
+
+
+def _retry_after(response: httpx2.Response) -> float:
+    """Seconds for which the service wants to be left alone."""
     try:
-        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
+        return max(0.0, float(response.headers.get("Retry-After", 0)))
+    except ValueError:
         return 0.0

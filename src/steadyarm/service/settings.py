@@ -15,6 +15,7 @@ from steadyarm.errors import InvalidInputError
 LogFormat = Literal["text", "json"]
 PREFIX = "STEADYARM_"
 SECRET = 16  # characters that a secret has at least
+FEWEST_IN_BATCH = 100  # items in a request of the Python client
 HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 PUBLIC = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 ROOT = re.compile(r"(/[A-Za-z0-9._~-]+)+")
@@ -92,6 +93,11 @@ class ServiceSettings:
         ):
             if getattr(self, name) < 1:
                 raise InvalidInputError(f"{name} is {getattr(self, name)}; expected at least 1.")
+        if self.max_batch < FEWEST_IN_BATCH:
+            raise InvalidInputError(
+                f"max_batch is {self.max_batch}; expected at least {FEWEST_IN_BATCH}, the size of "
+                "the clients' batches."
+            )
         if not 0 < self.request_timeout < inf:
             raise InvalidInputError(
                 f"request_timeout is {self.request_timeout}; expected seconds above 0."
