@@ -238,13 +238,13 @@ def test_strangers_can_fill_no_memory(guarded: Guarded) -> None:
     assert sent() == sent(**{"X-CSRF-Token": key}) == 413
     assert len(read) == 2 * (access.SMALL_FORM // 1000 + 1)
     service = browser.app.state.service
-    assert service.load._bytes == {True: 0, False: 0}
-    service.load._bytes[False] = STRANGERS  # others hold all that people may who did not sign in
+    assert service.bodies._bytes == {True: 0, False: 0}
+    service.bodies._bytes[False] = STRANGERS  # others hold all that people may who did not sign in
     assert browser.sign_in(tokens["admin"]).status_code == 503
     headers = {"Authorization": f"Bearer {tokens['write']}"}
     asked = browser.post("/v1/experiments/shop/assignments", {"unit": "u"}, headers=headers)
     assert asked.status_code == 201
-    service.load._bytes[False] = 0
+    service.bodies._bytes[False] = 0
     assert browser.sign_in(tokens["admin"]).status_code == 303
     assert browser.post_form(STOP).status_code == 303
 

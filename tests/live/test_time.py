@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.assigner import Report
-from steadyarm.service.service import Arrived
 from steadyarm.storages import open_storage
 from tests.live.worlds import START, Clock, create
 from tests.storages.databases import fresh_database
@@ -93,14 +91,6 @@ def test_who_comes_without_the_clock_of_a_simulation_closes_no_windows() -> None
     other.refresh()
     assert other.status().observed == 0
     assert live.tell_many((one, 1.0) for one in given) == ["stored"] * 8
-
-
-def test_a_reward_does_not_become_late_by_waiting_in_the_service() -> None:
-    minute = timedelta(minutes=1)
-    for at, told in ((None, minute), (minute, 2 * minute), (17, 17)):
-        arrived = Arrived(Report("u", 1.0, at, "order 7"), at=100.0)
-        assert arrived.event(160.0) == Report("u", 1.0, told, "order 7")
-    assert Arrived(Report("u", 1.0), at=100.0).event(100.5) == Report("u", 1.0)
 
 
 def test_the_time_of_postgresql_is_the_servers(

@@ -241,12 +241,12 @@ def test_bodies_with_a_key_are_small_and_count_as_those_of_strangers() -> None:
         large = {"a": "x" * auth.MAX_BODY}
         assert asked(page(key), attributes=large) == 413
         assert asked(me, attributes=large) == 422
-        service.load._bytes[False] = STRANGERS
+        service.bodies._bytes[False] = STRANGERS
         assert asked(page(key)) == 503
         assert asked(me) == 201
-        service.load._bytes[False] = 0
+        service.bodies._bytes[False] = 0
         assert asked(page(key)) == 200
-        assert service.load._bytes == {True: 0, False: 0}
+        assert service.bodies._bytes == {True: 0, False: 0}
 
 
 def test_a_storage_with_publishable_keys_alone_is_closed_to_all_else() -> None:

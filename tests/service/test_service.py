@@ -7,13 +7,12 @@ import json
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import pytest
 
 from steadyarm.errors import StorageError
-from steadyarm.service.batching import Batcher, Turns
+from steadyarm.service.service import Batcher
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 from tests.service.clients import SHOP, InProcess, in_process, run_apart
@@ -33,7 +32,7 @@ def test_items_that_arrive_during_a_batch_form_the_next() -> None:
         first = [batcher.put([i]) for i in range(3)]
         await asyncio.sleep(0.02)
         answers = await asyncio.gather(*first, *(batcher.put([i]) for i in range(3, 12)))
-        await batcher.drained()
+        await batcher.drain()
         return list(answers)
 
     assert run_apart(run()) == [[2 * i] for i in range(12)]
@@ -52,7 +51,7 @@ def test_items_of_a_request_stay_together() -> None:
         batcher = Batcher(work, lambda size: None, most=6)
         requests = [[0], [1, 2, 3, 4], [5, 6], [*range(7, 15)], [15]]
         answers = await asyncio.gather(*map(batcher.put, requests))
-        await batcher.drained()
+        await batcher.drain()
         return list(answers)
 
     assert [len(answers) for answers in run_apart(run())] == [1, 4, 2, 8, 1]
@@ -81,24 +80,6 @@ def test_what_a_batch_raises_is_the_answer_to_all_and_the_next_goes_on() -> None
     assert isinstance(first, StorageError)
     assert first is second
     assert third == 4
-
-
-def test_experiments_take_turns_to_write() -> None:
-    done: list[str] = []
-
-    async def run() -> None:
-        turns = Turns(1, "test")
-        busy = [turns.submit("busy", partial(done.append, f"busy {i}")) for i in range(50)]
-        quiet = [turns.submit("quiet", partial(done.append, f"quiet {i}")) for i in range(2)]
-        busy[30].cancel()
-        await asyncio.gather(*quiet)
-        assert done.index("quiet 1") < 6
-        await asyncio.gather(*busy, return_exceptions=True)
-        turns.shutdown()
-
-    run_apart(run())
-    assert len(done) == 51
-    assert "busy 30" not in done
 
 
 def test_many_threads_asking_for_the_same_units_get_one_assignment_each(tmp_path: Any) -> None:
@@ -144,10 +125,7 @@ def test_the_name_of_a_pruned_experiment_is_free_again() -> None:
         assert ids[0] != ids[1]
         assert "shop" in service.live
 
-        async def look() -> None:
-            await asyncio.to_thread(service._reconcile, asyncio.get_running_loop())
-
-        client.run(look())
+        client.run(service.reconcile())
         assert service.live == {}
         assert client.get(base).status_code == 404
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from steadyarm.service import monitoring
+from steadyarm.service import service
 from tests.service.clients import InProcess, in_process
 
 
@@ -27,8 +27,7 @@ def _ready(client: InProcess) -> bool:
 
 def test_it_is_alive_before_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     ready = threading.Event()
-    monkeypatch.setattr(monitoring, "arm_sets", lambda: [None])
-    monkeypatch.setattr(monitoring, "live_test", lambda arms: iter([ready.wait]))
+    monkeypatch.setattr(service, "tiny_tests", lambda: iter([ready.wait]))
     with in_process(warm=True) as client:
         assert client.get("/healthz").status_code == 200
         early = client.get("/readyz")

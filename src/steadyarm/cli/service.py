@@ -55,7 +55,6 @@ MOST_RATE = 1_000_000
     ("--workers N", "number of processes (default: 1)"),
     ("--max-body N", "bytes a request may have (default: 1000000)"),
     ("--max-batch N", "items a batch may have (default: 1000)"),
-    ("--max-waiting N", "assignments and rewards that may wait to be written (default: 50000)"),
     ("--max-connections N", "open connections of each process (default: 4000)"),
     ("--request-timeout X", "seconds in which a request is answered or refused (default: 15)"),
     ("--public-url URL", "address of the dashboard, for links in webhooks (default: no links)"),

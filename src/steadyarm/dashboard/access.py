@@ -212,13 +212,13 @@ class Access:
             expires = now + microseconds(LASTS)
             storage.sessions.add(SessionRecord(hash_of(session.id), token.hash, now, expires))
 
-        await self.service.write("", add)
+        await self.service.write(add)
         self.remember(response, scope, session, LASTS)
 
     async def sign_out(self, response: Response, scope: RequestScope) -> None:
         """End the session, in this browser and wherever else its cookie is."""
         session = self.session(scope)
-        await self.service.write("", self.service.storage.sessions.remove, hash_of(session.id))
+        await self.service.write(self.service.storage.sessions.remove, hash_of(session.id))
         response.delete_cookie(self._name(scope), **self._options(scope))
 
     def _key(self, session: BrowserSession) -> str:
@@ -267,9 +267,9 @@ class GuardedPage(Route):
         viewer = self._access.nobody(session)
         try:
             if not self.page.anonymous:  # computes nothing, so it has no longer than others
-                viewer = await self._service.in_time(self._viewer(scope, session), scope)
+                viewer = await self._service.in_time(self._viewer(scope, session))
             answer = self._allowed(Request(scope, receive), session, viewer)
-            response = await self._service.in_time(answer, scope, long=True)
+            response = await self._service.in_time(answer, long=True)
         except Exception as error:  # foreseen or not: a page that explains it, never a stack trace
             response = problem_page(error, scope, viewer)
         html = response.media_type == "text/html" and not self.page.anonymous

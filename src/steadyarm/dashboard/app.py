@@ -49,7 +49,7 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Sta
     service: Service = app.state.service
     access = app.state.access = Access(service)
     app.state.scorecards = Scorecards(service)
-    service.warming.steps.append(prepare)
+    service.warming.append(prepare)
     found = (  # the first that fits is taken
         Page("GET", "/static/{file}", static, None, anonymous=True),
         Page("GET", "/sign-in", sign_in_form, None),
@@ -73,7 +73,7 @@ async def _refused(error: Exception, scope: Scope) -> Response:
     session = access.session(scope)
     viewer = access.nobody(session)
     with suppress(RefusedError, StorageError):
-        viewer = await access.service.in_time(access.viewer(scope, session), scope)
+        viewer = await access.service.in_time(access.viewer(scope, session))
     return with_headers(problem_page(error, scope, viewer))
 
 

@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -35,7 +35,7 @@ from steadyarm.service.auth import (
 )
 from steadyarm.service.problems import RefusedError, json_response, problem_response
 from steadyarm.service.routes import ROUTES, Route, document
-from steadyarm.service.service import Service, extend_deadline
+from steadyarm.service.service import Service
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.storage import Storage
 from steadyarm.wire.requests import checked, decode
@@ -58,8 +58,7 @@ class RequestMiddleware:
     """
 
     def __init__(self, app: ASGIApp, service: Service, log: AccessLog | None) -> None:
-        self._app, self._log = app, log
-        self._metrics, self._load = service.metrics, service.load
+        self._app, self._service, self._log = app, service, log
         self._root = service.settings.root_path
         self._prefix, self._counter = secrets.token_hex(6), itertools.count(1)
 
@@ -74,7 +73,7 @@ class RequestMiddleware:
             scope["path"] = path[len(self._root) :] or "/"
         request_id = self._request_id(scope)
         scope["request_id"] = request_id.decode()
-        scope["load"], scope["held"] = self._load, 0  # bytes of its body
+        scope["service"], scope["held"] = self._service, 0  # bytes of its body
         scope["known"] = True  # without a token only pages that need none are reached
         status = 500
 
@@ -92,13 +91,13 @@ class RequestMiddleware:
             else:
                 await self._app(scope, receive, answer)
         finally:
-            self._load.let_go(scope["held"], scope["known"])
+            self._service.bodies.remove(scope["held"], scope["known"])
             seconds = time.perf_counter() - began
             route = scope.get("route")
             path = "unmatched" if route is None else route.path
             method = scope["method"]
             known = method if method in METHODS else "other"
-            requests, durations = self._metrics.of_request(known, path, status)
+            requests, durations = self._service.metrics.of_request(known, path, status)
             requests.inc()
             durations.observe(seconds)
             if self._log is not None:
@@ -174,7 +173,7 @@ class Endpoint(routing.Route):
             if route.scope is not None:
                 scope["token"] = service.guard.check(scope, route.scope, route.publishable)
             called = self._called(Request(scope, receive))
-            response = await service.in_time(called, scope, route.long)
+            response = await service.in_time(called, route.long)
         except Exception as error:  # foreseen or not: a problem, never a stack trace
             response = problem_response(discreet(scope, error), scope, route.ofrep)
         if "cors" in scope:
@@ -257,20 +256,23 @@ async def read_body(request: Request, most: int) -> bytes:
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > most:
         raise _too_large(most)
-    parts, size = [], 0
-    while True:  # an announced length need not be true, so received bytes are counted
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise RefusedError("malformed", "The body ended early.")
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        request.scope["held"] += len(parts[-1])
-        request.scope["load"].hold(len(parts[-1]), request.scope["known"])
-        if size > most:
-            raise _too_large(most)
-        if not message.get("more_body", False):
-            extend_deadline(request.scope)
-            return b"".join(parts)
+    scope, parts, size = request.scope, list[bytes](), 0
+    service: Service = scope["service"]
+    seconds = service.settings.request_timeout
+    try:
+        async with asyncio.timeout(seconds):  # an announced length need not be true
+            async for part in request.stream():
+                size += len(part)
+                scope["held"] += len(part)
+                service.bodies.add(len(part), scope["known"])
+                if size > most:
+                    raise _too_large(most)
+                parts.append(part)
+    except ClientDisconnect:
+        raise RefusedError("malformed", "The body ended early.") from None
+    except TimeoutError:
+        raise RefusedError("timeout", f"The body did not arrive within {seconds:g} s.") from None
+    return b"".join(parts)
 
 
 def _too_large(most: int) -> RefusedError:

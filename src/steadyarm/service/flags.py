@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Literal
 
 from starlette.requests import Request
@@ -23,13 +24,12 @@ from steadyarm.errors import (
     UnknownExperimentError,
     WrongStateError,
 )
-from steadyarm.live.assigner import LiveAssignment, Report, Visit
+from steadyarm.live.assigner import At, LiveAssignment, Report, Visit
 from steadyarm.live.experiment import Experiment
 from steadyarm.service.auth import Claims, allowed, discreet
-from steadyarm.service.catalog import Catalog, Measures
 from steadyarm.service.handlers import claims_of_many, happened_at
 from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
-from steadyarm.service.service import Live, Service
+from steadyarm.service.service import Live, Measures, Service
 from steadyarm.storages.records import AssignmentResult, Summary
 from steadyarm.wire import flags, requests, responses
 from steadyarm.wire.flags import NOTHING, TARGETING_KEY
@@ -62,69 +62,54 @@ async def evaluate_all(
     """Evaluate all flags of a unit; only experiments that were created with bulk assign here."""
     context = body.context or {}
     unit = _unit(context)
-    await service.catalog.refreshed()
-    known = [one for one in service.catalog.experiments if allowed(request.scope, one.name)]
-    keys = tuple(one.key for one in known if not one.config.get("bulk"))
-    (joined,) = await service.catalog.joined([(unit, keys)]) if keys else [frozenset[int]()]
-    strangers = frozenset(keys) - joined
-    asked = [one for one in known if one.key not in strangers]
-    over = [one for one in known if one.key in strangers and one.outside is not None]
-    seen = await _outside(service, unit, over)
-    found = await asyncio.gather(*(_in_bulk(service, request, one, unit, context) for one in asked))
-    answers: dict[str, flags.FlagAnswer | flags.FlagProblem | None]
-    answers = {name: _flag(service, request, name, one) for name, one in seen.items()}
-    answers |= {one.name: answer for one, answer in zip(asked, found, strict=True)}
-    ordered = (answers.get(one.name) for one in known)
-    return 200, flags.FlagAnswers([one for one in ordered if one is not None])
-
-
-async def _outside(
-    service: Service, unit: str, experiments: Sequence[Summary]
-) -> dict[str, LiveAssignment]:
-    """What a unit sees of tests that are over and that it was not in, by experiment."""
-    lives = [(one, await _found(service, one.name)) for one in experiments]
-
-    def read() -> dict[str, LiveAssignment]:
-        answers = {}
-        for summary, live in lives:
-            if live is not None:
-                stored = AssignmentResult((None,), summary.state, summary.outside)
-                (shown,) = live.experiment.known([unit], stored)
-                if shown is not None:
-                    answers[summary.name] = shown
-        return answers
-
-    return await service.run_short(read) if lives else {}
-
-
-async def _found(service: Service, name: str) -> Live | None:
-    try:
-        return await service.find(name)
-    except (UnknownExperimentError, InvalidInputError):  # pruned, or a policy of somebody's own
-        return None
+    await service.catalog.refresh()
+    summaries = [one for one in service.catalog.experiments if allowed(request.scope, one.name)]
+    # Others are read only if the unit is in them, or if they are over and show a variant to all.
+    keys = [summary.key for summary in summaries if not summary.config.get("bulk")]
+    (joined,) = await service.catalog.find_joined([unit], keys) if keys else [frozenset[int]()]
+    shown = [
+        summary
+        for summary in summaries
+        if summary.config.get("bulk") or summary.key in joined or summary.outside is not None
+    ]
+    answers = await asyncio.gather(
+        *(
+            _in_bulk(service, request, summary, summary.key in joined, unit, context)
+            for summary in shown
+        )
+    )
+    return 200, flags.FlagAnswers([answer for answer in answers if answer is not None])
 
 
 async def _in_bulk(
-    service: Service, request: Request, experiment: Summary, unit: str, context: Context
+    service: Service, request: Request, summary: Summary, joined: bool, unit: str, context: Context
 ) -> flags.FlagAnswer | flags.FlagProblem | None:
-    """The evaluation of one of all flags; None if the unit gets none here."""
-    name = experiment.name
-    live = await _found(service, name)
-    if live is None:
-        return None
-    if not live.experiment.settings.bulk:
-        kept = await live.known(unit)
-        return None if kept is None else _flag(service, request, name, kept)
+    """The evaluation of one of all flags; None if the unit gets none here.
+
+    joined : whether the unit may have an assignment; if not, nothing of it is read
+    """
+    name = summary.name
     try:
-        (found,) = await live.ask(_visits(live.experiment, context))
+        live = await service.find(name)
+    except (UnknownExperimentError, InvalidInputError):  # pruned, or a policy of somebody's own
+        return None
+    answer: LiveAssignment | SteadyArmError | None
+    try:
+        if live.experiment.settings.bulk:
+            (answer,) = await live.ask(_visits(live.experiment, context))
+        else:
+            nothing = AssignmentResult((None,), summary.state, summary.outside)
+            answer = await live.find_known(unit, None if joined else nothing)
     except InvalidInputError as error:
-        found = error
-    if isinstance(found, StorageError):  # then no answer is better than one without flags
-        raise found
-    if isinstance(found, SteadyArmError) and not isinstance(found, NOTHING):
-        problem = problem_of(found, request.scope["request_id"])
+        answer = error
+    if answer is None:
+        return None
+    if isinstance(answer, StorageError):  # then no answer is better than one without flags
+        raise answer
+    if isinstance(answer, SteadyArmError) and not isinstance(answer, NOTHING):
+        problem = problem_of(answer, request.scope["request_id"])
         return flags.FlagProblem.of(problem, name)
-    return _flag(service, request, name, found)
+    return _flag(service, request, name, answer)
 
 
 def claims_of_context(body: requests.Evaluation) -> Claims:
@@ -180,22 +165,21 @@ async def event(
     service: Service, request: Request, body: requests.NewEvent
 ) -> tuple[int, responses.EventAnswer]:
     """Report an event of a unit to every experiment that measures it; 422 if none counts it."""
-    (found,) = await _report(service, request, [body], [happened_at(body.at, body.sent)])
-    again = [name for name, outcome in found.items() if _passing(outcome)]
-    if again:  # whoever reads only the status must know that the event is to be sent again
-        stored = [name for name, outcome in found.items() if not isinstance(outcome, Exception)]
+    (outcomes,) = await _report(service, request, [(body, happened_at(body.at, body.sent))])
+    errors = {name: outcome for name, outcome in outcomes.items() if _may_pass(outcome)}
+    if errors:  # whoever reads only the status must know that the event is to be sent again
+        stored = [name for name, outcome in outcomes.items() if not isinstance(outcome, Exception)]
         kept = f"The event is stored in {strung(stored, 8)}. " if stored else ""
-        error = found[again[0]]
-        assert isinstance(error, Exception)
+        error = next(iter(errors.values()))
         raise RefusedError(
             error.kind if isinstance(error, RefusedError) else "storage-unavailable",
-            f"{kept}The event is not stored in {strung(again, 8)}.",
+            f"{kept}The event is not stored in {strung(list(errors), 8)}.",
             "Send it again, which changes nothing where it is stored.",
             {"Retry-After": "1"},
         )
-    if refusal := _refusal(service, request, body, found):
+    if refusal := _refusal(service, request, body, outcomes):
         raise refusal
-    return 200, _answer(request, found)
+    return 200, _answer(request, outcomes)
 
 
 async def event_many(
@@ -203,99 +187,73 @@ async def event_many(
 ) -> tuple[int, responses.EventAnswers]:
     """Report many events, in their order; an error takes the place of one not counted."""
     check_size(len(body.events), service.settings.max_batch, "events")
-    answers: list[Any] = []
-    good: list[requests.NewEvent] = []
-    times: list[Any] = []
-    request_id = request.scope["request_id"]
+    entries: list[tuple[requests.NewEvent, At] | InvalidInputError] = []
     for entry in body.events:
         try:
-            one = checked(requests.NewEvent, entry)
-            times.append(happened_at(one.at, one.sent or body.sent))
-            good.append(one)
-            answers.append(None)
+            event = checked(requests.NewEvent, entry)
+            entries.append((event, happened_at(event.at, event.sent or body.sent)))
         except InvalidInputError as error:
-            answers.append(responses.RefusedReward(problem_of(error, request_id)))
-    reported = zip(good, await _report(service, request, good, times), strict=True)
-    entries = (_entry(service, request, one, found) for one, found in reported)
-    return 200, responses.EventAnswers([next(entries) if one is None else one for one in answers])
-
-
-def _entry(
-    service: Service, request: Request, event: requests.NewEvent, found: Mapping[str, Outcome]
-) -> responses.EventAnswer | responses.RefusedReward:
-    """What became of one of many events."""
-    if refusal := _refusal(service, request, event, found):
-        return responses.RefusedReward(problem_of(refusal, request.scope["request_id"]))
-    return _answer(request, found)
+            entries.append(error)
+    good = [entry for entry in entries if isinstance(entry, tuple)]
+    reported = iter(await _report(service, request, good))
+    answers: list[responses.EventAnswer | responses.RefusedReward] = []
+    for one in entries:
+        outcomes = {} if isinstance(one, InvalidInputError) else next(reported)
+        refused = (
+            one
+            if isinstance(one, InvalidInputError)
+            else _refusal(service, request, one[0], outcomes)
+        )
+        answers.append(
+            _answer(request, outcomes)
+            if refused is None
+            else responses.RefusedReward(problem_of(refused, request.scope["request_id"]))
+        )
+    return 200, responses.EventAnswers(answers)
 
 
 def _measuring(service: Service, request: Request, event: str) -> tuple[Measures, ...]:
     """The experiments that measure an event, of those that the request may touch."""
-    found = service.catalog.measuring(event)
-    return tuple(one for one in found if allowed(request.scope, one.name))
+    measuring = service.catalog.measuring(event)
+    return tuple(measures for measures in measuring if allowed(request.scope, measures.name))
 
 
 async def _report(
-    service: Service, request: Request, events: Sequence[requests.NewEvent], times: Sequence[Any]
+    service: Service, request: Request, events: Sequence[tuple[requests.NewEvent, At]]
 ) -> list[dict[str, Outcome]]:
     """What became of each event, by experiment; without those that the unit is not in."""
-    catalog = service.catalog
-    found: list[dict[str, Outcome]] = [{} for _ in events]
-    asked = [_measuring(service, request, one.event) for one in events]
-
-    async def told(measured: Sequence[Sequence[Measures]]) -> None:
-        wanted = await _with_units(catalog, events, measured)
-        rows: dict[str, list[tuple[int, Report]]] = {}
-        for i, (one, at, measures) in enumerate(zip(events, times, wanted, strict=True)):
-            for name, metric, _, yes_no in measures:
-                value = 1.0 if yes_no and one.value > 0 else one.value
-                report = Report(one.unit, {metric: value}, at, one.id)
-                rows.setdefault(name, []).append((i, report))
-        telling = [_tell(service, name, [row for _, row in rows[name]]) for name in rows]
-        # A task for each costs more than the whole rest of a request, and most have one.
-        several = len(telling) > 1
-        outcomes = await asyncio.gather(*telling) if several else [await one for one in telling]
-        for name, each in zip(rows, outcomes, strict=True):
-            for (i, _), outcome in zip(rows[name], each, strict=True):
-                if outcome is not None:
-                    found[i][name] = outcome
-
-    # Another process may just have created an experiment: that is checked while these are written.
-    complete = catalog.refreshed()
-    try:
-        await told(asked)
-        await complete
-    finally:
-        complete.cancel()
-    missed = []
-    for event, before, done in zip(events, asked, found, strict=True):
-        known = {one.key for one in before}
-        there = _measuring(service, request, event.event)
-        new = (one for one in there if one.key not in known)
-        missed.append(tuple(one for one in new if one.name not in done))
-    if any(missed):
-        await told(missed)
-    await catalog.note_unmatched(one.event for one in events)
-    stored = sum(outcome == "stored" for one in found for outcome in one.values())
+    await service.catalog.refresh()
+    places: dict[str, list[int]] = {}
+    for i, (event, _) in enumerate(events):
+        places.setdefault(event.event, []).append(i)
+    reports: dict[str, list[tuple[int, Report]]] = {}
+    for name, indices in places.items():
+        measuring = _measuring(service, request, name)
+        keys, units = [measures.key for measures in measuring], [events[i][0].unit for i in indices]
+        # One experiment alone says by itself which units it has.
+        alone = len(keys) < 2
+        joined = [keys] * len(units) if alone else await service.catalog.find_joined(units, keys)
+        for i, own in zip(indices, joined, strict=True):
+            event, at = events[i]
+            for measures in measuring:
+                if measures.key in own:
+                    value = 1.0 if measures.yes_no and event.value > 0 else event.value
+                    report = Report(event.unit, {measures.metric: value}, at, event.id)
+                    reports.setdefault(measures.name, []).append((i, report))
+    for rows in reports.values():
+        rows.sort(key=itemgetter(0))  # as they were sent
+    told = await asyncio.gather(
+        *(_tell(service, name, [report for _, report in rows]) for name, rows in reports.items())
+    )
+    outcomes: list[dict[str, Outcome]] = [{} for _ in events]
+    for (name, rows), results in zip(reports.items(), told, strict=True):
+        for (i, _), outcome in zip(rows, results, strict=True):
+            if outcome is not None:
+                outcomes[i][name] = outcome
+    await service.catalog.note_unmatched(places)
+    stored = sum(outcome == "stored" for one in outcomes for outcome in one.values())
     service.metrics.rewards.inc(stored)
-    return found
-
-
-async def _with_units(
-    catalog: Catalog, events: Sequence[requests.NewEvent], wanted: Sequence[Sequence[Measures]]
-) -> Sequence[Sequence[Measures]]:
-    """Of the experiments that measure each event those that its unit is in.
-
-    One alone stays: it says so itself when it is told, which is cheaper than to ask before.
-    """
-    several = [i for i, measures in enumerate(wanted) if len(measures) > 1]
-    if not several:
-        return wanted
-    found = list(wanted)
-    sought = [(events[i].unit, tuple(one.key for one in wanted[i])) for i in several]
-    for i, keys in zip(several, await catalog.joined(sought), strict=True):
-        found[i] = [one for one in wanted[i] if one.key in keys]
-    return found
+    return outcomes
 
 
 async def _tell(service: Service, name: str, rows: Sequence[Report]) -> Sequence[Outcome | None]:
@@ -326,11 +284,11 @@ async def _tell(service: Service, name: str, rows: Sequence[Report]) -> Sequence
 async def _stranger(live: Live, row: Report, outcome: Outcome) -> bool:
     """Whether the unit of an event has no assignment; values are checked before units are."""
     if isinstance(outcome, InvalidInputError):
-        return await live.known(str(row.target)) is None
+        return await live.find_known(str(row.target)) is None
     return isinstance(outcome, UnknownAssignmentError)
 
 
-def _passing(outcome: Outcome) -> bool:
+def _may_pass(outcome: Outcome) -> bool:
     """Whether an event was refused for a reason that passes, so that it is to be sent again."""
     return isinstance(outcome, StorageError | StorageVersionError | RefusedError)
 
@@ -339,7 +297,7 @@ def _refusal(
     service: Service, request: Request, event: requests.NewEvent, found: Mapping[str, Outcome]
 ) -> RefusedError | None:
     """Why no experiment counted an event; None if one did, or may when it is sent again."""
-    if any(not isinstance(one, Exception) or _passing(one) for one in found.values()):
+    if any(not isinstance(one, Exception) or _may_pass(one) for one in found.values()):
         return None
     kind = "event-not-counted"
     names = [one.name for one in _measuring(service, request, event.event)]

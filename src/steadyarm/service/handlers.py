@@ -258,7 +258,7 @@ async def shown(service: Service, request: Request) -> tuple[int, responses.Expe
 async def move(service: Service, name: str, action: str, by: str) -> Experiment:
     """Start, pause, resume, stop or archive an experiment."""
     live = await service.find(name)
-    await service.write(name, getattr(live.experiment, action), by)
+    await service.write(getattr(live.experiment, action), by)
     live.over = action == "archive"
     return live.experiment
 
@@ -355,7 +355,7 @@ async def alive(service: Service, request: Request) -> tuple[int, responses.Up]:
 
 async def ready(service: Service, request: Request) -> tuple[int, responses.Up]:
     """The service has started, and the storage accepts durable writes; 503 says why not."""
-    if not service.warming.done:
+    if not service.warm:
         raise RefusedError("starting", "Numerical code is being loaded.")
     if reason := await service.readiness.wrong():
         raise RefusedError(

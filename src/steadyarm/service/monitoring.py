@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import threading
 from collections import Counter as Count
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterator
 from functools import cache, partial
-from typing import get_args
+from typing import Any, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -31,8 +29,11 @@ from steadyarm.storages.storage import Storage
 
 log = logging.getLogger("steadyarm.service")
 
+Run = Callable[..., Awaitable[Any]]  # runs something in a thread
+
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 BUDGET, BATCH = 24, 8  # the smallest test that passes through all of the code
+PROBE = 3.0  # seconds within which a probe of readiness is answered
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 500)
 
 
@@ -104,53 +105,47 @@ class _States(Collector):
         yield found
 
 
-# Warming up
+# Readiness
 
 
-class Warming:
-    """A thread that runs tiny tests in memory, which imports what requests need.
+class Readiness:
+    """Whether the storage accepts durable writes: for probes, and logged when it changes.
 
-    wanted : False if it is done before it begins
-    steps : more to be done before the service is ready
+    Probes that come during a check share its result.
     """
 
-    def __init__(self, wanted: bool = True) -> None:
-        self.steps: list[Callable[[], object]] = []
-        self._wanted, self._ready, self._over = wanted, threading.Event(), threading.Event()
-        if not wanted:
-            self._ready.set()
+    def __init__(self, storage: Storage, run: Run) -> None:
+        self._storage, self._run = storage, run
+        self._check: asyncio.Future[str | None] | None = None
+        self._logged: str | None = None
 
-    @property
-    def done(self) -> bool:
-        """Whether the service may be used."""
-        return self._ready.is_set()
-
-    def start(self) -> None:
-        """Start the thread; a process that ends does not wait for it."""
-        if self._wanted:
-            threading.Thread(target=self._run, name="steadyarm-warming", daemon=True).start()
-
-    def end(self) -> None:
-        """Stop after the current step."""
-        self._over.set()
-        self._ready.set()
-
-    def _run(self) -> None:
+    async def wrong(self) -> str | None:
+        """Why the storage is not ready, in a line that anybody may read; None if it is."""
+        if self._check is None or self._check.done():
+            self._check = asyncio.ensure_future(self._run(self._examine))
         try:
-            self._play()
-            for step in self.steps:
-                step()
-            self._ready.set()
-        except Exception:  # requests work without it, only slower at first
-            log.exception("warming up failed")
-        finally:
-            self.end()
+            return await asyncio.wait_for(asyncio.shield(self._check), PROBE)
+        except TimeoutError:
+            return f"the storage has not answered within {PROBE:g} seconds"
 
-    def _play(self) -> None:
-        for step in tiny_tests():
-            if self._over.is_set():
-                return
-            step()
+    def _examine(self) -> str | None:
+        reason = detail = None
+        try:
+            self._storage.check()
+        except StorageError as error:
+            reason, detail = error.reason, str(error)
+        except Exception as error:  # a storage that cannot be checked is not ready either
+            reason, detail = StorageError.reason, f"{type(error).__name__}: {error}"
+        if reason != self._logged:
+            self._logged = reason
+            if reason is None:
+                log.warning("ready again: the storage accepts writes")
+            else:
+                log.error("not ready: %s", detail)
+        return reason
+
+
+# Warming up
 
 
 def tiny_tests() -> Iterator[Callable[[], object]]:
@@ -175,53 +170,6 @@ def _play_batch(test: sa.Experiment, first: int) -> None:
     answers = test.ask_many([f"{first + i}" for i in range(BATCH)])
     assigned = [answer for answer in answers if not isinstance(answer, sa.SteadyArmError)]
     test.tell_many((answer.id, float(i % 2)) for i, answer in enumerate(assigned))
-
-
-PROBE = 3.0  # seconds within which a probe of readiness is answered
-
-
-class Readiness:
-    """Whether the storage accepts durable writes: for probes, and logged when it changes.
-
-    It has a thread of its own, so that probes wait neither for traffic nor for each other; probes
-    that come during a check share its result.
-    """
-
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self._thread = ThreadPoolExecutor(1, "steadyarm-readiness")
-        self._check: asyncio.Future[str | None] | None = None
-        self._logged: str | None = None
-
-    async def wrong(self) -> str | None:
-        """Why the storage is not ready, in a line that anybody may read; None if it is."""
-        if self._check is None or self._check.done():
-            loop = asyncio.get_running_loop()
-            self._check = loop.run_in_executor(self._thread, self._checked)
-        try:
-            return await asyncio.wait_for(asyncio.shield(self._check), PROBE)
-        except TimeoutError:
-            return f"the storage has not answered within {PROBE:g} seconds"
-
-    def shutdown(self) -> None:
-        """Wait for the current check."""
-        self._thread.shutdown()
-
-    def _checked(self) -> str | None:
-        reason = detail = None
-        try:
-            self._storage.check()
-        except StorageError as error:
-            reason, detail = error.reason, str(error)
-        except Exception as error:  # a storage that cannot be checked is not ready either
-            reason, detail = StorageError.reason, f"{type(error).__name__}: {error}"
-        if reason != self._logged:
-            self._logged = reason
-            if reason is None:
-                log.warning("ready again: the storage accepts writes")
-            else:
-                log.error("not ready: %s", detail)
-        return reason
 
 
 if __name__ == "__main__":  # compiles ahead, where an image is made

@@ -1,19 +1,22 @@
-"""Service: what all handlers share: the storage, the threads that use it, loaded experiments."""
+"""Service: what all handlers share: the storage, the threads that use it, loaded experiments.
+
+Two pools of threads use the storage: one writes, one reads and decides. Each experiment collects
+its requests in batches (`Live`). So requests that arrive while a transaction is being written share
+the next one, and a busy experiment has no more work in a queue than others.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
-from datetime import datetime, timedelta
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from contextlib import asynccontextmanager, suppress
+from itertools import chain, islice
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from starlette.requests import Request
-from starlette.types import Scope
 
 from steadyarm.errors import (
     InvalidInputError,
@@ -24,164 +27,354 @@ from steadyarm.errors import (
 from steadyarm.live.assigner import LiveAssignment, Report, ReportStatus, Visit
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import load_experiment
+from steadyarm.live.settings import events_in
 from steadyarm.service.auth import RELOAD, Guard
-from steadyarm.service.batching import Batcher, Load, Turns
-from steadyarm.service.catalog import Catalog
-from steadyarm.service.monitoring import Metrics, Readiness, Warming
+from steadyarm.service.monitoring import Metrics, Readiness, Run, tiny_tests
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.settings import ServiceSettings
-from steadyarm.service.webhooks import Notifier
-from steadyarm.storages.records import to_datetime
+from steadyarm.service.webhooks import SENDING, WATCHING, Notifier
+from steadyarm.storages.records import AssignmentResult, Summary
 from steadyarm.storages.storage import Storage
 
 log = logging.getLogger("steadyarm.service")
 
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 T = TypeVar("T")
-Stored = ReportStatus | SteadyArmError
 
-
-# Threads; all of them together are no more than SQLite has connections.
+MOST = 500  # items of one transaction
+PAUSE = 3  # turns of the event loop between two batches; microseconds if there is little to do
+# Threads; with the writers they are no more than SQLite has connections.
 READERS, LONG_READS, DECISIONS = 10, 6, 2  # the others are free for what is short
 BODIES = 64  # bodies of the largest size that may be held in memory
 STRANGERS = 8_000_000  # bytes of bodies, likewise, from people who have not signed in
 TICK = 1.0  # seconds between checks of reward windows
-LONG = 20  # times as long as others may a request take that computes results
 ROUND = 10  # ticks between checks of all experiments
+LONG = 20  # times as long as others may a request take that computes results
 LONGEST_NAME = 100
-SOON = 1.0  # seconds that a reward may wait and still count as happening now
+PAGE = 1000  # entries of the audit log that are read at once
+MOST_UNMATCHED = 20  # names of events that no experiment measures are noted in a period
+UNMATCHED_PERIOD = 60.0  # seconds after which the same name is noted again
+EXPERIMENT = "experiment."  # with which the actions begin that change an experiment
 
 
-class Arrived(NamedTuple):
-    """A reward, and its arrival by the monotonic clock: waiting here must not make it late."""
+class Batcher(Generic[Item, Answer]):
+    """Collects items of many requests and passes them to `work`, one batch at a time.
 
-    reward: Report
-    at: float
+    A batch has what arrived while the last one was worked on. The items of a request stay together.
+    All methods are called in the event loop.
 
-    def event(self, now: float) -> Report:
-        """The reward, which happened before it began to wait."""
-        report = self.reward
-        if isinstance(report.at, (datetime, int)) or (report.at is None and now - self.at < SOON):
-            return report
-        waited = timedelta(seconds=now - self.at)
-        return report._replace(at=(report.at or timedelta(0)) + waited)
+    Parameters
+    ----------
+    work : answers a batch, item by item; an error that it raises is the answer to all requests
+    observe : called with the number of requests of every batch
+    most : items of one batch, unless a single request has more
+    """
+
+    def __init__(
+        self,
+        work: Callable[[list[Item]], Awaitable[Sequence[Answer]]],
+        observe: Callable[[int], object] = lambda _: None,
+        most: int = MOST,
+    ) -> None:
+        self._work, self._observe, self._most = work, observe, most
+        self._waiting: list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, items: Sequence[Item]) -> asyncio.Future[list[Answer]]:
+        """Add the items of a request; the future gives their answers."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[Answer]] = loop.create_future()
+        self._waiting.append((items, future))
+        if self._task is None or self._task.done():
+            self._task = loop.create_task(self._work_off())
+        return future
+
+    async def drain(self) -> None:
+        """Return when nothing waits any more."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _work_off(self) -> None:
+        while batch := self._take():
+            try:
+                answers = iter(await self._work([item for items, _ in batch for item in items]))
+            except Exception as error:  # the answer to all; handlers know what to make of it
+                for _, future in batch:
+                    if not future.done():
+                        future.set_exception(error)
+            else:
+                for items, future in batch:
+                    share = list(islice(answers, len(items)))
+                    if not future.done():  # a request may have been cancelled
+                        future.set_result(share)
+            self._observe(len(batch))
+            for _ in range(PAUSE):  # responses go out and requests come in: larger batches
+                await asyncio.sleep(0)
+
+    def _take(self) -> list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]]:
+        """Remove the requests of the next batch from those that wait."""
+        waiting = [entry for entry in self._waiting if not entry[1].done()]  # not timed out
+        size = end = 0
+        for items, _ in waiting:
+            size += len(items)
+            if end and size > self._most:
+                break
+            end += 1
+        self._waiting = waiting[end:]
+        return waiting[:end]
 
 
 class Live:
-    """One experiment in this process, with the requests that wait to be written."""
+    """One experiment in this process, with the requests that wait to be written.
+
+    Attributes
+    ----------
+    over : whether it is archived, so that no window needs to be closed
+    """
 
     def __init__(self, service: Service, experiment: Experiment) -> None:
-        self.experiment = experiment
-        self.over = False  # archived, so that no window needs to be closed
-        self._service = service
+        self.experiment, self.over = experiment, False
+        self._service, self._deciding = service, asyncio.Lock()
+        self._closing: asyncio.Task[None] | None = None
         metrics = service.metrics
-        sticky = experiment.settings.sticky == "unit"
         self._asks: Batcher[Visit, LiveAssignment | SteadyArmError] = Batcher(
-            self._assign, metrics.assignment_batches.observe, self._find if sticky else None
+            self._assign, metrics.assignment_batches.observe
         )
-        self._tells: Batcher[Arrived, Stored] = Batcher(self._tell, metrics.reward_batches.observe)
-        self._finds: Batcher[str, LiveAssignment | None] = Batcher(self._look, lambda _: None)
+        self._tells: Batcher[Report, ReportStatus | SteadyArmError] = Batcher(
+            self._store, metrics.reward_batches.observe
+        )
 
     def is_of(self, key: int, tag: str) -> bool:
         """Whether it is that experiment, and not another one of the same name."""
         return (self.experiment.key, self.experiment.tag) == (key, tag)
 
-    async def ask(self, visits: Sequence[Visit]) -> list[LiveAssignment | SteadyArmError]:
+    def ask(self, visits: Sequence[Visit]) -> asyncio.Future[list[LiveAssignment | SteadyArmError]]:
         """Assign variants to the units of a request, in one transaction with other requests."""
-        load, name = self._service.load, self.experiment.name
-        load.add(name, len(visits))
-        try:
-            return await self._asks.put(visits)
-        finally:
-            load.remove(name, len(visits))
+        return self._asks.put(visits)
 
-    async def known(self, unit: str) -> LiveAssignment | None:
-        """What a unit sees already; reads share a transaction, and nothing is assigned."""
-        with self._service.waiting(self.experiment.name):
-            (found,) = await self._finds.put([unit])
-            return found
-
-    async def _look(self, units: Sequence[str]) -> Sequence[LiveAssignment | None]:
-        return await self._service.run_short(self.experiment.known, units)
-
-    async def tell(self, rewards: Sequence[Report]) -> list[Stored]:
+    def tell(
+        self, rewards: Sequence[Report]
+    ) -> asyncio.Future[list[ReportStatus | SteadyArmError]]:
         """Store the rewards of a request, in one transaction with other requests."""
-        load, name = self._service.load, self.experiment.name
-        load.add(name, len(rewards))
-        try:
-            now = time.monotonic()
-            return await self._tells.put([Arrived(reward, now) for reward in rewards])
-        finally:
-            load.remove(name, len(rewards))
+        return self._tells.put(rewards)
 
-    async def _tell(self, rewards: Sequence[Arrived]) -> list[Stored]:
-        experiment = self.experiment
+    async def find_known(
+        self, unit: str, stored: AssignmentResult | None = None
+    ) -> LiveAssignment | None:
+        """What a unit sees already; nothing is assigned.
 
-        def written() -> tuple[list[Stored], bool]:
-            now = time.monotonic()
-            found = experiment.tell_many((one.event(now) for one in rewards), refresh=False)
-            return found, "stored" in found and experiment.due
-
-        answers, due = await self._service.write(experiment.name, written)
-        if due:
-            try:
-                await self._service.decide(experiment.name, experiment.refresh)
-            except StorageError as error:  # rewards are stored; the next request tries again
-                log.warning("%s", error)
-        return answers
-
-    async def drained(self) -> None:
-        """Return when nothing waits any more."""
-        await self._asks.drained()
-        await self._tells.drained()
-        await self._finds.drained()
-
-    async def _find(self, visits: Sequence[Visit], since: float) -> list[LiveAssignment | None]:
-        """The assignments that units had before their requests; reading waits for no writer.
-
-        What they got meanwhile is answered, as new, by the transaction that wrote it.
-
-        since : when the first of them arrived, in the time of the event loop
+        stored : what the storage has of it, if that is known
         """
-        experiment, clock = self.experiment, asyncio.get_running_loop().time
+        (known,) = await self._service.run_short(self.experiment.known, [unit], stored)
+        return known
 
-        def known() -> list[LiveAssignment | None]:
-            # This thread may be halted anywhere: that makes `before` earlier, never later.
-            before = to_datetime(experiment.now()) - timedelta(seconds=clock() - since)
-            found = experiment.known([str(visit.unit) for visit in visits])
-            return [
-                one if one and (not one.in_test or one.created < before) else None for one in found
-            ]
+    async def drain(self) -> None:
+        """Return when nothing waits any more."""
+        await self._asks.drain()
+        await self._tells.drain()
+        if self._closing is not None:
+            await asyncio.wait([self._closing])
 
-        return await self._service.run_short(known)
+    def close_windows(self) -> None:
+        """Let the policy observe the segments that are over, unless that is going on."""
+        if self._closing is None or self._closing.done():
+            self._closing = asyncio.create_task(self._close_windows())
+
+    async def _close_windows(self) -> None:
+        try:
+            await self._decide(self.experiment.refresh)
+        except UnknownExperimentError:  # it was pruned
+            self._service.drop(self)
+        except StorageError as error:
+            log.warning("%s", error)
+        except Exception:
+            log.exception("a task in the background failed")
 
     async def _assign(self, visits: Sequence[Visit]) -> list[LiveAssignment | SteadyArmError]:
         """Assign variants to a batch; decisions, which may take long, delay no other experiment."""
-        service, experiment = self._service, self.experiment
-        answers = await service.write(experiment.name, experiment.try_visits, visits)
+        answers = await self._service.write(self.experiment.try_visits, visits)
         if answers is None:
-            answers = await service.decide(experiment.name, experiment.answer_visits, visits)
+            answers = await self._decide(self.experiment.answer_visits, visits)
         return answers
+
+    async def _store(self, rewards: Sequence[Report]) -> list[ReportStatus | SteadyArmError]:
+        experiment = self.experiment
+
+        def write() -> tuple[list[ReportStatus | SteadyArmError], bool]:
+            outcomes = experiment.tell_many(rewards, refresh=False)
+            return outcomes, "stored" in outcomes and experiment.due
+
+        outcomes, due = await self._service.write(write)
+        if due:
+            try:
+                await self._decide(experiment.refresh)
+            except StorageError as error:  # rewards are stored; the next request tries again
+                log.warning("%s", error)
+        return outcomes
+
+    async def _decide(self, work: Callable[..., T], *given: Any) -> T:
+        """Run something that may compute for long; an experiment makes one decision at a time."""
+        async with self._deciding, self._service.decisions:
+            return await self._service.run_short(work, *given)
+
+
+class BodyLimit:
+    """Counts the bytes of bodies that are in memory, and refuses more than there may be.
+
+    Parameters
+    ----------
+    most : bytes of bodies of requests that are being processed
+    strangers : the same for people who have not signed in, who use up no others' share
+    """
+
+    def __init__(self, most: int, strangers: int) -> None:
+        self._most, self._bytes = {True: most, False: strangers}, {True: 0, False: 0}
+
+    def add(self, size: int, known: bool) -> None:
+        """Count bytes that were read; RefusedError if they are too many.
+
+        known : whether the sender may do more than sign in
+        """
+        self._bytes[known] += size
+        if self._bytes[known] > self._most[known]:
+            raise RefusedError(
+                "overloaded",
+                f"The service has too much to do: {self._bytes[known]:,} bytes of requests wait.",
+            )
+
+    def remove(self, size: int, known: bool) -> None:
+        """Count bytes of a request that was answered."""
+        self._bytes[known] -= size
+
+
+class Measures(NamedTuple):
+    """An experiment that measures an event, and the metric that the event is a value of.
+
+    key : of the experiment
+    yes_no : whether the metric is 0 or 1, so that an event counts as 1 whatever its value
+    """
+
+    name: str
+    metric: str
+    key: int
+    yes_no: bool
+
+
+class Catalog:
+    """Which experiments measure an event, and which are not archived; kept in memory.
+
+    An event names a metric, not an experiment, so every request must know all experiments of the
+    storage. They are read when something has changed. Other processes create experiments, too: the
+    audit log, in which every change of an experiment is an entry, says whether the catalog is
+    complete. Requests that arrive at the same time share one look at the end of that log.
+
+    Parameters
+    ----------
+    read, write : run a short function in a thread
+
+    Attributes
+    ----------
+    experiments : in the order of their creation
+    """
+
+    def __init__(self, storage: Storage, read: Run, write: Run) -> None:
+        self._storage, self._read, self._write = storage, read, write
+        self.experiments: tuple[Summary, ...] = ()
+        self._measuring: dict[str, tuple[Measures, ...]] = {}
+        self._unmatched: dict[str, float] = {}  # when events that nobody measures were noted
+        self._last: int | None = None  # id of the last entry of the audit log that was seen
+        self._looking = asyncio.Lock()
+        self._asked = self._covered = 0  # requests that want a look, and those that had one
+
+    def measuring(self, event: str) -> tuple[Measures, ...]:
+        """The experiments that have a metric of that name, as far as they are known here."""
+        return self._measuring.get(event, ())
+
+    async def note_unmatched(self, events: Iterable[str]) -> None:
+        """Note in the storage which events no experiment measures; health reports name them."""
+        names = {event for event in events if event not in self._measuring}
+        if not names:
+            return
+        now = time.monotonic()
+        recent = {name: at for name, at in self._unmatched.items() if now - at < UNMATCHED_PERIOD}
+        new = sorted(names - recent.keys())[: MOST_UNMATCHED - len(recent)]
+        self._unmatched = recent | dict.fromkeys(new, now)
+        if new:
+            with suppress(StorageError):  # the events themselves are answered all the same
+                await self._write(self._storage.note_unmatched, new)
+
+    @property
+    def events(self) -> Iterable[str]:
+        """The names of all events that are measured."""
+        return self._measuring
+
+    async def refresh(self) -> None:
+        """Return when everything that was stored before this call is known here."""
+        self._asked = ticket = self._asked + 1
+        async with self._looking:
+            if self._covered >= ticket:
+                return  # a look that began after this call has ended
+            asked = self._asked
+            last, summaries = await self._read(self._read_changes)
+            if summaries is not None:
+                self._take(summaries)
+            self._last, self._covered = last, asked
+
+    async def find_joined(
+        self, units: Sequence[str], keys: Sequence[int]
+    ) -> Sequence[frozenset[int]]:
+        """Which of some experiments, given by their keys, each unit has an assignment in."""
+        joined: Sequence[frozenset[int]] = await self._read(
+            self._storage.experiments_of, units, keys
+        )
+        return joined
+
+    def _read_changes(self) -> tuple[int, list[Summary] | None]:
+        """The end of the audit log, and the experiments, or None if they are as before."""
+        last, changed = self._last or 0, self._last is None
+        while page := self._storage.audit(last, PAGE):
+            last = page[-1].id
+            changed = changed or any(entry.action.startswith(EXPERIMENT) for entry in page)
+        return last, self._storage.summaries() if changed else None
+
+    def _take(self, summaries: Iterable[Summary]) -> None:
+        """Take over what was read, all at once: other requests are answered meanwhile."""
+        self.experiments = tuple(one for one in summaries if one.state != "archived")
+        measuring: dict[str, tuple[Measures, ...]] = {}
+        for summary in self.experiments:
+            name, config = summary.name, summary.config
+            kinds = {metric["name"]: metric.get("kind") for metric in config.get("metrics", ())}
+            for event, metric in events_in(name, config).items():
+                measures = Measures(name, metric, summary.key, kinds.get(metric) == "yes/no")
+                measuring[event] = (*measuring.get(event, ()), measures)
+        self._measuring = measuring
 
 
 class Service:
-    """Storage, settings, tokens, metrics, threads and the experiments that were used."""
+    """Storage, settings, tokens, metrics, threads and the experiments that were used.
+
+    Attributes
+    ----------
+    warming : more to be done before the service says that it is ready
+    warm : whether all of that is done
+    """
 
     def __init__(self, storage: Storage, settings: ServiceSettings) -> None:
         self.storage, self.settings = storage, settings
         self.guard = Guard(storage, settings.public)
         self.metrics = Metrics(storage)
-        self.warming = Warming(settings.warm)
-        self.readiness = Readiness(storage)
+        self.readiness = Readiness(storage, self.run_short)
+        self.catalog = Catalog(storage, self.run_short, self.write)
+        self.warming: list[Callable[[], object]] = []
+        self.warm = not settings.warm
         self.live: dict[str, Live] = {}
-        self.catalog = Catalog(storage, self.run_short)
-        self._closing: dict[str, asyncio.Task[None]] = {}  # by name, tasks that close segments
+        self.bodies = BodyLimit(BODIES * settings.max_body, STRANGERS)
+        self.decisions = asyncio.Semaphore(DECISIONS)
         self._foreign: set[str] = set()  # tags of experiments that only their own program can run
-        self.load = Load(settings.max_waiting, BODIES * settings.max_body, STRANGERS)
-        self._writers = Turns(settings.writers, "steadyarm-writer")
-        self._readers = ThreadPoolExecutor(READERS, "steadyarm-reader")
         self._long_reads = asyncio.Semaphore(LONG_READS)
-        self._decisions = asyncio.Semaphore(DECISIONS)
-        self._deciding: dict[str, asyncio.Lock] = {}  # by name
+        self._writers = ThreadPoolExecutor(settings.writers, "steadyarm-writer")
+        self._readers = ThreadPoolExecutor(READERS, "steadyarm-reader")
 
     async def read(self, work: Callable[..., T], *given: Any) -> T:
         """Run something in a thread that may take long."""
@@ -192,44 +385,28 @@ class Service:
         """Run something in a thread that is short, and must not wait for what takes long."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work, *given)
 
-    async def write(self, whose: str, work: Callable[..., T], *given: Any) -> T:
-        """Run something that writes, when it is the experiment's turn."""
-        return await self._writers.submit(whose, partial(work, *given))
+    async def write(self, work: Callable[..., T], *given: Any) -> T:
+        """Run something that writes, after all that was to be written before."""
+        return await asyncio.get_running_loop().run_in_executor(self._writers, work, *given)
 
-    async def decide(self, whose: str, work: Callable[..., T], *given: Any) -> T:
-        """Run something that may compute for long; an experiment makes one decision at a time."""
-        async with self._deciding.setdefault(whose, asyncio.Lock()), self._decisions:
-            return await self.run_short(work, *given)
-
-    async def in_time(self, answer: Awaitable[T], scope: Scope, long: bool = False) -> T:
+    async def in_time(self, answer: Awaitable[T], long: bool = False) -> T:
         """Return the response of a handler; RefusedError if it takes longer than requests may.
 
-        long : whether it computes results, which may take longer, once its body has arrived
+        long : whether it computes results, which may take longer
         """
-        seconds = self.settings.request_timeout
-        scope["seconds"] = allowed = seconds * LONG if long else seconds
-        first = allowed if scope["method"] == "GET" else seconds  # for the body
+        seconds = self.settings.request_timeout * (LONG if long else 1)
         try:
-            async with asyncio.timeout(first) as scope["deadline"]:
+            async with asyncio.timeout(seconds) as deadline:
                 return await answer
         except TimeoutError:
-            if not scope["deadline"].expired():
+            if not deadline.expired():
                 raise
-            raise RefusedError("timeout", f"There was no answer within {allowed:g} s.") from None
-
-    @contextmanager
-    def waiting(self, name: str, count: int = 1) -> Iterator[None]:
-        """Count requests of an experiment as waiting; RefusedError if they are too many."""
-        self.load.add(name, count)
-        try:
-            yield
-        finally:
-            self.load.remove(name, count)
+            raise RefusedError("timeout", f"There was no answer within {seconds:g} s.") from None
 
     async def find(self, name: str) -> Live:
         """The experiment of that name; loaded once, because its settings never change."""
-        if found := self.live.get(name):
-            return found
+        if live := self.live.get(name):
+            return live
         if len(name) > LONGEST_NAME or "\0" in name:
             raise UnknownExperimentError(
                 f"there is no experiment of that name; names have up to {LONGEST_NAME} letters, "
@@ -257,106 +434,78 @@ class Service:
     async def running(self) -> AsyncIterator[None]:
         """Run the tasks in the background, from the first request to the last."""
         await self.read(self.guard.reload)
-        self.warming.start()
-        kept = [
-            self._keep_tokens(),
-            self._keep_watch(),
+        notifier = Notifier(
+            self.storage, self.settings.public_url, read=self.read, write=self.write
+        )
+        tasks = [
+            asyncio.create_task(work)
+            for work in (
+                self._warm_up(),
+                _repeat(lambda: self.run_short(self.guard.reload), RELOAD),
+                _repeat(self._close_windows, TICK),
+                _repeat(self.reconcile, ROUND * TICK),
+                _repeat(notifier.watch, WATCHING),
+                _repeat(notifier.send_due, SENDING),
+            )
         ]
-        write, url = partial(self.write, ""), self.settings.public_url
-        kept.append(Notifier(self.storage, url, read=self.read, write=write).run())
-        tasks = [asyncio.create_task(keeping) for keeping in kept]
         try:
             yield
         finally:
-            self.warming.end()
-            tasks.extend(self._closing.values())
             for task in tasks:
                 task.cancel()
-            for task in tasks:
-                with suppress(asyncio.CancelledError):
-                    await task
+            await asyncio.wait(tasks)
             for live in self.live.values():
-                await live.drained()
-            await self.catalog.drained()
+                await live.drain()
             await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
-        for part in (self._readers, self.readiness, self._writers):
-            part.shutdown()
+        self._readers.shutdown()
+        self._writers.shutdown()
         self.storage.close()
 
-    async def _keep_tokens(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(RELOAD)
-            await loop.run_in_executor(self._readers, _logged, self.guard.reload)
+    async def _warm_up(self) -> None:
+        """Play tiny tests in memory, which imports what requests need, one step after another."""
+        steps = chain(tiny_tests(), self.warming)
+        try:
+            while not self.warm and (step := await self.read(next, steps, None)) is not None:
+                await self.read(step)
+        except Exception:  # requests work without it, only slower at first
+            log.exception("warming up failed")
+        self.warm = True
 
-    async def _keep_watch(self) -> None:
-        """Close windows every second, and now and then find what other processes changed."""
-        loop, ticks = asyncio.get_running_loop(), 0
-        while True:
-            if ticks % ROUND == 0:
-                await loop.run_in_executor(self._readers, _logged, self._reconcile, loop)
-            await self._tick(ticks % ROUND == 0)
-            ticks += 1
-            await asyncio.sleep(TICK)
+    async def _close_windows(self) -> None:
+        for live in list(self.live.values()):
+            if live.experiment.settings.window is not None and not live.over:
+                live.close_windows()
 
-    def _reconcile(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def reconcile(self) -> None:
+        """Find what other processes changed: load what runs, unload what was pruned."""
         kept = dict(self.live)  # what is loaded from now on is newer than the summaries
-        for summary in self.storage.summaries():
+        for summary in await self.run_short(self.storage.summaries):
             live = kept.get(summary.name)
             if live is not None and live.is_of(summary.key, summary.tag):
                 live.over = summary.state == "archived"
                 del kept[summary.name]
             elif summary.state == "running" and summary.tag not in self._foreign:
-                self._hold(summary.name, loop)
+                try:
+                    self.hold(await self.run_short(load_experiment, summary.name, self.storage))
+                except InvalidInputError as error:  # such as a policy of somebody's own
+                    self._foreign.add(summary.tag)
+                    log.warning("experiment %r does not run here: %s", summary.name, error)
         for live in kept.values():
-            loop.call_soon_threadsafe(self.drop, live)
-
-    def _hold(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
-        record = self.storage.find(name)
-        try:
-            experiment = Experiment(self.storage, record)
-        except InvalidInputError as error:  # such as a policy of somebody's own
-            self._foreign.add(record.tag)
-            log.warning("experiment %r does not run here: %s", name, error)
-        else:
-            loop.call_soon_threadsafe(self.hold, experiment)
-
-    async def _tick(self, every: bool) -> None:
-        for live in list(self.live.values()):
-            name, settings = live.experiment.name, live.experiment.settings
-            if live.over or name in self._closing or not (every or settings.window is not None):
-                continue
-            # A decision that takes long must not delay the windows of other experiments.
-            task = self._closing[name] = asyncio.create_task(self._close(live))
-            await asyncio.wait([task], timeout=TICK / 10)
-
-    async def _close(self, live: Live) -> None:
-        """Let the policy observe the segments that are over."""
-        name = live.experiment.name
-        try:
-            await self.decide(name, live.experiment.refresh)
-        except UnknownExperimentError:  # it was pruned
             self.drop(live)
+        for live in list(self.live.values()):
+            if not live.over:
+                live.close_windows()
+
+
+async def _repeat(work: Callable[[], Awaitable[object]], pause: float) -> None:
+    """Do something again and again; log its errors, because nobody waits for it."""
+    while True:
+        try:
+            await work()
         except StorageError as error:
             log.warning("%s", error)
         except Exception:
             log.exception("a task in the background failed")
-        finally:
-            del self._closing[name]
-
-
-def extend_deadline(scope: Scope) -> None:
-    """Give a request whose body has arrived all of its time."""
-    scope["deadline"].reschedule(asyncio.get_running_loop().time() + scope["seconds"])
-
-
-def _logged(work: Callable[..., object], *given: Any) -> None:
-    """Run something; log its errors, because nobody waits for it."""
-    try:
-        work(*given)
-    except StorageError as error:
-        log.warning("%s", error)
-    except Exception:
-        log.exception("a task in the background failed")
+        await asyncio.sleep(pause)

@@ -41,8 +41,6 @@ class ServiceSettings:
     workers : processes
     writers : threads of each process that write; one is best for SQLite, which has one writer
     max_body, max_batch : most bytes of a request's body, items of a batch
-    max_waiting : assignments and rewards that may wait to be written in each process, at most half
-        of them of one experiment; more are refused, to be sent again
     max_connections : that each process keeps open; beyond that requests are answered with 503
     request_timeout : seconds in which a request is answered or refused; results may take 20 times
         as long
@@ -69,7 +67,6 @@ class ServiceSettings:
     writers: int = 1
     max_body: int = 1_000_000
     max_batch: int = 1_000
-    max_waiting: int = 50_000
     max_connections: int = 4_000
     request_timeout: float = 15.0
     log_format: LogFormat = "text"
@@ -83,14 +80,7 @@ class ServiceSettings:
     public_url: str | None = None
 
     def __post_init__(self) -> None:
-        for name in (
-            "workers",
-            "writers",
-            "max_body",
-            "max_batch",
-            "max_waiting",
-            "max_connections",
-        ):
+        for name in ("workers", "writers", "max_body", "max_batch", "max_connections"):
             if getattr(self, name) < 1:
                 raise InvalidInputError(f"{name} is {getattr(self, name)}; expected at least 1.")
         if self.max_batch < FEWEST_IN_BATCH:

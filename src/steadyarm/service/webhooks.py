@@ -260,12 +260,6 @@ class Notifier:
         # By experiment: how it stood when it was examined, and when it is examined again.
         self._examined: dict[tuple[int, str], tuple[object, float]] = {}
 
-    async def run(self) -> None:
-        """Watch and send until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_repeat(self.watch, WATCHING))
-            tasks.create_task(_repeat(self.send_due, SENDING))
-
     async def send_due(self) -> int:
         """Send what is due, one message of each endpoint; return how many were sent."""
         deliveries = await self._write(self._webhooks.take, LEASE)
@@ -347,14 +341,3 @@ class Notifier:
             log.warning("experiment %r cannot be examined: %s", summary.name, error)
             again = storage.now() + 1e6 * FAILED
         self._examined[summary.key, summary.tag] = summary.mark, again
-
-
-async def _repeat(work: Callable[[], Awaitable[object]], pause: float) -> None:
-    while True:
-        try:
-            await work()
-        except StorageError as error:
-            log.warning("%s", error)
-        except Exception:
-            log.exception("webhooks failed; they go on")
-        await asyncio.sleep(pause)
