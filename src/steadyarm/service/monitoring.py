@@ -157,7 +157,7 @@ def tiny_tests() -> Iterator[Callable[[], object]]:
     )
     for arms in arm_sets:
         test = sa.create_experiment(
-            "warm", arms, sa.Steady(), BUDGET, "memory", seed=1, reward_range=(0, 1)
+            "warm", arms, sa.Steady(), BUDGET, "memory", seed=1, missing="drop"
         )
         for first in range(0, BUDGET, BATCH):
             yield partial(_play_batch, test, first)
