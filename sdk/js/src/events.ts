@@ -53,9 +53,6 @@ interface EventResult {
   experiments?: { status?: string; error?: Problem }[];
 }
 
-/** What became of a request: "aside" says nothing about the next one, "smaller" that it had too many. */
-type Outcome = "done" | "aside" | "smaller" | "down";
-
 const TIMEOUT = 10_000; // milliseconds for a request
 const FIRST_BACKOFF = 1000;
 const LONGEST_BACKOFF = 300_000;
@@ -71,11 +68,15 @@ export class EventQueue {
 
   constructor(
     readonly service: Service,
-    readonly store: EventStore | undefined,
+    private store: EventStore | undefined,
     readonly options: { limit: number; batch: number; delay: number },
   ) {
     this.#most = options.batch;
-    for (const event of store?.load() ?? []) this.#waiting.set(event.id, event);
+    this.#stored(() => {
+      this.store = undefined; // unless it can be read
+      for (const event of store?.load() ?? []) this.#waiting.set(event.id, event);
+      this.store = store;
+    });
     if (this.#waiting.size > 0) this.#schedule(options.delay);
     service.recovered = () => this.wake();
   }
@@ -84,20 +85,14 @@ export class EventQueue {
     return { pending: this.#waiting.size, ...this.#counts };
   }
 
-  /** Keep what OpenFeature was told until the service has it. */
-  track(
-    name: string,
-    context: EvaluationContext,
-    details: TrackingEventDetails | undefined,
-    unitToken?: string,
-  ): void {
+  /** Keep an event until the service has it. */
+  track(name: string, context: EvaluationContext, details?: TrackingEventDetails, unitToken?: string): void {
     const { value = 1, id, at } = details ?? {};
     const unit = context.targetingKey;
     const time = at === undefined ? new Date() : new Date(at as string | number | Date);
     if (!unit || !Number.isFinite(value) || Number.isNaN(time.getTime())) {
-      const what = !unit ? "the context has no targetingKey" : "its value or its time is wrong";
-      this.service.warn("track", `the event ${name} is not reported: ${what}.`);
-      return;
+      const reason = !unit ? "the context has no targetingKey" : "its value or its time is wrong";
+      return this.service.warn("track", `the event ${name} is not reported: ${reason}.`);
     }
     const key = typeof id === "string" || typeof id === "number" ? String(id) : "";
     const event = { id: key || newId(), unit, event: name, value, at: time.toISOString(), unitToken };
@@ -142,14 +137,17 @@ export class EventQueue {
   async #deliver(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    let outcome: Outcome = "done";
+    let failed = false;
     for (const batch of this.#batches()) {
-      const one = await this.#send(batch);
-      if (one === "smaller") return this.#deliver();
-      if (one !== "done") outcome = one;
-      if (one === "down") break;
+      const problem = await this.#send(batch);
+      failed ||= batch.some((event) => this.#waiting.has(event.id));
+      if (problem === undefined) continue;
+      this.service.warn("down", `${this.#waiting.size} events wait: ${explanation(problem)}`);
+      const { status = 0 } = problem;
+      const refused = status >= 400 && status < 429 && status !== 413; // another unit may be welcome
+      if (!refused) break;
     }
-    if (outcome === "done") this.#failures = 0;
+    if (!failed) this.#failures = 0;
     else {
       const backoff = Math.min(FIRST_BACKOFF * 2 ** this.#failures++, LONGEST_BACKOFF);
       this.#schedule(Math.max(this.#wanted, backoff * (0.5 + Math.random())));
@@ -166,16 +164,15 @@ export class EventQueue {
     }
   }
 
-  async #send(batch: TrackedEvent[]): Promise<Outcome> {
+  /** Send events; the problem if the service takes none of them. */
+  async #send(batch: TrackedEvent[]): Promise<Problem | undefined> {
     const { unitToken } = batch[0]!;
     const events = batch.map(({ unitToken: _, ...event }) => event);
+    const headers: Record<string, string> = { ...this.service.headers, "Content-Type": "application/json" };
+    if (unitToken !== undefined) headers["X-SteadyArm-Unit"] = unitToken;
     const init = {
       method: "POST",
-      headers: {
-        ...this.service.headers,
-        "Content-Type": "application/json",
-        ...(unitToken === undefined ? {} : { "X-SteadyArm-Unit": unitToken }),
-      },
+      headers,
       body: JSON.stringify({ events, sent: new Date().toISOString() }),
       keepalive: true, // the request goes on when the page is left
     };
@@ -184,41 +181,34 @@ export class EventQueue {
       const response = await this.service.send(`${this.service.url}/v1/events:batch`, init, TIMEOUT);
       this.#wanted = 1000 * Number(response.headers.get("Retry-After") ?? 0) || 0;
       const body = (await response.json()) as { events?: EventResult[] } & Problem;
-      if (response.ok && body.events?.length === batch.length) return this.#settle(batch, body.events);
+      if (response.ok && body.events?.length === batch.length) {
+        this.#most = Math.min(this.options.batch, 2 * this.#most);
+        this.#remove(batch.filter((event, place) => this.#settles(event, body.events![place]!)));
+        return undefined;
+      }
       problem = { ...body, status: response.status };
     } catch (error) {
       problem = { detail: (error as Error).message };
     }
-    this.service.warn("down", `${this.#waiting.size} events wait: ${explanation(problem)}`);
-    const { status = 0 } = problem;
-    if ([413, 429].includes(status)) this.#most = Math.max(1, batch.length >> 1);
-    if (status === 413 && batch.length > 1) return "smaller";
-    if (status === 413) this.#reject(batch[0]!, problem);
-    return status >= 400 && status < 429 ? "aside" : "down";
+    if (problem.status === 413 && batch.length === 1 && this.#rejects(batch[0]!, problem)) this.#remove(batch);
+    if (problem.status === 413 || problem.status === 429) this.#most = Math.max(1, batch.length >> 1);
+    return problem;
   }
 
-  #settle(batch: TrackedEvent[], results: EventResult[]): Outcome {
-    this.#most = Math.min(this.options.batch, 2 * this.#most);
-    const done = batch.filter((event, place) => {
-      const { error, experiments = [] } = results[place]!;
-      const problems = [error, ...experiments.map((one) => one.error)].filter((one) => one !== undefined);
-      if (problems.some((one) => (one.status ?? 0) >= 500 || one.status === 429)) return false;
-      if (!experiments.some((one) => one.status !== undefined)) {
-        this.#reject(event, problems[0] ?? {});
-        return false;
-      }
-      for (const problem of problems) this.#explain(event, problem, "does not count everywhere");
-      return this.#waiting.has(event.id); // else a second request was faster
-    });
-    this.#counts.delivered += done.length;
-    this.#remove(done);
-    return batch.some((event) => this.#waiting.has(event.id)) ? "aside" : "done";
+  /** Whether the service needs an event no more: some experiment has it, or all refuse it. */
+  #settles(event: TrackedEvent, { error, experiments = [] }: EventResult): boolean {
+    const problems = [error, ...experiments.map((one) => one.error)].filter((one) => one !== undefined);
+    if (problems.some((one) => (one.status ?? 0) >= 500 || one.status === 429)) return false;
+    if (!experiments.some((one) => one.status !== undefined)) return this.#rejects(event, problems[0] ?? {});
+    for (const problem of problems) this.#explain(event, problem, "does not count everywhere");
+    if (this.#waiting.has(event.id)) this.#counts.delivered += 1; // else a second request was faster
+    return true;
   }
 
-  #reject(event: TrackedEvent, problem: Problem): void {
+  #rejects(event: TrackedEvent, problem: Problem): boolean {
     if (this.#waiting.has(event.id)) this.#counts.rejected += 1;
-    this.#remove([event]);
     this.#explain(event, problem, "is refused");
+    return true;
   }
 
   /** Say what is wrong with an event, once for each name of an event and kind of problem. */

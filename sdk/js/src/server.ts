@@ -1,6 +1,6 @@
 /** SteadyArm for the OpenFeature SDK of servers: the community's OFREP provider, and `track`. */
 
-import { appendFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, copyFileSync, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 
 import { OFREPProvider } from "@openfeature/ofrep-provider";
 import type {
@@ -101,15 +101,19 @@ export class SteadyArmProvider implements Provider {
   }
 }
 
-/** Events in a file of lines, for one process at a time. A line that a crash cut off is left out. */
+/**
+ * Events in a file of lines, for one process at a time. A file with other lines, or a line that a
+ * crash cut off, is set aside; its events are kept.
+ */
 class FileStore implements EventStore {
   constructor(readonly path: string) {}
 
   load(): TrackedEvent[] {
-    const lines = existsSync(this.path) ? readFileSync(this.path, "utf8").split("\n") : [""];
-    lines.pop(); // nothing, or what a crash cut off
-    const events = lines.map((line) => this.#parsed(line));
-    this.remove([], events); // so that a path which cannot be written fails here, not with the first event
+    const text = existsSync(this.path) ? readFileSync(this.path, "utf8") : "";
+    const lines = text.split("\n").filter((line) => line !== "");
+    const events = lines.map(parsedEvent).filter((event) => event !== undefined);
+    if (events.length < lines.length) copyFileSync(this.path, `${this.path}.damaged-${Date.now()}`);
+    this.remove([], events);
     return events;
   }
 
@@ -118,16 +122,16 @@ class FileStore implements EventStore {
   }
 
   remove(_: readonly TrackedEvent[], left: readonly TrackedEvent[]): void {
-    writeFileSync(this.path, left.map((event) => `${JSON.stringify(event)}\n`).join(""));
+    writeFileSync(`${this.path}.new`, left.map((event) => `${JSON.stringify(event)}\n`).join(""));
+    renameSync(`${this.path}.new`, this.path);
   }
+}
 
-  #parsed(line: string): TrackedEvent {
-    try {
-      const event = JSON.parse(line) as TrackedEvent;
-      if (typeof event.id === "string" && typeof event.unit === "string") return event;
-    } catch {
-      // It is no event, which is said below.
-    }
-    throw new TypeError(`buffer is ${this.path}, a file of something else; give events a file of their own.`);
+function parsedEvent(line: string): TrackedEvent | undefined {
+  try {
+    const event = JSON.parse(line) as TrackedEvent;
+    return typeof event.id === "string" && typeof event.unit === "string" ? event : undefined;
+  } catch {
+    return undefined;
   }
 }

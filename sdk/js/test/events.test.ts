@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
@@ -117,15 +117,6 @@ describe("an event", () => {
     assert.deepEqual(one.counts, { pending: 1, delivered: 1, rejected: 0, dropped: 0 });
     service.problems = {};
     await until(() => one.counts.delivered === 2);
-  });
-
-  it("goes in smaller requests if the service takes no larger ones", async () => {
-    service.most = 3;
-    const one = provider();
-    for (let k = 0; k < 20; k++) one.track("click", ANNA);
-    await one.flush();
-    assert.equal(service.counted.size, 20);
-    assert.equal(one.counts.delivered, 20);
   });
 
   it("that a service takes in no size is refused", async () => {
@@ -283,15 +274,19 @@ describe("a buffer in a file", () => {
     assert.equal(provider({ buffer }).counts.pending, 2);
   });
 
-  it("leaves a file of something else alone", () => {
+  it("with other lines is set aside", () => {
     const buffer = join(folder, "notes.txt");
     writeFileSync(buffer, "my notes\n");
-    assert.throws(() => provider({ buffer }), /a file of something else/);
-    assert.equal(readFileSync(buffer, "utf8"), "my notes\n");
+    assert.equal(provider({ buffer }).counts.pending, 0);
+    const [aside] = readdirSync(folder).filter((name) => name.includes("damaged"));
+    assert.equal(readFileSync(join(folder, aside!), "utf8"), "my notes\n");
   });
 
-  it("that cannot be written is refused at once", () => {
-    assert.throws(() => provider({ buffer: join(folder, "no", "such", "folder") }), /ENOENT/);
+  it("that cannot be written does not stop the program", async () => {
+    const one = provider({ buffer: join(folder, "no", "such", "folder") });
+    one.track("click", ANNA);
+    await one.flush();
+    assert.deepEqual(sent(), ["click"]);
+    assert.match(log.warnings.join(), /kept in memory only: Error: ENOENT/);
   });
-
 });
