@@ -8,7 +8,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.cli import demo
-from steadyarm.cli.demo import run_in_memory, run_stored, storage_url, weekly_world
+from steadyarm.cli.demo import run_stored, storage_url, weekly_world
 from steadyarm.cli.main import main
 
 
@@ -43,11 +43,6 @@ def test_the_demos_world_moves_and_misleads_elimination() -> None:
     assert misled.interval(0.999)[0] > 0.7
 
 
-def test_the_rivals_run_is_reproducible() -> None:
-    world = weekly_world()
-    assert run_in_memory(sa.Peace(), world, 5).arm == run_in_memory(sa.Peace(), world, 5).arm
-
-
 def test_the_live_run_is_reproducible_and_replaces_an_earlier_one(tmp_path: Path) -> None:
     arms = sa.ArmSet.one_hot(["A", "B", "C"])
     means = [[0.1, 0.5, 0.2]] * 1200
@@ -79,20 +74,3 @@ def test_hints_name_the_command_as_it_is_found(
     assert demo.command_here() == ".venv/bin/steadyarm"
     monkeypatch.setenv("PATH", str(script.parent))
     assert demo.command_here() == "steadyarm"
-
-
-def test_errors_are_printed_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--trials", "0", "--out", str(tmp_path)]) == 1
-    assert (
-        "steadyarm: --trials is 0; expected a whole number of at least 1."
-        in capsys.readouterr().err
-    )
-
-
-def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["--help"])
-    printed = capsys.readouterr().out
-    assert all(command in printed for command in ("demo", "experiment", "storage"))
-    with pytest.raises(SystemExit, match="2"):
-        main([])

@@ -49,12 +49,6 @@ def test_published_trials_are_those_of_the_paper() -> None:
         assert trials == published[figure.name, value, policy].trials
 
 
-def test_other_policies_run_as_often_as_p1_rage() -> None:
-    command = ["reproduce", "--published-trials", "--policies", "uniform"]
-    points = _points([FIGURES["soare_stationary"]], build_parser().parse_args(command))
-    assert [trials for *_, trials in points] == [21_000] * 4 + [31_000, 46_000]
-
-
 def test_yahoo_runs_from_an_instance_and_says_what_it_needs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,10 +90,3 @@ def test_a_failed_fresh_start_loses_nothing(
     before = (tmp_path / "cells.jsonl").read_bytes()
     assert main(["reproduce", "yahoo", "--no-resume", *out]) == 1
     assert (tmp_path / "cells.jsonl").read_bytes() == before
-
-
-def test_a_figure_named_twice_is_run_once(tmp_path: Path) -> None:
-    command = ["reproduce", "malicious", "malicious", "--trials", "20", "--policies", "g-bai"]
-    assert main([*command, "--out", str(tmp_path)]) == 0
-    assert (tmp_path / "results.csv").read_text().count("malicious") == 1
-    assert "steadyarm reproduce malicious malicious" in (tmp_path / "report.html").read_text()

@@ -78,14 +78,3 @@ def test_what_is_wrong_is_said(words: tuple[str, ...], said: str, webhook: Termi
     webhook("list")  # makes the tables
     assert said in webhook(*words, status=1)[1]
     assert webhook.json("list") == {"webhooks": []}
-
-
-def test_slack_gets_its_shape(webhook: Terminal) -> None:
-    with receiving(statuses=[200]) as receiver:
-        webhook("add", receiver.url, "--format", "slack", "--allow-private")
-        (found,) = webhook.json("list")["webhooks"]
-        assert found["url"] == f"http://127.0.0.1:{receiver.port}/…"
-        webhook("test", found["id"])
-    content = receiver.got[0].content
-    assert set(content) == {"text", "blocks"}
-    assert content["text"] == "This is a test. Webhooks of SteadyArm arrive here."
