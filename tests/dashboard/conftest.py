@@ -27,6 +27,13 @@ def guarded() -> Iterator[Guarded]:
 
 
 @pytest.fixture
+def empty() -> Iterator[Browser]:
+    """A browser at a service without tokens and experiments."""
+    with dashboard() as browser:
+        yield browser
+
+
+@pytest.fixture
 def free() -> Iterator[Browser]:
     """A browser at a service without tokens; it has a running experiment called shop."""
     with dashboard() as browser:

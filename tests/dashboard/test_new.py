@@ -1,53 +1,66 @@
-"""The page for a new experiment, through the application: form, preview, planner, creation."""
+"""The page for a new experiment: its form, the same as a file, the planner, creation."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from html import unescape
+import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import steadyarm as sa
 from steadyarm.cli.main import main
 from steadyarm.dashboard import forms
-from steadyarm.dashboard.forms import PLANNED, USUAL, planned, read_question
-from steadyarm.live.lifecycle import load_experiment
-from steadyarm.storages.changes import Scope
-from tests.dashboard.clients import Browser, Guarded, dashboard
+from steadyarm.dashboard.forms import (
+    CHOICES,
+    PLANNER,
+    USUAL,
+    compute_plan,
+    read_form,
+    read_question,
+)
+from steadyarm.wording import toml_of
+from tests.dashboard.clients import Browser
 
-HOSTILE = '<script>alert("x")</script>'
-GOOD = {"name": "layout", "variants": "now\none page", "budget": "5,000", "seed": "3"}
-PARTS = {
-    "name": "parts",
+EVIL = '<script>alert("x")</script>'
+GOOD = {"name": "layout", "variants": "now\r\none page\r\n", "budget": "10,000"}
+PARTS = GOOD | {
     "kind": "factorial",
     "factor": ["head", "image"],
-    "levels": ["short, long", f"cat\n{HOSTILE}"],
-    "budget": "5000",
-    "seed": "3",
+    "levels": ["short, long", f"cat\n{EVIL}"],
 }
-ASKED = {"plan_rate": "10", "plan_gap": "5", "plan_traffic": "500", "plan_error": "10"}
+ALL = {
+    "kind": "variants",
+    "control": "now",
+    "policy": "uniform",
+    "direction": "minimize",
+    "range": "custom",
+    "range_low": "-1,5",
+    "range_high": "5",
+    "window": "1.5",
+    "window_unit": "h",
+    "missing": "drop",
+    "covariates": "visits, spend",
+    "stop": "sure",
+    "looks": "8",
+    "start": "draft",
+}
+PLAN = {"plan_rate": "10", "plan_gap": "5", "plan_traffic": "500", "plan_error": "10"}
 JSON = {"Accept": "application/json"}
+HUNDREDS = "\n".join(map(str, range(400)))
 
 
-@pytest.fixture
-def browser() -> Iterator[Browser]:
-    with dashboard() as found:
-        yield found
-
-
-def settings_in(browser: Browser, name: str) -> dict[str, Any]:
-    storage = browser.app.state.service.storage
-    return load_experiment(name, storage).settings.to_dict()
-
-
-def content(answer: httpx2.Response) -> dict[str, Any]:
-    found: dict[str, Any] = answer.json()
-    return found
+def sent(*fields: dict[str, Any]) -> dict[str, list[str]]:
+    """A form as it is sent: every field has a list of values."""
+    typed: dict[str, Any] = {}
+    for more in fields:
+        typed |= more
+    return {key: [value] if isinstance(value, str) else value for key, value in typed.items()}
 
 
 class Markup(HTMLParser):
@@ -61,231 +74,245 @@ class Markup(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, {name: value or "" for name, value in attrs}))
 
-    def ids(self) -> list[str]:
-        return [given["id"] for _, given in self.tags if "id" in given]
+    def values(self, attribute: str, *tags: str) -> list[str]:
+        return [
+            given[attribute]
+            for tag, given in self.tags
+            if attribute in given and (not tags or tag in tags)
+        ]
 
 
-def test_the_page_has_every_field_with_its_label(browser: Browser) -> None:
-    answer = browser.get("/new")
-    assert answer.status_code == 200
-    markup = Markup(answer.text)
-    ids, named = markup.ids(), {given.get("name") for _, given in markup.tags}
+def planned(browser: Browser, *fields: dict[str, Any]) -> httpx2.Response:
+    typed: dict[str, Any] = {}
+    for more in (GOOD, PLAN, *fields):
+        typed |= more
+    return browser.post_form("/new/plan", typed, headers=JSON)
+
+
+def test_the_page_has_every_field_with_its_label(empty: Browser) -> None:
+    markup = Markup(empty.get("/new").text)
+    ids, names = markup.values("id"), set(markup.values("name"))
     assert len(ids) == len(set(ids))
-    assert {*USUAL, *PLANNED, "factor", "levels"} <= named
-    labelled = {given.get("for") for tag, given in markup.tags if tag == "label"}
-    for tag, given in markup.tags:
-        for described in given.get("aria-describedby", "").split():
-            assert described in ids
-        typed = tag in ("textarea", "select") or given.get("type") == "text"
-        if typed:
-            assert given["id"] in labelled
-        assert not any(name.startswith("on") for name in given)
-        if tag == "script":
-            assert given["src"].startswith("/static/")
+    assert {*USUAL, *PLANNER, "factor", "levels"} <= names
+    fields = [given for tag, given in markup.tags if tag in ("input", "select", "textarea")]
+    single = {g["id"] for g in fields if "id" in g and g.get("type") not in ("hidden", "radio")}
+    assert single <= set(markup.values("for", "label"))
+    described = " ".join(markup.values("aria-describedby")).split()
+    assert set(described) <= set(ids)
+    for absent in ("seed", "spending", "futility"):
+        assert absent not in names
 
 
-def test_a_submitted_form_makes_the_experiment(browser: Browser) -> None:
-    answer = browser.post_form("/new", GOOD)
-    assert answer.status_code == 303
-    assert answer.headers["location"] == "/experiments/layout"
-    storage = browser.app.state.service.storage
-    assert storage.find("layout").state == "running"
-    assert "layout" in browser.app.state.service.live
-    assert browser.post_form("/new", GOOD | {"name": "later", "start": "draft"}).status_code == 303
-    assert storage.find("later").state == "draft"
+def test_a_form_becomes_a_description() -> None:
+    usual = read_form(sent(GOOD))
+    assert (usual.errors, usual.start, usual.variants) == ({}, True, 2)
+    assert usual.settings is not None
+    assert usual.settings.arms.names == ("now", "one page")
+    assert usual.settings.cautions() == []
+    assert (usual.settings.reward_range, usual.settings.reward_window) == ((0.0, 1.0), 86_400.0)
+    form = read_form(sent(GOOD, ALL))
+    assert (form.errors, form.start) == ({}, False)
+    assert form.description == {
+        "arms": ["now", "one page"],
+        "budget": 10_000,
+        "policy": "uniform",
+        "direction": "minimize",
+        "reward_range": [-1.5, 5.0],
+        "reward_window": "1.5h",
+        "missing": "drop",
+        "control": "now",
+        "covariates": ["visits", "spend"],
+        "stop": "when sure",
+        "looks": 8,
+    }
+    assert form.settings is not None
+    assert form.settings.reward_window == 5400.0
+    parts = read_form(sent(PARTS, {"interactions": "1"}))
+    assert (parts.errors, parts.variants) == ({}, 4)
+    factors = {"head": ["short", "long"], "image": ["cat", EVIL]}
+    assert parts.description["arms"] == {"factorial": factors, "interactions": 1}
+    empty_rows = {"factor": ["", "a", ""], "levels": ["", "x, y\nz", " "]}
+    lines = read_form(sent(PARTS, empty_rows))
+    assert lines.description["arms"]["factorial"] == {"a": ["x, y", "z"]}
+    assert len(lines.rows) == 4
 
 
 @pytest.mark.parametrize(
-    "form",
+    ("wrong", "key", "text"),
     [
-        GOOD,
-        PARTS,
-        GOOD | {"variants": f"{HOSTILE}\na \"b\" 'c' \\", "policy": "p1-rage"},
-        GOOD | {"control": "now"},
-        GOOD | {"control": "now", "control_share": "20", "min_share": "2", "window": ""},
+        ({"name": ""}, "name", "Enter up to 100 letters"),
+        ({"name": EVIL}, "name", "up to 100 letters"),
+        ({"variants": "one"}, "variants", "a test needs at least 2"),
+        ({"variants": "a\nb\na"}, "variants", "names must differ"),
+        ({"variants": "a\nb\x07"}, "variants", "a string that can be read"),
+        ({"variants": "\n".join(map(str, range(2001)))}, "variants", "2,001 variants; at most"),
+        ({"kind": "factorial"}, "factor-0", "Enter at least one part"),
+        ({"kind": "factorial", "factor": ["a"], "levels": ["x"]}, "levels-0", "at least 2"),
+        ({"kind": "factorial", "factor": [""], "levels": ["x,y"]}, "factor-0", "Enter a name"),
+        (
+            {"kind": "factorial", "factor": ["a", "a"], "levels": ["x,y", "x,y"]},
+            "factor-1",
+            "Another part has this name",
+        ),
+        (
+            {"kind": "factorial", "factor": list("abcdefghijk"), "levels": ["x,y"] * 11},
+            "factor-0",
+            "2,048 combinations; at most 2,000",
+        ),
+        (PARTS | {"interactions": "3"}, "interactions", "not one of the choices"),
+        ({"budget": ""}, "budget", "Enter a whole number, e.g. 1000."),
+        ({"budget": "0"}, "budget", "This is 0; expected a whole number of at least 1."),
+        ({"budget": "10.000"}, "budget", "Enter a whole number"),
+        ({"budget": "9" * 31}, "budget", "Enter a whole number"),
+        ({"budget": str(2**53)}, "budget", "expected a whole number of at most"),
+        ({"budget": "٣"}, "budget", "Enter a whole number"),
+        ({"policy": "peace"}, "policy", "not one of the choices"),
+        ({"range": "custom", "range_low": "", "range_high": "1"}, "range_low", "Enter a number."),
+        (
+            {"range": "custom", "range_low": "2", "range_high": "1"},
+            "range_high",
+            "the first to be below the second",
+        ),
+        ({"range": "custom", "range_low": "1", "range_high": "5"}, "missing", "(1 to 5)"),
+        ({"range": "custom", "range_low": "nan", "range_high": "5"}, "range_low", "a number."),
+        ({"window": "0"}, "window", "Enter a number above 0."),
+        ({"window": "99999999999"}, "window", "a time above 0"),
+        ({"control": "else"}, "control", "else"),
+        ({"covariates": "a,a"}, "covariates", "twice"),
+        ({"start": "later"}, "start", "not one of the choices"),
     ],
 )
-def test_the_command_line_makes_the_same_from_the_file(
-    form: dict[str, Any], browser: Browser, tmp_path: Path
+def test_errors_stand_at_their_fields(wrong: dict[str, Any], key: str, text: str) -> None:
+    form = read_form(sent(GOOD, wrong))
+    assert list(form.errors) == [key]
+    assert text in form.errors[key]
+
+
+@given(st.dictionaries(st.sampled_from([*USUAL, "factor", "levels"]), st.lists(st.text())))
+def test_any_form_is_read_and_what_was_typed_stays(typed: dict[str, list[str]]) -> None:
+    form = read_form(typed)
+    for key in USUAL:
+        assert form.values[key] == (typed[key][-1] if typed.get(key) else USUAL[key])
+
+
+@given(
+    st.lists(st.text(min_size=1), min_size=2, max_size=5),
+    st.integers(1, 2**53 - 1),
+    st.sampled_from(sorted(CHOICES["missing"])),
+    st.sampled_from(sorted(CHOICES["window_unit"])),
+)
+def test_the_file_says_the_same_as_the_form(
+    names: list[str], budget: int, missing: str, unit: str
 ) -> None:
-    preview = content(browser.post_form("/new/preview", form, headers=JSON))
+    typed = {"variants": "\n".join(names), "budget": str(budget)}
+    form = read_form(sent(GOOD, typed, {"missing": missing, "window_unit": unit}))
+    if form.errors:
+        assert set(form.errors) == {"variants"}
+        return
+    file = tomllib.loads(toml_of({"name": form.name, **form.description}))
+    assert file == {"name": form.name, **form.description}
+
+
+@pytest.mark.parametrize("form", [GOOD, GOOD | ALL, PARTS, GOOD | {"variants": HUNDREDS}])
+def test_form_and_file_create_the_same_experiment(
+    form: dict[str, Any], empty: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preview = empty.post_form("/new/preview", form).json()
     assert preview["errors"] == {}
-    file, storage = tmp_path / "test.toml", f"sqlite:///{tmp_path}/tests.db"
-    file.write_text(preview["toml"], encoding="utf-8")
-    main(["experiment", "create", str(file), "--storage", storage])
-    assert browser.post_form("/new", form).status_code == 303
-    name = str(form["name"])
-    with load_experiment(name, storage) as made:
-        assert made.settings.to_dict() == settings_in(browser, name)
+    storage = empty.app.state.service.storage
+    assert storage.summaries() == []
+    created = empty.post_form("/new", form)
+    assert created.headers["location"] == "/experiments/layout"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STEADYARM_STORAGE", f"sqlite:///{tmp_path}/by-command.db")
+    Path("layout.toml").write_text(preview["toml"])
+    assert main(preview["command"].split()[1:]) == 0
+    by_form = sa.load_experiment("layout", storage)
+    with sa.load_experiment("layout", f"sqlite:///{tmp_path}/by-command.db") as by_command:
+        settings = by_form.settings.to_dict(), by_command.settings.to_dict()
+        for described in settings:
+            del described["seed"]  # drawn
+        assert settings[0] == settings[1]
+        assert by_form.state == by_command.state
+        assert by_form.state == ("draft" if form.get("start") else "running")
 
 
-def test_a_preview_creates_nothing_and_warns(browser: Browser) -> None:
-    preview = content(browser.post_form("/new/preview", GOOD | {"window": "", "budget": "12"}))
-    assert preview["command"] == "steadyarm experiment create layout.toml"
-    assert preview["variants"] == 2
-    assert preview["names"] == ["now", "one page"]
-    assert len(preview["cautions"]) == 2
-    assert browser.app.state.service.storage.summaries() == []
-    draft = content(browser.post_form("/new/preview", GOOD | {"start": "draft"}))
-    assert draft["command"].endswith(" --draft")
+def test_a_preview_shows_what_is_known(empty: Browser) -> None:
+    risky = empty.post_form("/new/preview", GOOD | {"window": "", "budget": "12"}).json()
+    assert (risky["variants"], risky["names"]) == (2, ["now", "one page"])
+    assert len(risky["cautions"]) == 2
+    wrong = empty.post_form("/new/preview", {"variants": "a\na"}).json()
+    assert set(wrong["errors"]) == {"name", "variants", "budget"}
+    assert wrong["toml"] is None
+    many = {"variants": "\n".join(map(str, range(2000)))}  # too many to be tried meanwhile
+    large = empty.post_form("/new/preview", GOOD | many).json()
+    assert (large["variants"], large["errors"], len(large["names"])) == (2000, {}, 300)
 
 
-def test_a_preview_tells_errors_by_field(browser: Browser) -> None:
-    preview = content(browser.post_form("/new/preview", {"variants": "a\na"}))
-    assert set(preview["errors"]) == {"name", "variants", "budget"}
-    assert preview["toml"] is None
-    other = PARTS | {"control": "head=short", "control_share": "10"}
-    assert "no variant" in content(browser.post_form("/new/preview", other))["errors"]["control"]
-
-
-def test_large_tests_are_previewed_without_being_tried(browser: Browser) -> None:
-    many = GOOD | {"variants": "\n".join(map(str, range(2000)))}
-    preview = content(browser.post_form("/new/preview", many))
-    assert (preview["variants"], preview["errors"]) == (2000, {})
-    assert preview["names"] == [str(number) for number in range(300)]
-    assert '"1999"' in preview["toml"]
-
-
-def test_errors_show_the_form_again_with_what_was_typed(browser: Browser) -> None:
-    typed = PARTS | {"name": f"{HOSTILE}", "budget": "some", "control": '"><b>'}
-    answer = browser.post_form("/new", typed)
+def test_errors_show_the_form_again_with_what_was_typed(empty: Browser) -> None:
+    typed = PARTS | {"name": EVIL, "budget": "some", "control": '"><b>'}
+    answer = empty.post_form("/new", typed)
     assert answer.status_code == 422
-    assert HOSTILE not in answer.text
+    assert EVIL not in answer.text
     assert '"><b>' not in answer.text
     markup = Markup(answer.text)
     values = {g["name"]: g.get("value") for t, g in markup.tags if t == "input" and "name" in g}
-    assert values["name"] == HOSTILE
-    assert values["budget"] == "some"
-    assert values["control"] == '"><b>'
-    assert f"cat\n{HOSTILE}" in unescape(answer.text)
-    summary = [given for _, given in markup.tags if given.get("role") == "alert"]
-    assert len(summary) == 1
-    links = {given["href"] for tag, given in markup.tags if tag == "a" and "href" in given}
+    assert (values["name"], values["budget"], values["control"]) == (EVIL, "some", '"><b>')
+    assert markup.values("role").count("alert") == 1
     wrong = {given["id"] for _, given in markup.tags if given.get("aria-invalid") == "true"}
     assert wrong == {"f-name", "f-budget", "f-control"}
-    assert {f"#{id_}" for id_ in wrong} <= links
-    assert browser.app.state.service.storage.summaries() == []
+    assert {f"#{id_}" for id_ in wrong} <= set(markup.values("href", "a"))
+    assert empty.app.state.service.storage.summaries() == []
 
 
 def test_a_name_that_is_taken_is_told_at_its_field(free: Browser) -> None:
     answer = free.post_form("/new", GOOD | {"name": "shop"})
     assert answer.status_code == 409
     assert "There is a test called shop already" in answer.text
-    assert settings_in(free, "shop")["budget"] == 1000
 
 
-def test_what_only_the_settings_notice_is_told_too(browser: Browser) -> None:
-    answer = browser.post_form("/new", PARTS | {"control": "none", "control_share": "5"})
-    assert answer.status_code == 422
-    assert "which is no variant" in answer.text
-
-
-@pytest.mark.parametrize("path", ["/new", "/new/preview", "/new/plan"])
-def test_only_admins_may(path: str, guarded: Guarded) -> None:
-    browser, storage, tokens = guarded
-    scopes: tuple[Scope, ...] = ("read", "write")
-    for scope in scopes:
-        browser.cookies.clear()
-        browser.sign_in(tokens[scope])
-        refused = browser.post_form(path, GOOD)
-        assert refused.status_code == 403
-        assert f"which has the scope {scope}; this needs admin" in refused.text
-        assert browser.get("/new").status_code == 403
-    browser.cookies.clear()
-    assert [record.name for record in storage.summaries()] == ["shop"]
-    browser.sign_in(tokens["admin"])
-    assert browser.get("/new").status_code == 200
-    assert browser.post_form("/new", GOOD).status_code == 303
-
-
-@pytest.mark.parametrize("path", ["/new", "/new/preview", "/new/plan"])
-def test_nothing_goes_without_the_key(path: str, browser: Browser) -> None:
-    browser.get("/new")
-    assert browser.post_form(path, GOOD | {"csrf": "x"}).status_code == 403
-    assert browser.request("POST", path, data=GOOD).status_code == 403
-    assert browser.app.state.service.storage.summaries() == []
-
-
-@pytest.mark.parametrize("form", [GOOD, PARTS | {"interactions": "1"}])
-def test_the_planner_shows_the_numbers_of_plan(form: dict[str, Any], browser: Browser) -> None:
-    answer = browser.post_form("/new/plan", form | ASKED, headers=JSON)
-    assert answer.status_code == 200
-    found = content(answer)
-    arms: dict[str, Any] = {"one_hot": ["now", "one page"]}
-    if form["name"] == "parts":
-        factors = {"head": ["short", "long"], "image": ["cat", HOSTILE]}
-        arms = {"factorial": factors, "interactions": 1}
+@pytest.mark.parametrize("policy", ["steady", "uniform"])
+def test_the_planner_shows_the_numbers_of_plan(policy: str, empty: Browser) -> None:
+    shown = planned(empty, {"policy": policy}).json()
     plan = sa.plan(
         {
             "traffic_per_day": 500,
             "most_days": 62,
             "error": 0.1,
-            "arms": arms,
+            "arms": {"one_hot": ["now", "one page"]},
             "effects": {"smallest_gap": 0.05},
             "rewards": {"rate": 0.1, "delay": 2},
             "stop": "when sure",
-            "policies": ["steady", "a/b-test"],
+            "policies": [policy],
         },
         trials=400,
     )
-    need = plan.line("Steady").asked.need
-    assert need.budget is not None
-    assert (found["budget"], found["days"]) == (need.budget, need.days)
-    assert f"{need.budget:,} visitors" in found["sentence"]
-    clear = plan.line("Steady").clear
+    (line,) = plan.lines
+    pick, clear = line.asked.need, line.clear
     assert clear is not None
-    assert clear.need.budget is not None
-    assert (found["clear_budget"], found["clear_days"]) == (clear.need.budget, clear.need.days)
-    assert found["expected"] == clear.check.visits
-    assert "all other variants are ruled out" in found["answers"][0]
-    assert f"{clear.need.budget:,} visitors" in found["answers"][1]
-    assert found["looks"] == "8"
-    assert [row[0] for row in found["table"]["rows"]] == [f"{b:,}" for b in plan.budgets]
-    assert found["figure"]["data"]
-    assert found["dark_figure"]["config"] != found["figure"]["config"]
-
-
-def test_amounts_are_planned_and_fewer_is_more_of_its_absence() -> None:
-    fields = {key: [value] for key, value in (GOOD | ASKED).items()}
-    amounts = fields | {"range": ["none"], "plan_sd": ["2"], "plan_difference": ["0.5"]}
-    asked = read_question(amounts).settings
-    assert (asked["rewards"]["sd"], asked["effects"]) == (2.0, {"smallest_gap": 0.5})
-    less = read_question(fields | {"direction": ["minimize"]}).settings
-    assert less["rewards"]["rate"] == 0.9
+    assert f"{pick.budget:,} visitors" in shown["sentence"]
+    assert f"in {pick.days} days" in shown["sentence"]
+    assert [use["budget"] for use in shown["uses"]] == [pick.budget, *[clear.need.budget] * 2]
+    assert shown["uses"][-1]["looks"] == "8"
+    assert any(f"{clear.need.budget:,} visits" in text for text in shown["answers"])
+    assert shown["figure"]["data"]
+    assert shown["dark_figure"]["config"] != shown["figure"]["config"]
 
 
 def test_the_planner_takes_over_what_the_form_says() -> None:
-    fields = {key: [value] for key, value in (GOOD | ASKED).items()}
-    more = {
-        "control": ["now"],
-        "range": ["custom"],
-        "range_low": ["1"],
-        "range_high": ["5"],
-        "window": ["2"],
-        "window_unit": ["w"],
-        "covariates": ["visits"],
-        "plan_correlation": ["0.6"],
-        "plan_rhythm": ["weekend"],
-        "stop": ["recommend"],
-        "looks": ["daily"],
-    }
-    asked = read_question(fields | more)
-    assert not asked.errors
-    settings = asked.settings
-    assert settings["rewards"] == {
-        "sd": 1.0,
-        "correlation": 0.6,
-        "delay": 14.0 + 7.0,
-    }  # and its grace
-    assert settings["rhythm"] == {"kind": "weekend"}
+    settings, errors = read_question(
+        sent(GOOD, PLAN, ALL, {"window": "2", "window_unit": "w", "range_low": "1"})
+        | sent({"plan_correlation": "0.6", "plan_rhythm": "weekend", "looks": "daily"})
+    )
+    assert not errors
+    assert settings["rewards"] == {"sd": 1.0, "correlation": 0.6, "delay": 21.0}  # with its grace
     assert (settings["control"], settings["looks"]) == ("now", "daily")
     assert settings["most_days"] == 60 + 21
-    question = sa.Question.from_settings({**settings, "policies": ["steady"]})
-    assert question.days(500) == 7 + 21
-    halving = read_question(fields | {"policy": ["sequential-halving"]}).settings
-    assert "stop" not in halving  # it has no intervals that hold at looks
-    without = read_question(fields | {"window": [""], "covariates": [" "]}).settings
-    assert without["rewards"] == {"rate": 0.1}
+    assert sa.Question.from_settings(settings).days(500) == 7 + 21
+    sums, _ = read_question(sent(GOOD, PLAN, {"range": "none", "plan_sd": "2"}))
+    assert (sums["rewards"]["sd"], sums["effects"]) == (2.0, {"smallest_gap": 0.1})
+    fewer, _ = read_question(sent(GOOD, PLAN, {"direction": "minimize", "window": ""}))
+    assert fewer["rewards"] == {"rate": 0.9}  # fewer clicks are more of their absence
 
 
 @pytest.mark.parametrize(
@@ -298,46 +325,33 @@ def test_the_planner_takes_over_what_the_form_says() -> None:
         ({"plan_traffic": "0"}, "plan_traffic"),
         ({"plan_days": "5000"}, "plan_days"),
         ({"plan_error": "0.1"}, "plan_error"),
-        ({"range": "none", "plan_sd": "-1"}, "plan_sd"),
         ({"range": "none", "plan_sd": ""}, "plan_sd"),
         ({"range": "custom", "range_low": "5", "range_high": "1"}, "range_high"),
         ({"plan_clear": "100"}, "plan_clear"),
         ({"plan_rhythm": "tides"}, "plan_rhythm"),
         ({"covariates": "visits", "plan_correlation": "1"}, "plan_correlation"),
-        ({"variants": "\n".join(map(str, range(201)))}, "plan"),
+        ({"variants": HUNDREDS}, "plan"),
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(
-    wrong: dict[str, str], key: str, browser: Browser
+    wrong: dict[str, str], key: str, empty: Browser
 ) -> None:
-    answer = browser.post_form("/new/plan", GOOD | ASKED | wrong, headers=JSON)
+    answer = planned(empty, wrong)
     assert answer.status_code == 422
-    assert set(content(answer)["errors"]) == {key}
+    assert set(answer.json()["errors"]) == {key}
 
 
-def test_too_few_days_are_content(browser: Browser) -> None:
-    found = content(
-        browser.post_form(
-            "/new/plan", GOOD | ASKED | {"plan_days": "1", "plan_gap": "1", "window": ""}
-        )
-    )
-    assert found["budget"] is None
-    assert found["sentence"].startswith("1 day is not enough: after 500 visitors")
+def test_plans_that_do_not_fit(empty: Browser) -> None:
+    short = planned(empty, {"plan_days": "1", "plan_gap": "1", "window": ""}).json()
+    assert short["sentence"].startswith("1 day is not enough: after 500 visitors")
+    assert short["uses"] == []
+    levels = {"factor": list("abc"), "levels": ["1,2", "1,2,3", "1,2,3,4"]}
+    settings, errors = read_question(sent(PARTS, PLAN, levels))
+    assert not errors
+    assert "takes too long to simulate here" in compute_plan(settings)["sentence"]
 
 
-def test_what_takes_long_is_planned_with_a_fixed_split() -> None:
-    parts = {
-        "kind": ["factorial"],
-        "factor": ["a", "b", "c"],
-        "levels": ["1,2", "1,2,3", "1,2,3,4"],
-    }
-    asked = read_question(parts | {key: [value] for key, value in ASKED.items()})
-    found = planned(asked)
-    assert found["policy"] == "G-BAI"
-    assert "takes too long to simulate" in found["sentence"]
-
-
-def test_one_plan_at_a_time(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_plan_at_a_time(empty: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go = threading.Event(), threading.Event()
 
     def slow(*given: Any, **more: Any) -> Any:
@@ -346,21 +360,16 @@ def test_one_plan_at_a_time(browser: Browser, monkeypatch: pytest.MonkeyPatch) -
         return sa.plan(*given, **more)
 
     monkeypatch.setattr(forms, "plan", slow)
-    browser.get("/new")
+    empty.get("/new")
     first: list[httpx2.Response] = []
-    thread = threading.Thread(
-        target=lambda: first.append(browser.post_form("/new/plan", GOOD | ASKED))
-    )
+    thread = threading.Thread(target=lambda: first.append(planned(empty)))
     thread.start()
     try:
         assert begun.wait(60)
-        second = browser.post_form("/new/plan", GOOD | ASKED, headers=JSON)
-        assert second.status_code == 429
-        assert second.headers["retry-after"] == "5"
-        assert "try again" in content(second)["errors"]["plan"]
-        assert browser.get("/healthz").status_code == 200  # traffic goes on meanwhile
+        second = planned(empty)
+        assert (second.status_code, second.headers["retry-after"]) == (429, "5")
+        assert empty.get("/healthz").status_code == 200  # traffic goes on meanwhile
     finally:
         go.set()
         thread.join(60)
     assert first[0].status_code == 200
-    assert browser.post_form("/new/plan", GOOD | ASKED).status_code == 200

@@ -1,68 +1,224 @@
-"""The page of an experiment: the numbers of its scorecard, shown as text, with charts and files."""
+"""The pages that show experiments: numbers of scorecards as text, with charts, tables and files."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import random
 import re
+import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import steadyarm as sa
+from steadyarm.cli.main import main
 from steadyarm.dashboard import pages
-from steadyarm.dashboard.pages import actions_of
+from steadyarm.dashboard.pages import SECTIONS, actions_of, chart_of, leaderboard, sections_of
 from steadyarm.dashboard.responses import amount
-from steadyarm.dashboard.views import SECTIONS, leaderboard, sections_of
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
-from steadyarm.live.tables import lift_text
+from steadyarm.live.tables import adjusted_text, lift_text
 from steadyarm.plot.spec import for_page, note_of, table_of
+from steadyarm.service.routes import ROUTES
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import Browser, Elements, Guarded, dashboard, stored
 from tests.live.scorecards import NAMES, played
 
 EVIL = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{7*7}}", "<b>bold</b>"]
+LAYOUTS = "/experiments/layouts"
+
+
+def text_of(browser: Browser, path: str) -> str:
+    return Elements(browser.get(path).text).text
+
+
+# The overview
+
+
+def test_what_the_empty_overview_says_works(
+    empty: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = empty.get("/").text
+    assert "No experiments yet" in page
+    toml, words, code = re.findall(r"<pre><code>(.*?)</code></pre>", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "button.toml").write_text(toml)
+    monkeypatch.setenv("STEADYARM_STORAGE", "sqlite:///by-command.db")
+    assert main(words.split()[1:]) == 0
+    monkeypatch.setenv("STEADYARM_STORAGE", "sqlite:///by-python.db")
+    spoken: dict[str, Any] = {}
+    exec(compile(code, "overview", "exec"), spoken)
+    spoken["test"].close()
+    for how, rewards in (("command", 0), ("python", 1)):
+        with sa.load_experiment("button", f"sqlite:///by-{how}.db") as test:
+            assert test.arms.names == ("red", "green", "blue")
+            assert test.budget == 10_000
+            assert sum(test.status().rewarded) == rewards
+
+
+def test_the_overview_fills_in_leaders_while_it_is_watched(
+    shown: tuple[Browser, Scorecard],
+) -> None:
+    browser, card = shown
+    assert "being computed" in browser.get("/").text
+    for _ in range(100):
+        page = text_of(browser, "/")
+        if "being computed" not in page:
+            break
+        time.sleep(0.05)
+    assert card.verdict is not None
+    assert card.labels[card.verdict.arm] in page
+    assert "2,400 of 4,000" in page
+
+
+def test_search_and_filter() -> None:
+    storage = open_storage("memory")
+    for name, start in (("alpha", True), ("beta", True), ("gamma", False)):
+        arms, policy = ["A", "B"], sa.Steady()
+        sa.create_experiment(name, arms, policy, 50, storage, start=start, missing="drop")
+    with dashboard(storage) as browser:
+        rows = {
+            query: re.findall(r'href="/experiments/(\w+)"', browser.get(f"/?{query}").text)
+            for query in ("", "q=ET", "state=draft", "q=alpha&state=draft", "state=running")
+        }
+        nothing = text_of(browser, "/?q=zzz")
+    assert rows == {
+        "": ["beta", "alpha", "gamma"],  # running ones first, then the newest
+        "q=ET": ["beta"],
+        "state=draft": ["gamma"],
+        "q=alpha&state=draft": [],
+        "state=running": ["beta", "alpha"],
+    }
+    assert "No experiment matches. Show all 3" in nothing
+
+
+# Scorecards
+
+
+def test_scorecards_are_computed_once_however_many_watch(
+    shown: tuple[Browser, Scorecard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, _ = shown
+    computed: list[str] = []
+
+    def count(experiment: sa.Experiment) -> Scorecard:
+        computed.append(experiment.name)
+        return scorecard_of(experiment)
+
+    monkeypatch.setattr(pages, "scorecard_of", count)
+    first = browser.get(LAYOUTS)
+    for _ in range(3):
+        assert browser.get(f"{LAYOUTS}/charts/drift.json").status_code == 200
+        again = browser.get(LAYOUTS, headers={"If-None-Match": first.headers["ETag"]})
+        assert again.status_code == 304
+    assert computed == ["layouts"]
+    monkeypatch.setattr(pages, "TTL", 0.0)
+    monkeypatch.setattr(pages, "COST", 0.0)
+    sa.load_experiment("layouts", browser.app.state.service.storage).ask("somebody else")
+    browser.post_form(f"{LAYOUTS}/pause")  # what operators do counts at once
+    assert "2,401" in browser.get(LAYOUTS).text
+    browser.get(LAYOUTS)
+    assert computed == ["layouts"] * 3
+
+
+def test_a_scorecard_that_fails_is_not_tried_at_every_view(
+    shown: tuple[Browser, Scorecard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, _ = shown
+    tried: list[str] = []
+
+    def fail(experiment: sa.Experiment) -> Scorecard:
+        tried.append(experiment.name)
+        raise sa.InvalidInputError("no such policy here")
+
+    monkeypatch.setattr(pages, "scorecard_of", fail)
+    for _ in range(50):
+        page = browser.get("/").text
+        if "cannot be shown" in page:
+            break
+        time.sleep(0.05)
+    assert "cannot be shown" in page
+    browser.get("/")
+    assert browser.get(LAYOUTS).status_code == 422
+    assert tried == ["layouts"]
+
+
+def test_another_session_gets_its_own_page(guarded: Guarded) -> None:
+    browser, _, tokens = guarded
+    browser.sign_in(tokens["read"])
+    first = browser.get("/").headers["ETag"]
+    browser.post_form("/sign-out")
+    browser.sign_in(tokens["read"])
+    again = browser.get("/", headers={"If-None-Match": first})
+    assert again.status_code == 200  # the old page holds the key of the old session
+
+
+# One experiment
 
 
 def test_the_page_shows_what_the_scorecard_says(shown: tuple[Browser, Scorecard]) -> None:
     browser, card = shown
-    page = Elements(browser.get("/experiments/layouts").text)
-    assert card.headline in page.text
-    verdict = card.verdict
+    page = Elements(browser.get(LAYOUTS).text)
+    text, verdict = page.text, card.verdict
     assert verdict is not None
-    for k, label in enumerate(card.labels):
-        assert label in page.text
-        assert amount(float(verdict.estimates[k]), rates=True) in page.text
-        low, high = (amount(float(end), rates=True) for end in verdict.intervals[k])
-        assert f"{low} to {high}" in page.text
     assert card.health is not None
+    assert text.index(card.decision.text) < text.index(card.headline) < text.index("Leaderboard")
+    assert text.index("Leaderboard") < text.index("Against the control")
+    for k, label in enumerate(card.labels):
+        assert label in text
+        assert amount(float(verdict.estimates[k]), rates=True) in text
+        low, high = (amount(float(end), rates=True) for end in verdict.intervals[k])
+        assert f"{low} to {high}" in text
     for finding in card.health.findings:
-        assert finding.explanation in page.text
+        assert finding.explanation in text
     for section, chart in sections_of(card):
-        assert section.title in page.text
-        assert chart["description"] in page.text
-        assert note_of(chart) in page.text
+        assert section.title in text
+        assert chart["description"] in text
+        assert note_of(chart) in text
+    assert (
+        "6 combinations, named in this order: headline (short and long), "
+        "image (cat, dog and none). Larger rewards are better."
+    ) in text
     assert page.tags.count("h1") == 1
 
 
-def test_the_decision_and_lifts_come_first(shown: tuple[Browser, Scorecard]) -> None:
-    browser, card = shown
-    verdict = card.verdict
+def test_the_leaderboard_goes_from_the_best_to_the_worst(shown: tuple[Browser, Scorecard]) -> None:
+    _, card = shown
+    rows, verdict = leaderboard(card), card.verdict
     assert verdict is not None
-    page = Elements(browser.get("/experiments/layouts").text).text
-    assert "Against control" in page
-    assert page.index(card.decision.text) < page.index(card.headline) < page.index("Leaderboard")
-    assert page.index("Leaderboard") < page.index("Against the control")
-    for row in leaderboard(card):
+    estimates = [row.result.estimate for row in rows if row.result]
+    assert estimates == sorted(estimates, reverse=True)
+    assert {row.name for row in rows} == set(NAMES)
+    assert rows[0].standing == "leads"
+    assert sum(row.share for row in rows) == pytest.approx(1)
+    for row in rows:
+        assert row.left is not None
+        assert row.middle is not None
+        assert row.right is not None
+        assert 0 <= row.left <= row.middle <= row.right <= 100
         k = NAMES.index(row.name)
-        assert row.lift == ("control" if k == 0 else lift_text(verdict, k).split(" (")[0])
-        assert row.lift in page
-        assert row.lift_interval in page
-        assert f"{row.lift} ({row.lift_interval})" == lift_text(verdict, k) or k == 0
+        written = f"{row.lift} ({row.lift_interval})" if k else row.lift
+        assert written == ("control" if k == 0 else lift_text(verdict, k))
+    least = leaderboard(scorecard_of(played(budget=900, visits=900, days=2, direction="minimize")))
+    estimates = [row.result.estimate for row in least if row.result]
+    assert estimates == sorted(estimates)
+
+
+def test_many_variants_are_shown_in_part_or_all() -> None:
+    storage = open_storage("memory")
+    arms = sa.ArmSet.one_hot([f"variant {k}" for k in range(40)])
+    stored(played(arms=arms, budget=2000, visits=800, days=2, policy=sa.GBAI()), storage, "many")
+    with dashboard(storage) as browser:
+        some = Elements(browser.get("/experiments/many").text)
+        everything = Elements(browser.get("/experiments/many?all=1").text)
+    assert "The best 30 of 40." in some.text
+    assert "Show the best 30" in everything.text
+    assert everything.tags.count("tr") - some.tags.count("tr") == 10
 
 
 @pytest.mark.parametrize(
@@ -85,204 +241,92 @@ def test_what_can_be_done_depends_on_whether_visits_are_left(
     assert [action.name for action in actions_of(scorecard_of(test))] == offered
 
 
-def test_the_leaderboard_goes_from_the_best_to_the_worst(shown: tuple[Browser, Scorecard]) -> None:
-    _, card = shown
-    rows = leaderboard(card)
-    assert [row.estimate for row in rows] == sorted((r.estimate for r in rows), reverse=True)
-    assert {row.name for row in rows} == set(NAMES)
-    assert rows[0].standing == "leads"
-    for row in rows:
-        assert row.left is not None
-        assert row.middle is not None
-        assert row.right is not None
-        assert 0 <= row.left <= row.middle <= row.right <= 100
-    assert sum(row.share for row in rows) == pytest.approx(1)
-
-
-def test_minimizing_puts_the_lowest_first() -> None:
-    test = played(budget=1200, visits=1200, days=2, direction="minimize")
-    rows = leaderboard(scorecard_of(test))
-    assert [row.estimate for row in rows] == sorted(row.estimate for row in rows)
-
-
-@pytest.mark.parametrize("name", [name for name in SECTIONS if name != "items"])  # of bundles
-def test_every_chart_has_its_figure_its_table_and_its_file(
-    shown: tuple[Browser, Scorecard], name: str
-) -> None:
-    browser, card = shown
-    chart = SECTIONS[name].chart(card)
-    assert chart is not None
-    path = f"/experiments/layouts/charts/{name}"
-    for dark in (False, True):
-        answer = browser.get(f"{path}.json?dark={int(dark)}")
-        assert answer.json() == for_page(chart, dark)
-    rows = list(csv.reader(io.StringIO(browser.get(f"{path}.csv").text)))
-    header, numbers = table_of(chart)
-    assert rows[0] == list(header)
-    assert len(rows) == len(numbers) + 1
-    page = Elements(browser.get(path).text)
-    assert page.tags.count("tr") == min(len(numbers), 2000) + 1
-    answer = browser.get(f"{path}.json?dark=0")
-    again = browser.get(f"{path}.json?dark=0", headers={"If-None-Match": answer.headers["ETag"]})
-    assert (again.status_code, again.content) == (304, b"")
-
-
-def test_charts_that_are_not_there_are_not_found(shown: tuple[Browser, Scorecard]) -> None:
-    browser, _ = shown
-    for name in ("absent.json", "absent.csv", "absent", "%2e%2e"):
-        assert browser.get(f"/experiments/layouts/charts/{name}").status_code == 404
-    sa.create_experiment(
-        "new",
-        ["A", "B"],
-        sa.Steady(),
-        50,
-        browser.app.state.service.storage,
-        start=False,
-        missing="drop",
-    )
-    assert browser.get("/experiments/new/charts/estimates.json").status_code == 404
-    assert browser.get("/experiments/absent").status_code == 404
-
-
-def test_many_variants_are_shown_in_part_or_all() -> None:
-    storage = open_storage("memory")
-    arms = sa.ArmSet.one_hot([f"variant {k}" for k in range(40)])
-    stored(played(arms=arms, budget=2000, visits=800, days=2, policy=sa.GBAI()), storage, "many")
-    with dashboard(storage) as browser:
-        some = Elements(browser.get("/experiments/many").text)
-        everything = Elements(browser.get("/experiments/many?all=1").text)
-    assert "The best 30 of 40." in some.text
-    assert "Show the best 30" in everything.text
-    assert everything.tags.count("tr") - some.tags.count("tr") == 10
-
-
-@pytest.mark.parametrize("stage", ["draft", "empty", "asked", "one reward", "finished", "epochs"])
-def test_every_stage_has_a_page(stage: str) -> None:
+@pytest.mark.parametrize(
+    ("stage", "visits", "rewards"),
+    [
+        ("draft", 0, 0),
+        ("empty", 0, 0),
+        ("asked", 1, 0),
+        ("one reward", 1, 1),
+        ("finished", 40, 40),
+        ("epochs", 20, 20),
+    ],
+)
+def test_every_stage_has_a_page(stage: str, visits: int, rewards: int) -> None:
     storage = open_storage("memory")
     policy = sa.Peace() if stage == "epochs" else sa.Steady()
+    started = stage != "draft"
     test = sa.create_experiment(
-        "t", ["A", "B"], policy, 40, storage, seed=1, start=stage != "draft", missing="drop"
+        "t", ["A", "B"], policy, 40, storage, seed=1, start=started, missing="drop"
     )
-    for i in range({"asked": 1, "one reward": 1, "finished": 40, "epochs": 20}.get(stage, 0)):
-        shown = test.ask(f"{i}")
-        if stage != "asked":
-            test.tell(shown, float(i % 3 == 0))
+    for i in range(visits):
+        assigned = test.ask(f"{i}")
+        if i < rewards:
+            test.tell(assigned, float(i % 3 == 0))
     with dashboard(storage) as browser:
-        page = Elements(browser.get("/experiments/t").text)
-        assert scorecard_of(test).headline in page.text
-        assert ("no verdict" in page.text) == (scorecard_of(test).verdict is None)
+        text = text_of(browser, "/experiments/t")
+        assert scorecard_of(test).headline in text
+        assert ("no verdict" in text) == (scorecard_of(test).verdict is None)
         assert browser.get("/experiments/t/report.html").status_code == 200
+        assert not {"nan", "inf"} & set(text.split())
+        for absent in ("djusted", "Segments", "Interim analyses", "Guardrails"):
+            assert absent not in text
         if stage == "finished":
-            assert "too early" not in page.text.lower()
-            assert "can still win" not in page.text
-    assert "nan" not in page.text.split()
-    assert "inf" not in page.text.split()
+            assert "too early" not in text.lower()
+            assert "can still win" not in text
+        if stage == "draft":
+            assert browser.get("/experiments/t/charts/estimates.json").status_code == 404
+        if stage == "empty":  # it says how to send the first visit
+            body = re.search(r"assignments -H '([^']*)' -d '([^']*)'", text)
+            assert body is not None
+            headers = dict([body[1].split(": ")])
+            path = "/v1/experiments/t/assignments"
+            answer = browser.request("POST", path, content=body[2].encode(), headers=headers)
+            assert answer.status_code == 201
+            assert 'sa.Client("http://' in text
 
 
-def test_names_full_of_markup_are_text() -> None:
-    storage = open_storage("memory")
-    plain = played(arms=sa.ArmSet.one_hot(["A", "B", "C", "D"]), budget=600, visits=300, days=2)
-    evil = played(arms=sa.ArmSet.one_hot(EVIL), budget=600, visits=300, days=2)
-    stored(plain, storage, "plain")
-    stored(evil, storage, "<i onclick=alert(1)>")
+def test_the_page_shows_covariates_attributes_and_interim_analyses() -> None:
+    storage, luck = open_storage("memory"), random.Random(1)
+    test = sa.create_experiment(
+        "shop",
+        ["<b>today</b>", "guest"],
+        sa.Steady(),
+        2000,
+        storage,
+        seed=1,
+        missing="drop",
+        control="<b>today</b>",
+        covariates=["spend"],
+        attributes={"device": ["mobile", "desktop"], "country": ["FR", "DE"]},
+        stop="when sure",
+        looks=5,
+    )
+    for i in range(2000):
+        spend, device = luck.gauss(0.0, 1.0), {"device": ("mobile", "desktop")[i % 2]}
+        assigned = test.ask(f"u{i}", device, {"spend": spend})
+        test.tell(assigned, spend + luck.gauss(0.4 * (assigned.name == "guest"), 0.5))
+        if test.state == "stopped":
+            break
+    assert test.state == "stopped"
+    verdict, people = test.recommend(), test.recommend(by="device")
     with dashboard(storage) as browser:
-        for path in ("", "/charts/estimates", "/charts/daily", "/stop"):
-            good = Elements(browser.get(f"/experiments/plain{path}").text)
-            bad = Elements(browser.get(f"/experiments/%3Ci%20onclick%3Dalert%281%29%3E{path}").text)
-            assert bad.tags == good.tags
-            assert bad.attributes == good.attributes
-            if "charts" in path or not path:
-                assert all(name in bad.text for name in EVIL)
-        overview = Elements(browser.get("/").text)
-        assert "i" not in overview.tags
-        assert "<i onclick=alert(1)>" in overview.text
-
-
-def test_files_to_take_away(shown: tuple[Browser, Scorecard], tmp_path: Path) -> None:
-    browser, card = shown
-    log = browser.get("/experiments/layouts/log.zip")
-    assert log.headers["content-disposition"] == 'attachment; filename="layouts.zip"'
-    (tmp_path / "layouts.zip").write_bytes(log.content)
-    found = sa.analyze(tmp_path / "layouts.zip")
-    assert found.rows == 2400
-    assert card.verdict is not None
-    np.testing.assert_allclose(found.verdict.intervals, card.verdict.intervals, rtol=1e-9)
-    with zipfile.ZipFile(tmp_path / "layouts.zip") as archive:
-        described = json.loads(archive.read("layouts.csv.experiment.json"))
-    assert {entry["author"] for entry in described["audit"]} == {""}
-    file = browser.get("/experiments/layouts/charts/leaderboard.csv").text
-    board = list(csv.DictReader(io.StringIO(file)))
-    assert {row["variant"] for row in board} == set(NAMES)
-    report = browser.get("/experiments/layouts/report.html")
-    assert card.headline in Elements(report.text).text
-
-
-def test_actions_are_for_those_who_may(guarded: Guarded) -> None:
-    browser, _, tokens = guarded
-    browser.sign_in(tokens["read"])
-    assert 'href="/experiments/shop/stop"' not in browser.get("/experiments/shop").text
-    assert 'href="/new"' not in browser.get("/").text
-    browser.post_form("/sign-out")
-    browser.sign_in(tokens["admin"])
-    page = browser.get("/experiments/shop").text
-    assert 'href="/experiments/shop/stop"' in page
-    assert 'href="/experiments/shop/resume"' not in page
-
-
-def test_an_experiment_without_visits_says_how_to_send_the_first() -> None:
-    storage = open_storage("memory")
-    test = sa.create_experiment("new", ["A", "B"], sa.Steady(), 50, storage, missing="drop")
-    with dashboard(storage) as browser:
-        page = Elements(browser.get("/experiments/new").text).text
-        body = re.search(r"assignments -H '([^']*)' -d '([^']*)'", page)
-        assert body is not None
-        answer = browser.request(
-            "POST",
-            "/v1/experiments/new/assignments",
-            content=body[2].encode(),
-            headers=dict([body[1].split(": ")]),
-        )
-        assert answer.status_code == 201
-        assert 'sa.Client("http://' in page
-        assert sum(test.status().assigned) == 1
-
-
-def test_the_page_says_what_is_tested(shown: tuple[Browser, Scorecard]) -> None:
-    browser, _ = shown
-    page = Elements(browser.get("/experiments/layouts").text).text
-    assert (
-        "6 combinations, named in this order: headline (short and long), "
-        "image (cat, dog and none). Larger rewards are better."
-    ) in page
-
-
-def test_corrections_are_listed_with_their_reasons(
-    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pages, "TTL", 0.0)  # at once, not a few seconds later
-    browser, storage, tokens = guarded
-    shop = sa.load_experiment("shop", storage)
-    shop.tell(shop.ask("bot"), 1.0)
-    browser.sign_in(tokens["read"])
-    page = browser.get("/experiments/shop").text
-    assert "There are no corrections." in page
-    shop.void("bot", reason=EVIL[0], by="ada")
-    shop.exclude(since=0, until=shop.now(), reason="an outage", by="ada")
-    page = browser.get("/experiments/shop").text
-    text = " ".join(Elements(page).text.split())
-    assert f"Reward voided 1 {EVIL[0]}" in text
-    assert EVIL[0] not in page
-    assert "Visits excluded, 1 Jan 1970, 00:00 to" in text
-    assert "ada" not in text
-    browser.cookies.clear()
-    browser.sign_in(tokens["admin"])
-    words = " ".join(Elements(browser.get("/experiments/shop").text).text.split())
-    assert "ada Reward voided" in words
-    assert "ada Visits excluded" in words
-    actions = [entry.author for entry in shop.history()]
-    assert actions == ["admin", "ada", "ada"]
-    browser.post_form("/experiments/shop/stop")
-    assert (shop.history()[-1].author, shop.state) == ("admin", "stopped")
+        page = browser.get("/experiments/shop").text
+        stopping = browser.get("/v1/experiments/shop/recommendation").json()["stopping"]
+        table = browser.get("/experiments/shop/charts/leaderboard.csv").text
+    text = Elements(page).text
+    assert "<b>today" not in page
+    assert adjusted_text(verdict, ["spend"]) in text
+    assert "unadjusted" in table.splitlines()[0]
+    assert "By device" in text
+    assert people.summary in text
+    for _, *cells in people.rows():
+        assert all(cell in text for cell in cells)
+    assert "the country is not known" in text
+    assert stopping["text"].startswith("Stopped on ")
+    assert stopping["text"] in text
+    for look in stopping["looks"]:
+        assert f"{look['number']} of 5" in text
 
 
 def test_guardrails_and_other_metrics_have_their_tables() -> None:
@@ -296,15 +340,114 @@ def test_guardrails_and_other_metrics_have_their_tables() -> None:
         "shop", ["A", "B"], sa.Steady(), 200, storage, seed=1, control="A", metrics=metrics
     )
     for i in range(200):
-        shown = shop.ask(f"u{i}")
-        slow = 0.5 * (shown.name == "B")
+        assigned = shop.ask(f"u{i}")
+        slow = 0.5 * (assigned.name == "B")
         values = {"bought": i % 2, "revenue": 10.0 * (i % 3), "loading": 1 + slow + i % 5 / 50}
-        shop.tell(shown, values)
+        shop.tell(assigned, values)
     revenue = shop.recommend().metrics[0]
     with dashboard(storage) as browser:
-        page = Elements(browser.get("/experiments/shop").text)
-    assert "Guardrails" in page.text
-    assert "worse than the margin" in page.text
-    assert "Other metrics" in page.text
+        text = text_of(browser, "/experiments/shop")
+    assert "Guardrails" in text
+    assert "worse than the margin" in text
+    assert "Other metrics" in text
     assert revenue.estimates is not None
-    assert revenue.metric.shown(float(revenue.estimates[1])) in page.text
+    assert revenue.metric.shown(float(revenue.estimates[1])) in text
+
+
+def test_corrections_are_listed_with_their_reasons(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "TTL", 0.0)  # at once, not a few seconds later
+    monkeypatch.setattr(pages, "COST", 0.0)
+    browser, storage, tokens = guarded
+    shop = sa.load_experiment("shop", storage)
+    shop.tell(shop.ask("bot"), 1.0)
+    browser.sign_in(tokens["read"])
+    assert "There are no corrections." in browser.get("/experiments/shop").text
+    shop.void("bot", reason=EVIL[0], by="ada")
+    shop.exclude(since=0, until=shop.now(), reason="an outage", by="ada")
+    page = browser.get("/experiments/shop").text
+    text = " ".join(Elements(page).text.split())
+    assert f"Reward voided 1 {EVIL[0]}" in text
+    assert EVIL[0] not in page
+    assert "Visits excluded, 1 Jan 1970, 00:00 to" in text
+    assert "ada" not in text
+    browser.cookies.clear()
+    browser.sign_in(tokens["admin"])
+    assert "ada Reward voided" in " ".join(text_of(browser, "/experiments/shop").split())
+    browser.post_form("/experiments/shop/stop")
+    assert [entry.author for entry in shop.history()] == ["admin", "ada", "ada", "admin"]
+
+
+def test_names_full_of_markup_are_text() -> None:
+    storage = open_storage("memory")
+    plain = played(arms=sa.ArmSet.one_hot(["A", "B", "C", "D"]), budget=600, visits=300, days=2)
+    evil = played(arms=sa.ArmSet.one_hot(EVIL), budget=600, visits=300, days=2)
+    stored(plain, storage, "plain")
+    stored(evil, storage, "<i onclick=alert(1)>")
+    with dashboard(storage) as browser:
+        for path in ("", "/charts/estimates", "/charts/drift", "/stop"):
+            good = Elements(browser.get(f"/experiments/plain{path}").text)
+            bad = Elements(browser.get(f"/experiments/%3Ci%20onclick%3Dalert%281%29%3E{path}").text)
+            assert bad.tags == good.tags
+            assert bad.attributes == good.attributes
+            assert path or all(name in bad.text for name in EVIL)
+        overview = Elements(browser.get("/").text)
+        assert "i" not in overview.tags
+        assert "<i onclick=alert(1)>" in overview.text
+
+
+# Charts and files
+
+
+@pytest.mark.parametrize("name", [section.name for section in SECTIONS])
+def test_every_chart_has_its_figure_its_table_and_its_file(
+    shown: tuple[Browser, Scorecard], name: str
+) -> None:
+    browser, card = shown
+    chart = chart_of(card, name)
+    assert chart is not None
+    path = f"{LAYOUTS}/charts/{name}"
+    for dark in (False, True):
+        answer = browser.get(f"{path}.json?dark={int(dark)}")
+        assert answer.json() == for_page(chart, dark)
+        again = {"If-None-Match": answer.headers["ETag"]}
+        assert browser.get(f"{path}.json?dark={int(dark)}", headers=again).status_code == 304
+    rows = list(csv.reader(io.StringIO(browser.get(f"{path}.csv").text)))
+    header, numbers = table_of(chart)
+    assert rows[0] == list(header)
+    assert len(rows) == len(numbers) + 1
+    page = Elements(browser.get(path).text)
+    assert page.tags.count("tr") == min(len(numbers), 2000) + 1
+
+
+@pytest.mark.parametrize("name", ["absent.json", "absent.csv", "absent", "%2e%2e"])
+def test_charts_that_are_not_there_are_not_found(free: Browser, name: str) -> None:
+    assert free.get(f"/experiments/shop/charts/{name}").status_code == 404
+    assert free.get(f"/experiments/absent/charts/{name}").status_code == 404
+
+
+def test_files_to_take_away(shown: tuple[Browser, Scorecard], tmp_path: Path) -> None:
+    browser, card = shown
+    log = browser.get(f"{LAYOUTS}/log.zip")
+    assert log.headers["content-disposition"] == 'attachment; filename="layouts.zip"'
+    (tmp_path / "layouts.zip").write_bytes(log.content)
+    analysis = sa.analyze(tmp_path / "layouts.zip")
+    assert analysis.rows == 2400
+    assert card.verdict is not None
+    np.testing.assert_allclose(analysis.verdict.intervals, card.verdict.intervals, rtol=1e-9)
+    with zipfile.ZipFile(tmp_path / "layouts.zip") as archive:
+        described = json.loads(archive.read("layouts.csv.experiment.json"))
+    assert {entry["author"] for entry in described["audit"]} == {""}
+    board = csv.DictReader(io.StringIO(browser.get(f"{LAYOUTS}/charts/leaderboard.csv").text))
+    assert {row["variant"] for row in board} == set(NAMES)
+    report = browser.get(f"{LAYOUTS}/report.html")
+    assert card.headline in Elements(report.text).text
+
+
+def test_the_api_page_has_every_route_and_anybody_may_read_it(guarded: Guarded) -> None:
+    browser, _, _ = guarded
+    answer = browser.get("/docs")
+    assert answer.status_code == 200
+    for route in ROUTES:
+        assert answer.text.count(f"<code>{route.method} {route.path}</code>") == 1, route.path

@@ -41,7 +41,7 @@ def test_a_decided_test_offers_to_roll_out(spent: sa.Experiment) -> None:
         assert f'href="{PAGE}/pause"' not in page
         form = browser.get(f"{PAGE}/roll-out").text
         assert '<option value="blue" selected>' in form
-        assert "Stop the test" not in form  # its budget is spent
+        assert "Stop the running test" not in form  # its budget is spent
         sent = browser.post_form(f"{PAGE}/roll-out", {"variant": "blue", "share": "10"})
         assert (sent.status_code, sent.headers["location"]) == (303, PAGE)
         page = Elements(browser.get(PAGE).text).text
@@ -65,7 +65,7 @@ def test_a_running_test_is_stopped_only_with_a_tick(free: Browser) -> None:
     page = "/experiments/shop"
     assert f'href="{page}/roll-out"' not in free.get(page).text  # nothing is decided
     form = free.get(f"{page}/roll-out").text
-    assert "Stop the test" in form
+    assert "Stop the running test" in form
     refused = free.post_form(f"{page}/roll-out", {"variant": "B", "share": "100"})
     assert refused.status_code == 422
     assert "is running" in refused.text

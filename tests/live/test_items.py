@@ -9,7 +9,7 @@ import pytest
 import scipy
 
 import steadyarm as sa
-from steadyarm.dashboard.views import sections_of, what_is_tested
+from steadyarm.dashboard.pages import describe_variants, sections_of
 from steadyarm.inference import Evidence
 from steadyarm.live.effects import effects_of
 from steadyarm.live.scorecard import Effects
@@ -151,17 +151,14 @@ def test_a_look_has_them_with_those_of_the_verdict() -> None:
     assert card.effects is not None
     assert card.verdict is not None
     assert " + ".join(card.effects.chosen) == card.verdict.name
-    assert what_is_tested(card).startswith(
+    assert describe_variants(card).startswith(
         "10 bundles of 2 of 5 items: news, sport, salt + pepper, games and food."
     )
     sections = {section.name: (section, chart) for section, chart in sections_of(card)}
-    assert not {"effects", "interactions"} & set(sections)
-    section, chart = sections["items"]
-    assert section.title == "What each item brings"
-    assert chart["name"] == section.name
+    assert "interactions" not in sections
+    _, chart = sections["effects"]
     rows = chart["data"]["values"]
     assert [row["level"] for row in rows] == [e.level for e in card.effects.main]
     factorial = scorecard_of(played(budget=1200, visits=600, days=2))
     names = {section.name for section, _ in sections_of(factorial)}
     assert {"effects", "interactions"} <= names
-    assert "items" not in names

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.dashboard.views import CHARTS, leaderboard, sections_of, what_is_tested
+from steadyarm.dashboard.pages import chart_of, describe_variants, leaderboard, sections_of
 from steadyarm.inference import Evidence
 from steadyarm.live.assigner import LiveAssignment
 from steadyarm.live.decisions import SegmentLedger
@@ -153,12 +153,12 @@ def test_factors_of_large_sets_are_not_read_from_names() -> None:
 def test_charts_of_large_sets_draw_few(card: Scorecard) -> None:
     for _, chart in sections_of(card):
         assert len(chart["data"]["values"]) < 5000
-    board = CHARTS["leaderboard"].chart(card)
+    board = chart_of(card, "leaderboard")
     assert board is not None
     assert card.verdict is not None
     assert f"{card.verdict.possible:,} of 8,192 variants" in board["description"]
     assert len(board["data"]["values"]) == len(card.names)
-    shares = CHARTS["allocation"].chart(card)
+    shares = chart_of(card, "allocation")
     assert shares is not None
     rows = shares["data"]["values"]
     assert len({row["variant"] for row in rows}) == 6  # five, and the sum of all others
@@ -170,7 +170,7 @@ def test_pages_and_reports_of_large_sets_are_short(test: sa.Experiment, card: Sc
     assert len(rows) == 30
     assert rows[0].name == card.names[order_of(card)[0]]
     assert len(leaderboard(card, None)) == len(card.names)
-    assert what_is_tested(card).startswith("8,192 combinations")
+    assert describe_variants(card).startswith("8,192 combinations")
     page = experiment_report(test, card, replay=False, fingerprint=False)
     assert card.verdict is not None
     assert f"{card.verdict.possible - 1:,} variants cannot be ruled out" in page

@@ -71,7 +71,7 @@ def test_charts_of_factors() -> None:
 def test_items_of_bundles_are_those_of_the_verdict() -> None:
     card = scorecard_of(visited(800, arms=sa.ArmSet.bundles(["a", "b", "c", "d"], size=2)))
     spec = chart_for("effects", card)
-    assert spec["name"] == "items"
+    assert spec["name"] == "effects"
     assert card.effects is not None
     inside = {row["level"] for row in rows_of(spec) if row["kind"] == "in the recommended bundle"}
     assert inside == set(card.effects.chosen)

@@ -127,17 +127,13 @@ Handler = Callable[[Service, Request, Viewer], Awaitable[Response]]
 class Page:
     """One page, or something that pages need; a handler finds what a form sent in `state.form`.
 
-    Attributes
-    ----------
     scope : that a viewer needs; None if anybody may come
-    anonymous : whether nobody needs to be recognised, so that the storage is not read
     """
 
     method: str
     path: str
     handler: Handler
     scope: Scope | None
-    anonymous: bool = False
 
 
 class Access:
@@ -266,14 +262,13 @@ class GuardedPage(Route):
         session = self._access.session(scope)
         viewer = self._access.nobody(session)
         try:
-            if not self.page.anonymous:  # computes nothing, so it has no longer than others
-                viewer = await self._service.in_time(self._viewer(scope, session))
+            # This computes nothing, so it has no longer than other requests.
+            viewer = await self._service.in_time(self._viewer(scope, session))
             answer = self._allowed(Request(scope, receive), session, viewer)
             response = await self._service.in_time(answer, long=True)
         except Exception as error:  # foreseen or not: a page that explains it, never a stack trace
             response = problem_page(error, scope, viewer)
-        html = response.media_type == "text/html" and not self.page.anonymous
-        if session.new and html:  # it holds a key for forms
+        if session.new and response.media_type == "text/html":  # it holds a key for forms
             self._access.remember(response, scope, session)
         await with_headers(response)(scope, receive, send)
 

@@ -6,20 +6,22 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from starlette.applications import Starlette
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Mount
 from starlette.types import Scope
 
 from steadyarm.dashboard import forms, pages
 from steadyarm.dashboard.access import Access, GuardedPage, Page, Viewer, problem_page
 from steadyarm.dashboard.pages import ACTIONS, EXPERIMENT, Action, Scorecards
 from steadyarm.dashboard.responses import (
+    STATIC,
+    Files,
     experiment_path,
     local_path,
-    prepare,
     render,
     see_other,
-    static,
     with_headers,
 )
 from steadyarm.errors import InvalidInputError, StorageError, WrongStateError
@@ -49,9 +51,7 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Sta
     service: Service = app.state.service
     access = app.state.access = Access(service)
     app.state.scorecards = Scorecards(service)
-    service.warming.append(prepare)
     found = (  # the first that fits is taken
-        Page("GET", "/static/{file}", static, None, anonymous=True),
         Page("GET", "/sign-in", sign_in_form, None),
         Page("POST", "/sign-in", sign_in, None),
         Page("POST", "/sign-out", sign_out, None),
@@ -61,6 +61,7 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Sta
         Page("GET", f"{EXPERIMENT}/roll-out", roll_out_form, "admin"),
         Page("POST", f"{EXPERIMENT}/roll-out", roll_out, "admin"),
     )
+    app.router.routes.append(Mount("/static", GZipMiddleware(Files(directory=STATIC))))
     app.router.routes.extend(GuardedPage(access, page) for page in found)
     return app
 
@@ -177,7 +178,7 @@ async def _roll_out_page(
     service: Service, request: Request, viewer: Viewer, typed: Mapping[str, str], error: str
 ) -> Response:
     scorecards: Scorecards = request.app.state.scorecards
-    card = (await scorecards.get(request.path_params["name"])).card
+    card = await scorecards.get(request.path_params["name"])
     status, names = card.status, card.settings.arms.names
     current = status.roll_out
     recommended = card.decision.variant or card.settings.control or ""

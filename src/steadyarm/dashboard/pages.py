@@ -1,178 +1,150 @@
-"""The pages that show experiments and their charts; they read scorecards and change nothing.
-
-A process keeps the last scorecard of each experiment that somebody watches, so that pages answer at
-once however many people watch, and makes a new one when something has changed and somebody asks.
-"""
+"""The pages that show experiments and their charts; they read scorecards and change nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from math import inf
+from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
 from steadyarm.dashboard.access import Page, Viewer
-from steadyarm.dashboard.responses import Content, attachment, experiment_path, page
-from steadyarm.dashboard.views import (
-    CHARTS,
-    MOST_ROWS,
-    Section,
-    leaderboard,
-    overview_rows,
-    sections_of,
-    what_is_tested,
+from steadyarm.dashboard.responses import (
+    attachment,
+    experiment_path,
+    render_watched,
+    validated,
 )
-from steadyarm.errors import SteadyArmError
+from steadyarm.errors import InvalidInputError
 from steadyarm.live.after_test import outside_texts
+from steadyarm.live.effects import bundles_in
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.scorecard import Scorecard
+from steadyarm.live.scorecard import Light, Scorecard, Standing, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of
-from steadyarm.live.tables import adjusted_text, metric_rows
-from steadyarm.plot.sources import has_rates
+from steadyarm.live.settings import variants_in
+from steadyarm.live.tables import adjusted_text, lift_text, metric_rows, rewards_in_words
+from steadyarm.live.verdict import OfVariant
+from steadyarm.plot.sources import chart_for, has_rates
 from steadyarm.plot.spec import Spec, csv_of, for_page, table_of
 from steadyarm.plot.standings import intervals_mean
 from steadyarm.service import handlers
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.routes import document
 from steadyarm.service.service import Service
-from steadyarm.storages.records import ExperimentState
+from steadyarm.storages.records import ExperimentState, Summary
 from steadyarm.wire.requests import ExportQuery
+from steadyarm.wording import factors_in, listed
 
 log = logging.getLogger("steadyarm.dashboard")
 
-TTL = 10.0  # seconds for which a scorecard serves while visits and rewards come
-OLD = 300.0  # seconds after which time alone makes a new one: paces and windows end
+TTL = 10.0  # seconds for which a scorecard is shown
+COST = 10.0  # times as long as it took to compute is it shown at least
 MOST = 500  # scorecards in memory
-MOST_DERIVED = 100  # charts and pages made from one of them; each viewer has a page
 MOST_LINES = 2000  # of a chart's table on a page; the file has all of them
 MOST_CHECKED = 300_000  # assignments up to which a report on a page has the checks of the log
+MOST_NAMED = 6  # variants, or levels of a factor
+MOST_ROWS = 30  # of a leaderboard before the rest is left out
 STATES = ("running", "paused", "draft", "stopped", "archived")
 
-T = TypeVar("T")
-Mark = tuple[Any, ...]  # see `Summary.mark`; then events that no experiment measures
+# Scorecards
 
 
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """A scorecard, and what was made from it.
+@dataclass(eq=False)
+class Entry:
+    """A scorecard that is computed, or was.
 
     Attributes
     ----------
-    mark : of the experiment when the scorecard was made
-    made : a time of the monotonic clock
-    derived : charts, texts and pages that were made from the scorecard, by key
+    standing : what operators change: an older scorecard is not shown once they have
+    last : the scorecard before, which the overview shows meanwhile
+    expires : a time of the monotonic clock
     """
 
-    card: Scorecard
-    mark: Mark
-    made: float
-    derived: dict[object, Any] = field(default_factory=dict)
+    standing: Any
+    last: Scorecard | None
+    task: asyncio.Task[Scorecard] | None = None
+    expires: float = inf
 
-    def once(self, key: object, make: Callable[[Scorecard], T]) -> T:
-        """Return what `make` makes of the scorecard, made once."""
-        if key not in self.derived:
-            if len(self.derived) >= MOST_DERIVED:
-                self.derived.clear()
-            self.derived[key] = make(self.card)
-        made: T = self.derived[key]
-        return made
+    @property
+    def failed(self) -> bool:
+        """Whether computing it has failed."""
+        task = self.task
+        return task is not None and task.done() and task.exception() is not None
+
+    @property
+    def card(self) -> Scorecard | None:
+        """The newest scorecard that there is."""
+        done = self.task is not None and self.task.done() and not self.failed
+        return self.task.result() if self.task is not None and done else self.last
 
 
 class Scorecards:
-    """The latest scorecard of each experiment that somebody watches, made once for all viewers.
-
-    Attributes
-    ----------
-    reports : lets one report be made at a time: drawing takes seconds, and whoever waits for it
-        must not take a thread
-    """
+    """The latest scorecard of each experiment that is watched, computed once for all viewers."""
 
     def __init__(self, service: Service) -> None:
-        self.reports = asyncio.Semaphore(1)
         self._service = service
-        self._kept: dict[str, Kept] = {}  # those made last come last
-        self._running: dict[str, asyncio.Task[Kept]] = {}
-        self._failed: set[str] = set()  # names; tried again when somebody opens their page
+        self._entries: dict[str, Entry] = {}  # the newest come last
         self._renewing: asyncio.Task[None] | None = None
 
-    async def get(self, name: str) -> Kept:
-        """Return the scorecard of an experiment.
-
-        Its state is the present one; its numbers are at most TTL seconds older than the request.
-        """
+    async def get(self, name: str) -> Scorecard:
+        """Return the scorecard of an experiment: of its present state, with recent numbers."""
         experiment = (await self._service.find(name)).experiment
-        while True:
-            mark = await self._service.run_short(_mark, experiment)
-            kept = self._kept.get(name)
-            if kept is not None and self._serves(kept, mark):
-                return kept
-            if name not in self._running:
-                self._running[name] = asyncio.create_task(self._make(experiment))
-            kept = await asyncio.shield(self._running[name])
-            if kept.mark[0] == mark[0]:  # otherwise it was begun before somebody stopped the test
-                return kept
+        standing = await self._service.run_short(_standing, experiment)
+        entry = self._entries.get(name)
+        if entry is None or entry.standing != standing or time.monotonic() >= entry.expires:
+            entry = Entry(standing, None if entry is None else entry.card)
+            entry.task = asyncio.create_task(self._compute(experiment, entry))
+            self._entries.pop(name, None)
+            self._entries[name] = entry
+            if len(self._entries) > MOST:
+                del self._entries[next(iter(self._entries))]
+        assert entry.task is not None
+        return await asyncio.shield(entry.task)
 
     def peek(self, name: str) -> tuple[Scorecard | None, bool]:
-        """Return the scorecard that is there, whatever its age, and whether making one failed."""
-        kept = self._kept.get(name)
-        return None if kept is None else kept.card, name in self._failed
+        """Return the newest scorecard that there is, and whether computing one has failed."""
+        entry = self._entries.get(name)
+        return (None, False) if entry is None else (entry.card, entry.failed)
 
     def renew(self, names: Sequence[str]) -> None:
-        """Make scorecards that are missing or old, one after the other, in the background."""
+        """Compute scorecards that are missing or old, one after the other, in the background."""
 
         async def work() -> None:
             for name in names[:MOST]:
-                if name not in self._failed:
-                    with suppress(Exception):  # it is logged
-                        await self.get(name)
+                with suppress(Exception):  # it is logged
+                    await self.get(name)
 
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.create_task(work())
 
-    def _serves(self, kept: Kept, mark: Mark) -> bool:
-        """Whether a scorecard may be shown for an experiment that has this mark now."""
-        if kept.mark[0] != mark[0]:
-            return False
-        return time.monotonic() - kept.made < (OLD if kept.mark == mark else TTL)
-
-    async def _make(self, experiment: Experiment) -> Kept:
-        name = experiment.name
+    async def _compute(self, experiment: Experiment, entry: Entry) -> Scorecard:
+        began = time.monotonic()
         try:
-            kept = await self._service.read(_make_scorecard, experiment)
+            return await self._service.read(scorecard_of, experiment)
         except Exception as error:
-            unforeseen = None if isinstance(error, SteadyArmError) else error
-            self._failed.add(name)
-            log.error("the scorecard of %r failed: %s", name, error, exc_info=unforeseen)
+            log.error("the scorecard of %r failed: %s", experiment.name, error)
             raise
         finally:
-            del self._running[name]
-        self._failed.discard(name)
-        self._kept.pop(name, None)
-        self._kept[name] = kept
-        if len(self._kept) > MOST:
-            del self._kept[next(iter(self._kept))]
-        return kept
+            now = time.monotonic()
+            entry.expires = now + max(TTL, COST * (now - began))
 
 
-def _mark(experiment: Experiment) -> Mark:
+def _standing(experiment: Experiment) -> Any:
     (summary,) = experiment.storage.summaries(experiment.key)
-    return *summary.mark, experiment.storage.unmatched()
+    return summary.key, summary.state, summary.outside
 
 
-def _make_scorecard(experiment: Experiment) -> Kept:
-    mark = _mark(experiment)
-    return Kept(scorecard_of(experiment), mark, time.monotonic())
-
-
-# What can be done with an experiment, which its page offers; each is confirmed, then done.
+# Actions: what can be done with an experiment. Each is confirmed on a page of its own.
 
 
 @dataclass(frozen=True)
@@ -200,21 +172,21 @@ ACTIONS = (
     Action(
         "pause",
         "Pause",
-        "It assigns nothing until it is resumed; rewards still count.",
+        "It assigns no variants until you resume it. Rewards still count.",
         ("running",),
     ),
     Action("resume", "Resume", "It assigns variants again.", ("paused",)),
     Action(
         "stop",
         "Stop",
-        "It assigns nothing any more and cannot be resumed. Rewards of earlier visits still count.",
+        "It stops assigning variants and cannot be resumed. Rewards of earlier visits still count.",
         ("running", "paused"),
         final=True,
     ),
     Action(
         "archive",
         "Archive",
-        "It accepts neither visits nor rewards any more. Its results stay.",
+        "It no longer accepts visits or rewards. Its results stay.",
         ("draft", "stopped"),
         final=True,
     ),
@@ -230,16 +202,76 @@ def may_roll_out(card: Scorecard) -> bool:
 
 def actions_of(card: Scorecard) -> list[Action]:
     """What can be done now; where all visits are assigned there is nothing to pause or resume."""
-    possible = (action for action in ACTIONS if card.status.state in action.when)
-    return [one for one in possible if not (card.ended and one.name in ("pause", "resume"))]
+    possible = [action for action in ACTIONS if card.status.state in action.when]
+    return [a for a in possible if not (card.ended and a.name in ("pause", "resume"))]
 
 
-# The pages
+# The overview
+
+
+@dataclass(frozen=True)
+class Row:
+    """One experiment of the overview.
+
+    Attributes
+    ----------
+    card : its scorecard; None if none was computed so far
+    failed : whether computing one failed
+    """
+
+    summary: Summary
+    card: Scorecard | None
+    failed: bool
+
+    @cached_property
+    def policy(self) -> str:
+        """The name of its policy."""
+        config: Any = self.summary.config
+        return str(config["policy"]["name"])
+
+    @cached_property
+    def variants(self) -> int:
+        """How many variants it has."""
+        return variants_in(self.summary.config)
+
+    @cached_property
+    def budget(self) -> int:
+        """How many visits it may have."""
+        config: Any = self.summary.config
+        return int(config["budget"])
+
+    @cached_property
+    def over(self) -> bool:
+        """Whether nothing more will be assigned."""
+        stopped = self.summary.state in ("stopped", "archived")
+        spent = self.summary.assigned >= self.budget
+        return stopped or spent or (self.card is not None and self.card.ended)
+
+    @cached_property
+    def leader(self) -> str | None:
+        """The recommended variant; None if none is known yet."""
+        if self.card is None or self.card.verdict is None:
+            return None
+        return self.card.labels[self.card.verdict.row]
+
+    @property
+    def light(self) -> Light:
+        """Its health."""
+        return "none" if self.card is None else self.card.light
+
+
+def overview_rows(found: Iterable[tuple[Summary, Scorecard | None, bool]]) -> list[Row]:
+    """The rows of the overview: running experiments first, then the newest."""
+
+    def place(row: Row) -> tuple[bool, int, int]:
+        return row.over, STATES.index(row.summary.state), -row.summary.created
+
+    return sorted((Row(*parts) for parts in found), key=place)
 
 
 async def overview(service: Service, request: Request, viewer: Viewer) -> Response:
     """Show all experiments."""
-    asked, state = request.query_params.get("q", ""), request.query_params.get("state", "")
+    query, state = request.query_params.get("q", ""), request.query_params.get("state", "")
     cards: Scorecards = request.app.state.scorecards
     summaries = await service.read(service.storage.summaries)
     rows = overview_rows((summary, *cards.peek(summary.name)) for summary in summaries)
@@ -247,54 +279,144 @@ async def overview(service: Service, request: Request, viewer: Viewer) -> Respon
     shown = [
         row
         for row in rows
-        if asked.casefold() in f"{row.summary.name}\n{row.leader or ''}".casefold()
+        if query.casefold() in f"{row.summary.name}\n{row.leader or ''}".casefold()
         and state in ("", row.summary.state)
     ]
+    values = {"query": query, "state": state, "states": STATES, "rows": shown, "total": len(rows)}
+    return await _render(service, request, viewer, "overview.html", values)
 
-    def filled() -> Content:
-        values = {"asked": asked, "state": state, "states": STATES}
-        return page("overview.html", viewer, rows=shown, total=len(rows), **values)
 
-    return await _made(service, request, filled)
+# One experiment
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One variant of the leaderboard; positions of its bar go from 0 to 100.
+
+    Attributes
+    ----------
+    result : what the verdict says of it; None without a verdict
+    lift, lift_interval : difference from the control, such as "+8 %" and "3 to 13 %"; of the
+        control itself "control"; empty if there is none
+    share : of the visits that are assigned now; of all visits if the test has ended
+    left, middle, right : positions of interval and estimate; None if they are unknown
+    raw : the estimate without covariates; None if the test has none
+    """
+
+    name: str
+    label: str
+    result: OfVariant | None
+    lift: str
+    lift_interval: str
+    share: float
+    assigned: int
+    standing: Standing
+    left: float | None
+    middle: float | None
+    right: float | None
+    raw: float | None = None
+
+
+def leaderboard(card: Scorecard, most: int | None = MOST_ROWS) -> list[Rank]:
+    """Variants from the best to the worst; before the first reward in their own order."""
+    verdict, K = card.verdict, len(card.names)
+    values = np.full((K, 3), np.nan)  # lower limit, estimate, upper limit
+    if verdict is not None:
+        values = np.column_stack(
+            [verdict.intervals[:, 0], verdict.estimates, verdict.intervals[:, 1]]
+        )
+        values[~np.isfinite(values).all(axis=1), ::2] = np.nan
+    shares = np.full(K, np.nan) if card.planned is None else card.planned
+    if card.ended:
+        shares = np.asarray(card.assigned) / max(card.status.total_assigned, 1)
+    position, unit = _scale(values), card.settings.primary.difference_unit
+    ranks = []
+    for k in order_of(card)[:most]:
+        lift, _, interval = ("" if verdict is None else lift_text(verdict, k, unit)).partition(" (")
+        left, middle, right = map(position, values[k])
+        ranks.append(
+            Rank(
+                name=card.names[k],
+                label=card.labels[k],
+                result=None if verdict is None else verdict.of(verdict.names[k]),
+                lift=lift,
+                lift_interval=interval.removesuffix(")"),
+                share=float(shares[k]),
+                assigned=card.assigned[k],
+                standing=standing_of(card, k),
+                left=left,
+                middle=middle,
+                right=right,
+                raw=None if verdict is None or verdict.raw is None else float(verdict.raw[k]),
+            )
+        )
+    return ranks
+
+
+def _scale(values: NDArray[np.float64]) -> Callable[[float], float | None]:
+    """From rewards to positions, such that all known values fit; None for unknown ones."""
+    known = values[np.isfinite(values)]
+    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
+    room = (high - low) or 1.0
+
+    def position(value: float) -> float | None:
+        return round(2 + 96 * float((value - low) / room), 2) if np.isfinite(value) else None
+
+    return position
+
+
+def describe_variants(card: Scorecard) -> str:
+    """The variants and their rewards in a few sentences."""
+    arms, K = card.settings.arms, card.size
+    factors, bundles = factors_in(arms), bundles_in(arms)
+    if bundles is not None:
+        items = f"{len(bundles.items)} items: {listed(bundles.items, MOST_NAMED)}"
+        variants = f"{K:,} bundles of {bundles.size} of {items}."
+    elif factors is not None:
+        parts = (f"{name} ({listed(levels, MOST_NAMED)})" for name, levels in factors.items())
+        variants = f"{K:,} combinations, named in this order: {', '.join(parts)}."
+    elif arms.large:
+        variants = f"{K:,} variants: {', '.join(arms.names[:MOST_NAMED])} and others."
+    else:
+        variants = f"{K:,} variants: {listed(card.names, MOST_NAMED)}."
+    return " ".join((variants, *rewards_in_words(card.settings)))
 
 
 async def experiment(service: Service, request: Request, viewer: Viewer) -> Response:
     """Show one experiment."""
-    kept = await _scorecard(request)
+    card = await _scorecard(request)
     everything = request.query_params.get("all") == "1"
     origin = _origin(service, request)
+    values = await service.run_short(experiment_values, card, everything)
+    admin = viewer.may("admin")
+    values |= {
+        "origin": origin,
+        "path": viewer.root + experiment_path(card.name),
+        "actions": actions_of(card) if admin else (),
+        "may_roll_out": admin and may_roll_out(card),
+    }
+    return await _render(service, request, viewer, "experiment.html", values)
 
-    def filled(card: Scorecard) -> Content:
-        return _experiment(kept, viewer, everything, origin)
 
-    return await _made(service, request, kept.once, (viewer, everything, origin), filled)
-
-
-def _experiment(kept: Kept, viewer: Viewer, everything: bool, origin: str) -> Content:
-    card = kept.card
-    rows = leaderboard(card, None if everything else MOST_ROWS)
-    measured = [] if card.verdict is None else metric_rows(card.verdict)
-    return page(
-        "experiment.html",
-        viewer,
-        card=card,
-        path=viewer.root + experiment_path(card.name),
-        rows=rows,
-        guardrails=[row for row in measured if row.role == "guardrail"],
-        metrics=[row for row in measured if row.role == "secondary"],
-        more=len(card.names) - len(rows),
-        everything=everything,
-        origin=origin,
-        rates=has_rates(card),
-        unit=f" {card.settings.primary.unit}".rstrip(),
-        meaning="" if card.verdict is None else intervals_mean(card.verdict),
-        adjusted=_adjusted(card),
-        tested=kept.once("tested", what_is_tested),
-        sections=kept.once("sections", sections_of),
-        actions=actions_of(card) if viewer.may("admin") else (),
-        rolled=outside_texts(card.status.outside),
-        may_roll_out=viewer.may("admin") and may_roll_out(card),
-    )
+def experiment_values(card: Scorecard, everything: bool) -> dict[str, Any]:
+    """What the page of an experiment shows to all viewers."""
+    rows, verdict = leaderboard(card, None if everything else MOST_ROWS), card.verdict
+    metrics = [] if verdict is None else metric_rows(verdict)
+    return {
+        "card": card,
+        "rows": rows,
+        "guardrails": [row for row in metrics if row.role == "guardrail"],
+        "metrics": [row for row in metrics if row.role == "secondary"],
+        "more": len(card.names) - len(rows),
+        "everything": everything,
+        "rates": has_rates(card),
+        "unit": f" {card.settings.primary.unit}".rstrip(),
+        "meaning": "" if verdict is None else intervals_mean(verdict),
+        "adjusted": "" if verdict is None else adjusted_text(verdict, card.settings.covariates),
+        "tested": describe_variants(card),
+        "sections": sections_of(card),
+        "rolled": outside_texts(card.status.outside),
+    }
 
 
 def _origin(service: Service, request: Request) -> str:
@@ -303,57 +425,122 @@ def _origin(service: Service, request: Request) -> str:
     return f"{scheme}://{request.url.netloc}{service.settings.root_path}"
 
 
-async def docs(service: Service, request: Request, viewer: Viewer) -> Response:
-    """Describe the interface for programs."""
-    return await _made(service, request, _docs, service.settings.root_path)
+# Charts
 
 
-@cache
-def _docs(root: str) -> Content:
-    """The same page for everybody: whoever asks for it again and again takes no time."""
-    described, routes = document(), dict[str, list[tuple[str, str, str]]]()
-    for path, methods in described["paths"].items():
-        for method, operation in methods.items():
-            row = method.upper(), path, operation["summary"]
-            routes.setdefault(operation["tags"][0], []).append(row)
-    viewer = Viewer(None, None, "", root)
-    return page("docs.html", viewer, tags=described["tags"], routes=routes)
+@dataclass(frozen=True)
+class Section:
+    """One chart of an experiment's page.
+
+    Attributes
+    ----------
+    name : the last part of its address
+    title : over the chart; the chart's own title says what it shows now
+    explanation : how to read it
+    wide : whether it takes the whole width of the page
+    """
+
+    name: str
+    title: str
+    explanation: str = ""
+    wide: bool = True
 
 
-def _adjusted(card: Scorecard) -> str:
-    return "" if card.verdict is None else adjusted_text(card.verdict, card.settings.covariates)
+SECTIONS = (
+    Section(
+        "lifts",
+        "Against the control",
+        "By how much each variant is better or worse than the control.",
+    ),
+    Section(
+        "estimates",
+        "Estimates over time",
+        "The estimated reward per visit, from all visits up to that time.",
+        wide=False,
+    ),
+    Section(
+        "allocation",
+        "Traffic shares",
+        "Shares of the visits. A mark shows where the allocation changed.",
+        wide=False,
+    ),
+    Section(
+        "effects",
+        "Effects of the parts",
+        "How the mean reward differs with and without each level or item.",
+    ),
+    Section(
+        "interactions",
+        "Levels that depend on each other",
+        "Lines that are not parallel: the better level of one factor depends on the other.",
+    ),
+    Section("drift", "Drift", "The leader's lead over the other variants in each period."),
+    Section("waiting", "Rewards by day", "Visits of each day, and how many have a reward."),
+)
+CHARTS = {section.name: section for section in (*SECTIONS, Section("leaderboard", "Leaderboard"))}
+
+
+@lru_cache(maxsize=200)
+def chart_of(card: Scorecard, name: str) -> Spec | None:
+    """A chart of a scorecard; None if there is nothing to show."""
+    try:
+        return chart_for(name, card)
+    except InvalidInputError:
+        return None
+
+
+def sections_of(card: Scorecard) -> list[tuple[Section, Spec]]:
+    """The charts that a test has, in the order of the page."""
+    charts = ((section, chart_of(card, section.name)) for section in SECTIONS)
+    return [(section, chart) for section, chart in charts if chart is not None]
+
+
+async def _chart(service: Service, request: Request) -> tuple[Scorecard, Section, Spec]:
+    card = await _scorecard(request)
+    section = CHARTS.get(request.path_params["chart"])
+    chart = None if section is None else await service.run_short(chart_of, card, section.name)
+    if section is None or chart is None:
+        raise RefusedError(
+            "not-found",
+            "There is no such chart, or nothing to show in it yet.",
+            f"{service.settings.root_path}{experiment_path(card.name)} shows the charts that "
+            "there are.",
+        )
+    return card, section, chart
 
 
 async def chart_page(service: Service, request: Request, viewer: Viewer) -> Response:
-    """Show one chart with its numbers as a table."""
-    kept, section, chart = await _chart(service, request)
-
-    def filled() -> Content:
-        path = viewer.root + experiment_path(kept.card.name)
-        header, rows = table_of(chart)
-        values = {"card": kept.card, "path": path, "section": section, "chart": chart}
-        counts = {"header": header, "rows": rows[:MOST_LINES], "total": len(rows)}
-        return page("chart.html", viewer, **values, **counts)
-
-    return await _made(service, request, filled)
+    """Show the numbers of one chart as a table."""
+    card, section, chart = await _chart(service, request)
+    header, rows = table_of(chart)
+    values = {
+        "card": card,
+        "path": viewer.root + experiment_path(card.name),
+        "section": section,
+        "chart": chart,
+        "header": header,
+        "rows": rows[:MOST_LINES],
+        "total": len(rows),
+    }
+    return await _render(service, request, viewer, "chart.html", values)
 
 
 async def chart_json(service: Service, request: Request, viewer: Viewer) -> Response:
     """Respond with the specification of one chart."""
-    kept, section, chart = await _chart(service, request)
-    dark = request.query_params.get("dark") == "1"
-
-    def drawn(card: Scorecard) -> Content:
-        return Content.of(msgspec.json.encode(for_page(chart, dark)), "application/json")
-
-    return await _made(service, request, kept.once, (section.name, dark), drawn)
+    _, _, chart = await _chart(service, request)
+    spec = for_page(chart, request.query_params.get("dark") == "1")
+    content = await service.run_short(msgspec.json.encode, spec)
+    return validated(request, content, "application/json")
 
 
 async def chart_csv(service: Service, request: Request, viewer: Viewer) -> Response:
     """Respond with the numbers of one chart as a file."""
-    kept, _, chart = await _chart(service, request)
+    card, _, chart = await _chart(service, request)
     text = await service.run_short(csv_of, chart)
-    return attachment(text, "text/csv", kept.card.name, chart["name"], "csv")
+    return attachment(text, "text/csv", card.name, chart["name"], "csv")
+
+
+# Files, and the interface for programs
 
 
 async def log_zip(service: Service, request: Request, viewer: Viewer) -> Response:
@@ -365,48 +552,37 @@ async def report(service: Service, request: Request, viewer: Viewer) -> Response
     """Respond with the report as one file; for long tests it does not check the whole log."""
     from steadyarm.reports import experiment_report
 
-    found = await service.experiment(request)
-    card = (await _scorecard(request)).card
+    experiment = await service.experiment(request)
+    card = await _scorecard(request)
     short = card.status.total_assigned <= MOST_CHECKED
-    async with request.app.state.scorecards.reports:
-        text = await service.read(
-            lambda: experiment_report(found, card, replay=short, fingerprint=short)
-        )
-    return attachment(text, "text/html", found.name, "html")
+    text = await service.read(experiment_report, experiment, card, short, short)
+    return attachment(text, "text/html", experiment.name, "html")
 
 
-async def _made(
-    service: Service, request: Request, make: Callable[..., Content], *given: Any
+interface = cache(document)
+
+
+async def docs(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Describe the interface for programs."""
+    return await _render(service, request, viewer, "docs.html", {"described": interface()})
+
+
+async def _render(
+    service: Service, request: Request, viewer: Viewer, template: str, values: dict[str, Any]
 ) -> Response:
-    """Fill in a page, or draw a chart, beside the requests that come meanwhile."""
-    return (await service.run_short(make, *given)).response(request.scope)
+    """Fill in a page in a thread, beside the requests that come meanwhile."""
+    return await service.run_short(lambda: render_watched(request, template, viewer, **values))
 
 
-async def _scorecard(request: Request) -> Kept:
+async def _scorecard(request: Request) -> Scorecard:
     cards: Scorecards = request.app.state.scorecards
     return await cards.get(request.path_params["name"])
-
-
-async def _chart(service: Service, request: Request) -> tuple[Kept, Section, Spec]:
-    kept = await _scorecard(request)
-    section = CHARTS.get(request.path_params["chart"])
-    chart = None
-    if section is not None:
-        chart = await service.run_short(kept.once, (section.name, "chart"), section.chart)
-    if section is None or chart is None:
-        raise RefusedError(
-            "not-found",
-            "There is no such chart, or nothing to show in it yet.",
-            f"{service.settings.root_path}{experiment_path(kept.card.name)} shows the charts that "
-            "there are.",
-        )
-    return kept, section, chart
 
 
 EXPERIMENT = "/experiments/{name}"
 PAGES: tuple[Page, ...] = (
     Page("GET", "/", overview, "read"),
-    Page("GET", "/docs", docs, None, anonymous=True),  # as anybody may read openapi.json
+    Page("GET", "/docs", docs, None),  # as anybody may read openapi.json
     Page("GET", EXPERIMENT, experiment, "read"),
     Page("GET", EXPERIMENT + "/log.zip", log_zip, "read"),
     Page("GET", EXPERIMENT + "/report.html", report, "read"),

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import math
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
-from functools import cache, partial
-from importlib import resources
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 import steadyarm
 from steadyarm import wording
 from steadyarm.plot.spec import note_of
+from steadyarm.service.app import with_etag
 from steadyarm.service.auth import header_of
-from steadyarm.service.problems import RefusedError
-from steadyarm.service.service import Service
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.records import to_datetime
 
@@ -33,27 +32,18 @@ if TYPE_CHECKING:
 
 # Filters of the templates: numbers and times as people read them.
 
-
 UNKNOWN = "\u2013"  # a dash
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """A share of 1.
+def percent(share: float) -> str:
+    """A share of 1; a dash if it is not known.
 
     Examples
     --------
-    >>> percent(0.0623), percent(1.0), percent(0.00004), percent(float("nan"))
-    ('6.2 %', '100 %', '<0.1 %', '–')
-    >>> percent(1.0, 0), percent(0.1, 0), percent(0.0, 0), percent(0.0)
-    ('100 %', '10 %', '0 %', '0 %')
+    >>> percent(0.0623), percent(1.0), percent(float("nan"))
+    ('6.2 %', '100 %', '–')
     """
-    if not math.isfinite(share):
-        return UNKNOWN
-    least = 10.0**-digits
-    if 0 < 100 * share < least / 2:
-        return f"<{least:.{digits}f} %"
-    text = f"{100 * share:.{digits}f}"
-    return (f"{float(text):.0f}" if float(text) in (0.0, 100.0) else text) + " %"
+    return wording.percent(share) if math.isfinite(share) else UNKNOWN
 
 
 def amount(value: float, rates: bool = False) -> str:
@@ -101,111 +91,43 @@ def cell(value: Any) -> str:
     >>> cell(None), cell(0.123456789), cell(1200), cell("A"), cell(datetime(2026, 11, 5, 9, 30))
     ('–', '0.1235', '1,200', 'A', '5 Nov 2026, 09:30')
     """
-    if value is None:
-        return UNKNOWN
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return amount(value)
-    if isinstance(value, datetime):
-        return when(value)
-    return day(value) if isinstance(value, date) else str(value)
+    match value:
+        case None:
+            return UNKNOWN
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return amount(value)
+        case datetime():
+            return when(value)
+        case _:
+            return str(value)
 
 
-def corrected(entry: AuditEntry) -> str:
+def correction(entry: AuditEntry) -> str:
     """What a correction changed.
 
     Examples
     --------
-    >>> corrected(AuditEntry(7, 0, "ada", "reward.voided", "shop", {"assignments": 1}))
+    >>> correction(AuditEntry(7, 0, "ada", "reward.voided", "shop", {"assignments": 1}))
     'Reward voided'
     """
-    said, detail = entry.action.replace(".", " ").capitalize(), entry.detail
+    text, detail = entry.action.replace(".", " ").capitalize(), entry.detail
     if "since" in detail and "until" in detail:
-        return (
-            f"{said}, {when(to_datetime(detail['since']))} to {when(to_datetime(detail['until']))}"
-        )
-    return said
+        since, until = (to_datetime(detail[name]) for name in ("since", "until"))
+        return f"{text}, {when(since)} to {when(until)}"
+    return text
 
 
-# What is sent: packed by gzip where browsers accept that, and not again while they have it.
-
-MEDIA = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-FOREVER = "public, max-age=31536000, immutable"
-LEVEL = 5  # of gzip; more costs time and saves little
-
-
-@dataclass(frozen=True)
-class Content:
-    """Something to be sent: as it is, packed, and a tag that changes with it."""
-
-    body: bytes
-    media: str
-    tag: str
-    packed: bytes
-
-    @classmethod
-    def of(cls, body: bytes, media: str, tag: str = "") -> Content:
-        """Pack something; its tag is a hash of it unless one is given."""
-        tag = tag or hashlib.blake2b(body, digest_size=12).hexdigest()
-        return cls(body, media, tag, gzip.compress(body, LEVEL, mtime=0))
-
-    def response(self, scope: Scope, caching: str = "private, no-cache") -> Response:
-        """The content as the browser wants it, or 304 if the browser has it.
-
-        A page whose address has a query is not packed: it may repeat the query, and the size of
-        both packed together would say how much of the key for forms the query has guessed.
-        """
-        repeats = self.media == "text/html" and scope["query_string"]
-        packs = "gzip" in header_of(scope, b"accept-encoding") and not repeats
-        etag = f'"{self.tag}{"-gzip" if packs else ""}"'
-        headers = {"ETag": etag, "Vary": "Accept-Encoding", "Cache-Control": caching}
-        known = header_of(scope, b"if-none-match").split(",")
-        if etag in (one.strip().removeprefix("W/") for one in known):
-            return Response(status_code=304, headers=headers)
-        if packs:
-            headers["Content-Encoding"] = "gzip"
-        body = self.packed if packs else self.body
-        return Response(body, headers=headers, media_type=self.media)
-
-
-def asset(root: str, name: str) -> str:
-    """The address of a file, which changes with its content."""
-    return f"{root}/static/{name}?v={_own()[name].tag}"
-
-
-async def static(service: Service, request: Request, viewer: Viewer) -> Response:
-    """Respond with one of the files; names are looked up, not opened, so there are no others."""
-    found = _own().get(request.path_params["file"])
-    if found is None:
-        raise RefusedError("not-found", "There is no such file.")
-    current = request.query_params.get("v") == found.tag
-    return found.response(request.scope, FOREVER if current else "no-cache")
-
-
-@cache
-def _own() -> dict[str, Content]:
-    folder = resources.files("steadyarm.dashboard").joinpath("static")
-    files = ((file, MEDIA.get("." + file.name.rpartition(".")[2])) for file in folder.iterdir())
-    return {file.name: Content.of(file.read_bytes(), media) for file, media in files if media}
-
-
-def prepare() -> None:
-    """Read and pack all files and compile the templates, before somebody waits for them."""
-    for name in environment().list_templates():
-        environment().get_template(name)
-    _own()
-
-
-# Templates to pages: the one place where they are loaded, filled in and escaped.
+# Templates: the one place where they are loaded, filled in and escaped.
 
 
 @cache
 def environment() -> Environment:
-    """Load the templates of this package; whatever they are given is shown as text."""
-    made = Environment(
+    """Load the templates of this package; values are always shown as text."""
+    templates = Environment(
         loader=PackageLoader("steadyarm.dashboard"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -213,10 +135,10 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(
+    templates.filters.update(
         amount=amount,
         cell=cell,
-        corrected=corrected,
+        correction=correction,
         count="{:,}".format,
         day=day,
         note=note_of,
@@ -224,24 +146,67 @@ def environment() -> Environment:
         percent=percent,
         when=when,
     )
-    made.globals.update(version=steadyarm.__version__)
-    return made
+    templates.globals.update(version=steadyarm.__version__)
+    return templates
+
+
+def fill_in(template: str, viewer: Viewer, values: Mapping[str, Any]) -> str:
+    """Fill in a template for a viewer."""
+
+    def asset(name: str) -> str:
+        return f"{viewer.root}/static/{name}?v={files_version()}"
+
+    shared = {"viewer": viewer, "root": viewer.root, "asset": asset}
+    return environment().get_template(template).render(shared | dict(values))
 
 
 def render(template: str, viewer: Viewer, status: int = 200, /, **values: Any) -> HTMLResponse:
-    """Fill in a template for a viewer; the page is not kept."""
-    return HTMLResponse(_filled(template, viewer, values), status)
+    """Respond with a page that browsers do not keep."""
+    return HTMLResponse(fill_in(template, viewer, values), status)
 
 
-def page(template: str, viewer: Viewer, /, **values: Any) -> Content:
-    """Fill in a template for a viewer; what has not changed is not sent again."""
-    return Content.of(_filled(template, viewer, values).encode(), "text/html")
+def render_watched(request: Request, template: str, viewer: Viewer, /, **values: Any) -> Response:
+    """Respond with a page that scripts ask for again; it is sent only if it has changed."""
+    return validated(request, fill_in(template, viewer, values).encode(), "text/html")
 
 
-def _filled(template: str, viewer: Viewer, values: Mapping[str, Any]) -> str:
-    root = viewer.root
-    given = {"viewer": viewer, "root": root, "asset": partial(asset, root)}
-    return environment().get_template(template).render(given | dict(values))
+def validated(request: Request, content: bytes, media_type: str) -> Response:
+    """Respond with content that the browser keeps, and asks for again each time."""
+    response = with_etag(content, request, media_type)
+    response.headers["Cache-Control"] = "private, no-cache"
+    return response
+
+
+# Static files: browsers keep them for as long as their version stands in the address.
+
+STATIC = Path(__file__).with_name("static")
+FOREVER = "public, max-age=31536000, immutable"
+
+
+@cache
+def files_version() -> str:
+    """A hash of all static files."""
+    digest = hashlib.blake2b(digest_size=8)
+    for file in sorted(STATIC.iterdir()):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+class Files(StaticFiles):
+    """The static files, with the headers of all pages."""
+
+    def file_response(
+        self,
+        full_path: str | os.PathLike[str],
+        stat_result: os.stat_result,
+        scope: Scope,
+        status_code: int = 200,
+    ) -> Response:
+        """Respond with a file, or with 304."""
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        current = scope["query_string"] == f"v={files_version()}".encode()
+        response.headers["Cache-Control"] = FOREVER if current else "no-cache"
+        return with_headers(response)
 
 
 POLICY = {
@@ -268,7 +233,7 @@ LOCAL = re.compile(r"/(?!/)[!-\[\]-~]{0,1999}")
 
 
 def with_headers(response: Response) -> Response:
-    """Add the headers for safety; nothing is kept unless the handler said so."""
+    """Add the security headers; nothing is kept unless the handler said so."""
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers.setdefault("Cache-Control", "no-store")
@@ -310,7 +275,7 @@ def attachment(text: str, kind: str, *name: str) -> Response:
     return Response(text, headers=headers)
 
 
-def local_path(given: str) -> str:
+def local_path(path: str) -> str:
     """The path if it leads to a page of this service, else that of the overview.
 
     Examples
@@ -318,7 +283,7 @@ def local_path(given: str) -> str:
     >>> [local_path(path) for path in ("/experiments/shop?day=2", "//evil.example", "https:evil")]
     ['/experiments/shop?day=2', '/', '/']
     """
-    return given if LOCAL.fullmatch(given) else "/"
+    return path if LOCAL.fullmatch(path) else "/"
 
 
 def wants_json(scope: Scope) -> bool:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.wording import by_how_much, listed, number, percent, reach
+from steadyarm.wording import by_how_much, listed, number, percent, reach, span
 
 if TYPE_CHECKING:
     from steadyarm.live.metrics import Safety
+    from steadyarm.live.settings import Settings
     from steadyarm.live.verdict import Verdict
 
 Floats = NDArray[np.float64]
@@ -112,6 +113,38 @@ def adjusted_text(verdict: Verdict, covariates: Sequence[str]) -> str:
     if saved < 0.005:
         return f"Adjusted for {names}, which have not taken any noise away so far."
     return f"Adjusted for {names}: variance down by {percent(round(saved, 2))}."
+
+
+MISSING = {
+    "zero": "A reward that never came counts as zero.",
+    "drop": "A reward that never came counts as the mean of its variant's rewards around it; that "
+    "is right if rewards are lost regardless of their value.",
+    "fail": "There is no verdict while a reward is missing.",
+}
+
+
+def rewards_in_words(settings: Settings) -> tuple[str, ...]:
+    """Which rewards count, and as what."""
+    good = "Larger" if settings.direction == "maximize" else "Smaller"
+    window = "Rewards count whenever they come."
+    if settings.reward_window is not None:
+        grace = settings.reward_grace
+        arriving = f"and arrive at most {span(grace)} after that" if grace else "and arrive by then"
+        window = (
+            f"Rewards count if they happen within {span(settings.reward_window)} {arriving}; later "
+            "ones are refused."
+        )
+    if settings.reward_window is not None and settings.missing == "fail":
+        window = (
+            f"Rewards are expected within {span(settings.reward_window)}; later ones count, too."
+        )
+    ends = (
+        "No range of possible rewards was declared."
+        if settings.reward_range is None
+        else f"Rewards lie between {number(settings.reward_range[0])} and "
+        f"{number(settings.reward_range[1])}; others are refused."
+    )
+    return (f"{good} rewards are better.", window, MISSING[settings.missing], ends)
 
 
 class AgainstControl(Protocol):

@@ -290,7 +290,7 @@ def effects(effects: Effects, rates: bool = False) -> Spec:
     ]
     compared_with = "from bundles without it" if items else "from the average of its factor"
     return _intervals(
-        "items" if items else "effects",
+        "effects",
         "What each item brings, on average over all bundles"
         if items
         else "What each level adds, on average over all others",

@@ -17,7 +17,13 @@ from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import Scorecard, Standing, order_of, standing_of
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.settings import Settings
-from steadyarm.live.tables import adjusted_text, lift_text, metric_cells, metric_obstacles
+from steadyarm.live.tables import (
+    adjusted_text,
+    lift_text,
+    metric_cells,
+    metric_obstacles,
+    rewards_in_words,
+)
 from steadyarm.plot.sources import CHARTS, chart_for
 from steadyarm.plot.spec import Spec
 from steadyarm.reports.analysis import periods_of
@@ -31,7 +37,6 @@ from steadyarm.wording import (
     p_value,
     percent,
     reach,
-    span,
     toml_of,
     when,
 )
@@ -46,12 +51,6 @@ STANDINGS: dict[Standing, str] = {
     "out": "ruled out",
     "dropped": "dropped",
     "unknown": "no verdict",
-}
-MISSING = {
-    "zero": "A reward that never came counts as zero.",
-    "drop": "A reward that never came counts as the mean of its variant's rewards around it; that "
-    "is right if rewards are lost regardless of their value.",
-    "fail": "There is no verdict while a reward is missing.",
 }
 NAMES = ("name", "names", "best", "leaders", "plausible", "control", "against")
 
@@ -317,27 +316,3 @@ def _distrust(settings: Settings) -> str:
     if settings.policy.waits:
         return "leaves variants out on the way"
     return "does not give every variant a chance at every visit"
-
-
-def rewards_in_words(settings: Settings) -> tuple[str, ...]:
-    """Which rewards count, and as what."""
-    good = "Larger" if settings.direction == "maximize" else "Smaller"
-    window = "Rewards count whenever they come."
-    if settings.reward_window is not None:
-        grace = settings.reward_grace
-        arriving = f"and arrive at most {span(grace)} after that" if grace else "and arrive by then"
-        window = (
-            f"Rewards count if they happen within {span(settings.reward_window)} {arriving}; later "
-            "ones are refused."
-        )
-    if settings.reward_window is not None and settings.missing == "fail":
-        window = (
-            f"Rewards are expected within {span(settings.reward_window)}; later ones count, too."
-        )
-    ends = (
-        "No range of possible rewards was declared."
-        if settings.reward_range is None
-        else f"Rewards lie between {number(settings.reward_range[0])} and "
-        f"{number(settings.reward_range[1])}; others are refused."
-    )
-    return (f"{good} rewards are better.", window, MISSING[settings.missing], ends)

@@ -198,7 +198,7 @@ class Endpoint(routing.Route):
         status, content = answer
         encoded = msgspec.json.encode(content)
         if self.route.etag:
-            return _validated(encoded, status, request)
+            return with_etag(encoded, request, status=status)
         return Response(encoded, status, media_type="application/json")
 
     async def _of_key(self, request: Request) -> Any:
@@ -211,14 +211,16 @@ class Endpoint(routing.Route):
         return body
 
 
-def _validated(content: bytes, status: int, request: Request) -> Response:
+def with_etag(
+    content: bytes, request: Request, media_type: str = "application/json", status: int = 200
+) -> Response:
     """A response with an ETag, or 304 without content if the sender has this one already."""
     tag = f'"{blake2b(content, digest_size=16).hexdigest()}"'
     known = request.headers.get("if-none-match", "").split(",")
     # Proxies that compress a response mark its tag as weak.
     if any(one.strip().removeprefix("W/") in (tag, "*") for one in known):
         return Response(status_code=304, headers={"ETag": tag})
-    return Response(content, status, {"ETag": tag}, media_type="application/json")
+    return Response(content, status, {"ETag": tag}, media_type=media_type)
 
 
 class Preflight(routing.Route):

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from starlette.requests import Request
@@ -356,8 +356,7 @@ class Service:
 
     Attributes
     ----------
-    warming : more to be done before the service says that it is ready
-    warm : whether all of that is done
+    warm : whether warming up is done, so that the service says it is ready
     """
 
     def __init__(self, storage: Storage, settings: ServiceSettings) -> None:
@@ -366,7 +365,6 @@ class Service:
         self.metrics = Metrics(storage)
         self.readiness = Readiness(storage, self.run_short)
         self.catalog = Catalog(storage, self.run_short, self.write)
-        self.warming: list[Callable[[], object]] = []
         self.warm = not settings.warm
         self.live: dict[str, Live] = {}
         self.bodies = BodyLimit(BODIES * settings.max_body, STRANGERS)
@@ -465,7 +463,7 @@ class Service:
 
     async def _warm_up(self) -> None:
         """Play tiny tests in memory, which imports what requests need, one step after another."""
-        steps = chain(tiny_tests(), self.warming)
+        steps = tiny_tests()
         try:
             while not self.warm and (step := await self.read(next, steps, None)) is not None:
                 await self.read(step)

@@ -22,10 +22,10 @@ def create(page: Page, name: str) -> None:
     page.get_by_role("link", name="New experiment").first.click()
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Variants", exact=True).fill("plain\nbold\ncalm")
-    control = page.get_by_label("Control (what people see today)")
+    control = page.get_by_label("Control (what visitors see today)")
     expect(control.get_by_role("option")).to_have_text(["none", "plain", "bold", "calm"])
     control.select_option("calm")
-    page.get_by_label("Visitors in all").fill("2,000")
+    page.get_by_label("Visitors in total").fill("2,000")
     page.get_by_role("button", name="Create experiment").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
 
@@ -71,7 +71,7 @@ def test_a_test_from_the_form_to_the_report(
         assert api.get(f"/v1{address(name)}").json()["state"] == "stopped"
         expect(page.get_by_role("link", name="Stop", exact=True)).to_have_count(0)
 
-    file, content = download(page, "CSV of Estimates so far")
+    file, content = download(page, "CSV of Estimates over time")
     assert file == f"{name}-estimates.csv"
     rows = list(csv.reader(io.StringIO(content.decode())))
     assert len(rows) > 3
@@ -145,10 +145,10 @@ def test_what_went_wrong_in_the_form_is_said_at_its_fields(
     page.goto("/new")
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Variants", exact=True).fill("only one")
-    page.get_by_label("Visitors in all").fill("many")
+    page.get_by_label("Visitors in total").fill("many")
     page.get_by_role("button", name="Create experiment").click()
     alert = page.get_by_role("alert")
     expect(alert.get_by_role("link", name="Variants")).to_be_visible()
-    expect(alert.get_by_role("link", name="Visitors in all")).to_be_visible()
+    expect(alert.get_by_role("link", name="Visitors in total")).to_be_visible()
     expect(page.get_by_label("Name", exact=True)).to_have_value(name)
-    expect(page.get_by_label("Visitors in all")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("Visitors in total")).to_have_attribute("aria-invalid", "true")

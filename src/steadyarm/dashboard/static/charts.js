@@ -1,7 +1,6 @@
 // Draws charts when they come into sight, and again when their numbers change.
 "use strict";
 (() => {
-  const {busy, renew} = window.renewing;
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const tags = new WeakMap(), widths = new WeakMap(), seen = new Set();
 
@@ -10,58 +9,36 @@
     // the browser keeps the chart, and asks if it has changed
     const answer = await fetch(address, {headers: {Accept: "application/json"}, cache: "no-cache"});
     if (answer.status >= 500) throw new Error(`status ${answer.status}`);
-    if (!answer.ok) return true; // nothing to draw now
+    if (!answer.ok) return; // nothing to draw now
     const tag = answer.headers.get("ETag");
-    if (tag === tags.get(place)) return true;
+    if (tag === tags.get(place)) return;
     await window.drawChart(place, await answer.json(), dark.matches);
     widths.set(place, place.clientWidth);
     tags.set(place, tag);
-    return true;
   }
 
-  async function fill(part) {
-    const here = part.querySelector(".table-here");
-    if (!part.open) return true;
-    if (busy(here)) return false;
-    const answer = await fetch(part.dataset.table, {headers: {Accept: "text/html"}});
-    if (answer.status >= 500) throw new Error(`status ${answer.status}`);
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const table = page.getElementById("numbers");
-    if (!table) return true;
-    table.removeAttribute("id");
-    here.tabIndex = 0; // so that keys scroll it
-    here.setAttribute("role", "region");
-    here.setAttribute("aria-label", part.querySelector("summary").textContent);
-    const fresh = document.createElement("div");
-    fresh.append(table);
-    const top = here.scrollTop;
-    const done = renew(here, fresh);
-    here.scrollTop = top;
-    return done;
-  }
-
-  // Charts and tables to be fetched; what fails, or is in use, waits for the page's next refresh.
+  // Charts to be drawn; one that fails waits for the page's next refresh.
   const due = new Set(), underway = new Set();
-  async function work(one) {
-    if (underway.has(one)) return;
-    underway.add(one);
-    one.ariaBusy = "true";
-    let done = true;
-    while (done && due.delete(one) && one.isConnected) { // again if more came meanwhile
-      try { done = await (one.dataset.chart ? draw(one) : fill(one)); } catch { done = false; }
+  async function work(place) {
+    if (underway.has(place)) return;
+    underway.add(place);
+    place.ariaBusy = "true";
+    try {
+      while (due.delete(place) && place.isConnected) await draw(place); // again if more came
+    } catch {
+      due.add(place);
     }
-    if (!done) due.add(one);
-    one.ariaBusy = null;
-    underway.delete(one);
+    place.ariaBusy = null;
+    underway.delete(place);
   }
-  function want(one) {
-    due.add(one);
-    work(one);
+  function want(place) {
+    due.add(place);
+    work(place);
   }
 
   const watch = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (entry.isIntersecting && !seen.has(entry.target)) { seen.add(entry.target); want(entry.target); }
+    for (const {isIntersecting, target} of entries) {
+      if (isIntersecting && !seen.has(target)) { seen.add(target); want(target); }
     }
   }, {rootMargin: "300px"});
   const sizes = new ResizeObserver((entries) => { // of a chart that has got a neighbour, say
@@ -86,14 +63,8 @@
       window.removeChart(place);
     }
     observe();
-    if (event.detail.changed) {
-      for (const place of seen) due.add(place);
-      for (const part of document.querySelectorAll("details[data-table][open]")) due.add(part);
-    }
-    for (const one of [...due]) work(one);
+    if (event.detail.changed) for (const place of seen) due.add(place);
+    for (const place of [...due]) work(place);
   });
   dark.addEventListener("change", () => { for (const place of seen) want(place); });
-  document.addEventListener("toggle", (event) => {
-    if (event.target.open && event.target.dataset.table) want(event.target);
-  }, true);
 })();

@@ -16,7 +16,7 @@
       answer = await fetch(address, { method: "POST", body, signal, headers });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new Error("The service does not answer; try again.");
+      throw new Error("The service does not answer. Try again.");
     }
     let result = {};
     try {
@@ -25,7 +25,7 @@
       // not JSON: the status has to do
     }
     if (answer.status === 401) {
-      throw new Error("You are not signed in any more. Open the overview in another tab to sign in.");
+      throw new Error("You are signed out. Sign in on the overview in another tab.");
     }
     if (!answer.ok && !result.errors) {
       throw new Error(result.detail || `The service answered with status ${answer.status}.`);
@@ -164,7 +164,7 @@
     list(byId("cautions"), result.cautions.map((text) => `Caution: ${text}`), "li");
     byId("cautions").hidden = result.cautions.length === 0;
     byId("file-empty").textContent =
-      result.errors.form || "The file appears here when the form is complete.";
+      result.errors.form || "Complete the form to see the file.";
     byId("file-empty").hidden = result.toml !== null;
     byId("file-full").hidden = result.toml === null;
     byId("toml").textContent = result.toml || "";
@@ -197,7 +197,7 @@
       byId("copied").textContent = "Copied.";
     } catch {
       window.getSelection().selectAllChildren(byId("toml"));
-      byId("copied").textContent = "Selected; copy it with your keyboard.";
+      byId("copied").textContent = "Selected. Copy it with your keyboard.";
     }
   };
 
@@ -212,39 +212,15 @@
     await window.drawChart(byId("plan-chart"), figure, dark.matches);
   };
 
-  const fillTable = (table) => {
-    const line = (cells, first, rest) => {
-      const row = document.createElement("tr");
-      cells.forEach((text, i) => {
-        const cell = document.createElement(i === 0 ? first : rest);
-        if (cell.tagName === "TH") cell.scope = first === rest ? "col" : "row";
-        cell.textContent = text;
-        row.append(cell);
-      });
-      return row;
-    };
-    const [head, body] = [byId("plan-table").tHead, byId("plan-table").tBodies[0]];
-    head.replaceChildren(line(table.header, "th", "th"));
-    body.replaceChildren(...table.rows.map((cells) => line(cells, "th", "td")));
-  };
-
-  // What the form can take over: visitors for a right pick or a clear answer, and when to stop.
+  // What the form can take over.
   const showUses = (result) => {
-    const uses = [];
-    const offer = (budget, why, stop) => {
+    const uses = result.uses.map(({ budget, why, looks }) => {
       const button = document.createElement("button");
       button.type = "button";
-      button.textContent = `Use ${budget.toLocaleString("en")} visitors${why}`;
-      button.addEventListener("click", () => usePlan(budget, stop));
-      uses.push(button);
-    };
-    if (result.budget !== null) offer(result.budget, ", to pick the best", "");
-    if (result.clear_budget !== null) {
-      offer(result.clear_budget, ", for a clear answer", "");
-      if (result.expected !== null) {
-        offer(result.clear_budget, ", and stop when sure", result.looks);
-      }
-    }
+      button.textContent = `Use ${budget.toLocaleString("en")} visitors, ${why}`;
+      button.addEventListener("click", () => usePlan(budget, looks));
+      return button;
+    });
     byId("plan-uses").replaceChildren(...uses);
   };
 
@@ -255,13 +231,12 @@
     byId("plan-note").textContent = result.note;
     list(byId("plan-answers"), result.answers, "p");
     showUses(result);
-    fillTable(result.table);
     byId("plan-answer").hidden = false;
     byId("plan-answer").focus();
     try {
       await draw();
     } catch {
-      byId("plan-status").textContent = "The chart cannot be drawn; the numbers are below it.";
+      byId("plan-status").textContent = "The chart cannot be drawn.";
     }
   };
 
@@ -301,7 +276,7 @@
   const choose = (name, value) => {
     const field = form.elements[name];
     if (field === undefined) return;
-    if (field.tagName === "SELECT" && ![...field.options].some((one) => one.value === value)) return;
+    if (field.tagName === "SELECT" && ![...field.options].some((option) => option.value === value)) return;
     field.value = value;
     touched.add(name);
   };
