@@ -504,3 +504,20 @@ def test_errors_say_what_to_do(tmp_path: Path, postgres: str) -> None:
             analyze(*paths, metrics, window=window)
     with pytest.raises(sa.InvalidInputError, match="expected a table of"):
         analyze("exposures", paths[1], ["purchase"], source=postgres)
+
+
+def test_a_bot_widens_a_count_but_never_below_zero(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    exposures = [(f"u{i}", at(i / 100), "AB"[int(rng.integers(2))], 0.5) for i in range(3000)]
+    events: list[Event] = [(f"u{i}", at(31), "order", None) for i in range(0, 3000, 17)]
+    events += [("u7", at(32), "order", None)] * 1000
+    paths = write_parquets(tmp_path, exposures, events)
+    found = analyze(*paths, ["orders = count(order)"], split="equal", control="A")
+    (outlier,) = [finding for finding in found.health.findings if finding.name == "outliers"]
+    assert "One unit (u7) accounts for 100 % of the variance of orders" in outlier.explanation
+    low, high = found.intervals.low[0], found.intervals.high[0]
+    assert (low >= 0).all()
+    bot = found.arms.names.index(exposures[7][2])
+    assert np.isinf(high).tolist() == [bot == 0, bot == 1]
+    assert found.verdict.decision.text == "No clear winner."  # no forecast from refused limits
+    assert "0 to ∞" in str(found)

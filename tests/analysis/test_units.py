@@ -138,6 +138,22 @@ def test_days_with_few_new_units_are_joined(tmp_path: Path) -> None:
     assert found.evidence.rounds[0].tolist() == [sizes[:60].sum(), sizes[60:].sum()]
 
 
+def test_drift_is_told_without_the_period_that_few_large_units_dominate(tmp_path: Path) -> None:
+    rng, rows = np.random.default_rng(1), []
+    for unit in range(603):
+        visits = (400, 250, 150)[unit] if unit < 3 else 1
+        arm = "AB"[int(rng.integers(2))]
+        for visit in range(visits):
+            time = START + timedelta(days=(visit if unit < 3 else unit) % 6, seconds=unit + visit)
+            rows.append(Row(time, f"u{unit}", arm, 0.5, float(rng.random() < 0.1)))
+    rows.sort(key=lambda row: row.timestamp)
+    found = sa.analyze(write_csv(tmp_path / "log.csv", rows))
+    assert found.evidence.rounds[0].tolist() == [1400]  # intervals rest on all rows, as one piece
+    assert found.drift.periods == tuple(f"2026-03-0{day}" for day in range(2, 7))
+    assert "There is one period only" not in str(found)
+    assert "Drift is told from 500 of 1,400 rewards: a few units with many rows" in str(found)
+
+
 def test_sums_by_segment_and_vector_say_the_same(tmp_path: Path) -> None:
     """Arms that share nothing, told in other ways: the scores are those of single probabilities."""
     rows = repeated_rows(sticky=False, seed=3)

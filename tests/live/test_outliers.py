@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import steadyarm as sa
 from steadyarm.inference.health import HealthReport
+from steadyarm.live.scoring import scorecard_of
 from steadyarm.segments import Direction
 
 
@@ -37,15 +39,23 @@ def test_a_bot_is_named(storage: str | None, direction: Direction, tmp_path: Pat
         arms = sa.ArmSet.one_hot(["A", "B"])
         test = sa.Session(sa.Steady(), arms, budget=2000, seed=1, direction=direction)
     else:
-        metric = sa.Metric("orders", kind="count", direction=direction)
+        how: dict[str, Any] = {"role": "primary", "kind": "count", "missing": "drop"}
+        metric = sa.Metric("orders", direction=direction, **how)
         test = sa.create_experiment(
-            "shop", ["A", "B"], sa.Steady(), 2000, place, seed=1, metrics=[metric], missing="drop"
+            "shop", ["A", "B"], sa.Steady(), 2000, place, seed=1, metrics=[metric]
         )
     [found] = [f for f in _health(test, _orders(1000.0)).findings if f.name == "outliers"]
     assert found.status == "warn"
     who = "with a reward of 1000" if storage is None else "user 700"
     assert f"One unit ({who}) accounts for 100 % of the variance of" in found.explanation
     assert "Declare a cap or exclude it" in found.advice
+    verdict = test.recommend()
+    assert verdict.decision.more is None  # limits that are refused tell nothing of the time left
+    if isinstance(test, sa.Experiment):  # which says that its rewards are counts
+        card = scorecard_of(test).verdict
+        assert card is not None
+        assert (verdict.intervals >= 0).all()
+        assert np.array_equal(card.intervals, verdict.intervals)
     if isinstance(test, sa.Experiment):
         test.exclude(unit="user 700", reason="a bot")
         [found] = [f for f in test.health().findings if f.name == "outliers"]

@@ -22,6 +22,7 @@ from steadyarm.estimators import is_one_hot
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.fit import LackOfFit, lack_of_fit
 from steadyarm.inference.health import Finding, HealthReport, health_report
+from steadyarm.live.metrics import Metric
 from steadyarm.segments import Direction
 from steadyarm.validation import check_choice, check_fraction, whole_number
 from steadyarm.wording import shortened, strung
@@ -105,7 +106,7 @@ class Scored:
     Attributes
     ----------
     evidence : of rewards, adjusted for covariates if there are any
-    timeline : the same by period, where `evidence` has other pieces
+    timeline : the same by period, which drift is told from
     labels : of the periods
     findings : on assignments and missing rewards
     counts, sums : (K,) of each arm's rewards
@@ -303,13 +304,24 @@ def _analyze_tables(
     return replace(first, metrics=analyses, notes=(*first.notes, *notes))
 
 
+def _within_range(found: Analysis, metric: Metric) -> Analysis:
+    """The analysis, without limits of means that a metric cannot have."""
+    low, high = metric.clip(found.intervals.low), metric.clip(found.intervals.high)
+    limits = np.column_stack([low[0], high[0]])
+    return replace(
+        found,
+        intervals=replace(found.intervals, low=low, high=high),
+        verdict=replace(found.verdict, intervals=limits),
+    )
+
+
 def _analyze_metric(joined: Any, metric: Any, question: Question) -> Analysis:
     from steadyarm.analysis.events import ratio_reward
 
     about = []
     if metric.ratio is None:
         log, waiting = joined.log_of(metric, lambda _, value: value)
-        analysis = analyze_log(log, question)
+        analysis = _within_range(analyze_log(log, question), metric)
     else:
         question = replace(question, segments={})
         logs = [
@@ -472,7 +484,9 @@ def score(sample: Sample) -> Scored:
     if sample.units is not None:
         table = _by_unit(sample, table, allocation)
 
-    def evidence_of(table: Any, rows: Rows, level: float = 0.0) -> tuple[Evidence, list[str]]:
+    def evidence_of(
+        table: Any, rows: Rows, level: float = 0.0
+    ) -> tuple[Evidence, Evidence, list[str]]:
         if sample.units is None:
             found = units.single_sums(rows, keys, weigh)
         else:
@@ -484,15 +498,14 @@ def score(sample: Sample) -> Scored:
             vectors = units.vectors_of(arms, found[0], keys, weights_of)
         return units.unit_evidence(arms, found, keys, vectors, sample.plan, sample.direction, level)
 
-    evidence, labels = evidence_of(table, rows)
-    timeline, raw, level, adjusted = evidence, None, None, rows
+    evidence, timeline, labels = evidence_of(table, rows)
+    raw, level, adjusted = None, None, rows
     if question.covariates:
         raw, single = evidence, sample.units is None
         other, level = units.adjust_rewards(log, table, arms.names, single)
         if single:
             adjusted = _sums(sample, other, allocation)
-        evidence, labels = evidence_of(other, adjusted, level)
-        timeline = evidence
+        evidence, timeline, labels = evidence_of(other, adjusted, level)
     if question.split is not None and sample.units is None and question.budget is None:
         plain = units.randomised_evidence(arms, parts, sample.direction)
         if plain is not None and question.covariates:

@@ -233,12 +233,12 @@ class Analysis:
         order = np.argsort(-sign * i.estimates[0], kind="stable")
         counts, means = self.counts[self.shown], self.means[self.shown]
         for k in order[:MOST_LINES]:
-            reach = f"{i.low[0, k]:.4g} to {i.high[0, k]:.4g}"
+            limits = reach(i.low[0, k], i.high[0, k])
             gap = "" if k == order[0] else f"{i.gaps[0, k]:.4g}"
             mark = "*" if i.plausible[0, k] else " "
             lines.append(
                 f"{i.arms.names[k]:<{width}}{counts[k]:>12,}{i.estimates[0, k]:>11.4g}"
-                f"{reach:>24}{gap:>11}{means[k]:>12.4g} {mark}"
+                f"{limits:>24}{gap:>11}{means[k]:>12.4g} {mark}"
             )
         if len(order) > MOST_LINES:
             more = self.arms.size - MOST_LINES
@@ -259,8 +259,8 @@ class Analysis:
             lines.append(f"{name} of {one.rows:,} units: {_smoothed(one.summary)}")
             lines.append(one.notes[0])  # what it is
             for k, arm in list(enumerate(i.arms.names))[:MOST_LINES]:
-                reach = f"{i.low[0, k]:.4g} to {i.high[0, k]:.4g}"
-                lines.append(f"{arm:<{width}}{'':>12}{i.estimates[0, k]:>11.4g}{reach:>24}")
+                limits = reach(i.low[0, k], i.high[0, k])
+                lines.append(f"{arm:<{width}}{'':>12}{i.estimates[0, k]:>11.4g}{limits:>24}")
             if one.control is not None:
                 order = list(range(i.arms.size))
                 lines += _control_lines(one.verdict, order, width, MOST_LINES)
@@ -365,6 +365,12 @@ def _notes(sample: Sample, scored: Scored, variance_left: float | None) -> list[
         notes.append(f"Units are those of the column {log.their('unit')}.")
     if units is not None:
         notes.append(units.note)
+        told, rows = (int(each.played[0]) for each in (scored.timeline, scored.evidence))
+        if told < rows:
+            notes.append(
+                f"Drift is told from {told:,} of {rows:,} rewards: a few {units.noun}s with many "
+                "rows dominate the other periods."
+            )
     notes.append(
         "Intervals are for one analysis: they hold if the end of the test was fixed in advance. If "
         "it was watched and might have been stopped early, give the budget (--budget ROWS)."

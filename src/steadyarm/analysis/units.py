@@ -571,8 +571,11 @@ def unit_evidence(
     plan: Plan,
     direction: Direction,
     level: float = 0.0,
-) -> tuple[Evidence, list[str]]:
-    """The evidence of units, in pieces by the period of their first row, and the pieces' labels.
+) -> tuple[Evidence, Evidence, list[str]]:
+    """The evidence of units, in pieces by the period of their first row.
+
+    Also the evidence that drift is told from, with the labels of its pieces: where large units
+    leave one piece alone, this leaves out the periods that such units dominate.
 
     A unit's score is the sum of those of its rows, m_u v + Σ b (w - i x'v) over its cells. The
     squares are such that scores of single rows with them would have the variance of the units.
@@ -598,13 +601,17 @@ def unit_evidence(
         np.add.at(totals, index, s)
     rows = np.array([cohort.rows for cohort in cohorts])
     period, labels = plan.periods(buckets, rows.astype(np.int64))
-    evidence, named = _pieces(arms, cohorts, period, labels, direction)
-    if level:
-        shares = evidence.rounds / evidence.played[:, None]
-        common = level * np.outer(fit.flat, fit.flat)
-        more = shares[:, :, None, None] * common
-        evidence = replace(evidence, squares=evidence.squares + more)
-    return evidence, named
+    groups = _joined(cohorts, period, labels, LEAST_UNITS)
+    calm = groups
+    if len(groups) == 1:
+        calm = [
+            group for group in _joined(cohorts, period, labels, 0.0) if group.units > LEAST_UNITS
+        ]
+    common = level * np.outer(fit.flat, fit.flat)
+    evidence = timeline = _pieces(arms, groups, direction, common)
+    if len(calm) > 1:
+        groups, timeline = calm, _pieces(arms, calm, direction, common)
+    return evidence, timeline, [group.label for group in groups]
 
 
 def key_of(row: Row, keys: Sequence[str], end: str = "") -> Any:
@@ -659,32 +666,61 @@ def _cohort(
     )
 
 
-def _pieces(
-    arms: ArmSet,
-    cohorts: list[_Cohort],
-    period: NDArray[np.int64],
-    labels: list[str],
-    direction: Direction,
-) -> tuple[Evidence, list[str]]:
-    """Evidence of periods; neighbours with few units are joined."""
-    groups: list[tuple[list[_Cohort], list[str]]] = []
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Neighbouring periods that make one piece."""
+
+    cohorts: list[_Cohort]
+    labels: list[str]
+
+    @property
+    def rows(self) -> float:
+        return sum(cohort.rows for cohort in self.cohorts)
+
+    @property
+    def units(self) -> float:
+        """As many units of equal size as have the same sum of squared sizes."""
+        return self.rows**2 / max(sum(cohort.mm for cohort in self.cohorts), 1.0)
+
+    @property
+    def label(self) -> str:
+        return self.labels[0] if len(self.labels) == 1 else f"{self.labels[0]} to {self.labels[-1]}"
+
+
+def _joined(
+    cohorts: list[_Cohort], period: NDArray[np.int64], labels: list[str], least: float
+) -> list[_Group]:
+    """The periods; neighbours with fewer than `least` units are joined."""
+    groups: list[_Group] = []
     for j, label in enumerate(labels):
-        new = [cohort for cohort, place in zip(cohorts, period, strict=True) if place == j]
-        if groups and min(_effective(groups[-1][0]), _effective(new)) < LEAST_UNITS:
-            groups[-1] = groups[-1][0] + new, [*groups[-1][1], label]
-        else:
-            groups.append((new, [label]))
-    freedom = np.cumsum([max(_effective(group) - 1, 0.0) for group, _ in groups])
+        own = [cohort for cohort, place in zip(cohorts, period, strict=True) if place == j]
+        new = _Group(own, [label])
+        if groups and min(groups[-1].units, new.units) < least:
+            last = groups.pop()
+            new = _Group(last.cohorts + new.cohorts, [*last.labels, label])
+        groups.append(new)
+    return groups
+
+
+def _pieces(
+    arms: ArmSet, groups: Sequence[_Group], direction: Direction, common: Floats
+) -> Evidence:
+    """Evidence of groups of periods.
+
+    common : (r, r) variance of what all arms share of rewards that are adjusted for covariates
+    """
+    freedom = np.cumsum([max(group.units - 1, 0.0) for group in groups])
+    every = sum(group.rows for group in groups)
     rounds, scores, squares = [], [], []
-    for group, _ in groups:
-        rows = sum(cohort.rows for cohort in group)
-        total = np.sum([cohort.scores for cohort in group], axis=0)
-        spread = np.sum([cohort.around(total / rows) for cohort in group], axis=0)
+    for group in groups:
+        rows = group.rows
+        total = np.sum([cohort.scores for cohort in group.cohorts], axis=0)
+        spread = np.sum([cohort.around(total / rows) for cohort in group.cohorts], axis=0)
         rounds.append(round(rows))
         scores.append(total)
-        squares.append(_correction(group) * spread + total[:, None] * total / rows)
-    named = [names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" for _, names in groups]
-    evidence = Evidence(
+        more = total[:, None] * total / rows + rows / every * common
+        squares.append(_correction(group.cohorts) * spread + more)
+    return Evidence(
         arms,
         np.array([rounds], dtype=np.int64),
         np.array([scores]),
@@ -692,12 +728,6 @@ def _pieces(
         direction=direction,
         freedom=freedom[None],
     )
-    return evidence, named
-
-
-def _effective(group: list[_Cohort]) -> float:
-    """As many units of equal size as have the same sum of squared sizes."""
-    return sum(c.rows for c in group) ** 2 / max(sum(c.mm for c in group), 1.0)
 
 
 def _correction(group: list[_Cohort]) -> float:

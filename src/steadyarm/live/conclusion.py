@@ -226,7 +226,7 @@ def _more_visits(verdict: Verdict, against: Compared | None, budget: int, least:
         rival = int(np.nanargmin(gaps))
         lift, (low, high) = verdict.gaps[rival], verdict.gap_intervals[rival]
     width = lift - low if lift > 0 else high - lift
-    if not isfinite(width) or lift == 0 or width <= abs(lift):
+    if not isfinite(high - low) or lift == 0 or width <= abs(lift):
         return None
     more = verdict.judged * ((width / abs(lift)) ** 2 - 1)
     if not 0 < more <= TOO_MANY * budget:

@@ -408,7 +408,7 @@ def judged(
     found = (
         confidence_sequence(evidence, budget, level) if watched else fixed_budget(evidence, level)
     )
-    intervals = np.stack([found.low, found.high], axis=2)
+    intervals = metric.clip(np.stack([found.low, found.high], axis=2))
     results = [
         MetricResult(metric, names, 0, *each, level=level, anytime=watched)
         for each in zip(found.estimates, intervals, strict=True)

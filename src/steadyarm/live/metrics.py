@@ -119,6 +119,11 @@ class Metric:
     def _clicks(self) -> bool:
         return self.kind == "yes/no"
 
+    def clip(self, limits: Floats) -> Floats:
+        """Limits of means, within what the metric can be; unknown ones stay infinite."""
+        low, high = self.range or (0.0 if self.kind == "count" else -math.inf, math.inf)
+        return np.where(np.isfinite(limits), np.clip(limits, low, high), limits)
+
     def _check_times(self) -> None:
         window = None if self.window is None else seconds_of(self.window, self._of("window"))
         grace = None if window is None else usual_grace(window)

@@ -244,6 +244,7 @@ class LiveResults:
         doubt = doubt_of(verdict, self.settings.direction, lambda: self._fit(judged))
         return replace(
             verdict,
+            intervals=self.settings.primary.clip(verdict.intervals),
             level=level,
             rewards=visits - missing if unbiased else verdict.rewards - zeros,
             missing=missing,

@@ -65,14 +65,12 @@ def course_of(
     budget: int,
     spans: Spans | None = None,
     level: float = LEVEL,
-    reward_range: tuple[float, float] | None = None,
 ) -> Course:
     """Estimates at up to 60 moments, with intervals that hold at all of them at once.
 
     Parameters
     ----------
     spans : times of the first and the last assignment, by the index of the segment
-    reward_range : beyond which no reward lies, and so no mean
     """
     evidence, pieces = results.evidence, results.judged()
     arms = evidence.arms
@@ -88,7 +86,7 @@ def course_of(
         taken = sorted({int(brought[look.pieces - 1]) - 1 for look in looks} - {-1})
         at = np.array(taken) if taken else at
     path = confidence_path(evidence, budget, used, at=at, count_all=counts, looks=schedule)
-    times = None
+    times, clip = None, results.settings.primary.clip
     if spans is not None:
         ends = list(accumulate((spans[piece.index][1] for piece in pieces), max))
         times = tuple(ends[j] for j in at)
@@ -97,22 +95,14 @@ def course_of(
         times=times,
         rounds=np.array([look.rounds[0] for look in path]),
         estimates=np.array([look.estimates[0] for look in path]),
-        low=_clipped([look.low[0] for look in path], reward_range),
-        high=_clipped([look.high[0] for look in path], reward_range),
+        low=clip(np.array([look.low[0] for look in path])),
+        high=clip(np.array([look.high[0] for look in path])),
         leaders=np.array([look.recommended[0] for look in path]),
         plausible=np.array([look.plausible[0] for look in path]),
         level=level,
         size=arms.size if arms.large else 0,
         others=np.array([look.others for look in path]) if counts else None,
     )
-
-
-def _clipped(ends: Floats | list[Floats], reward_range: tuple[float, float] | None) -> Floats:
-    """Ends of intervals, within the range of the rewards; unknown ones stay infinite."""
-    values = np.asarray(ends)
-    if reward_range is None:
-        return values
-    return np.where(np.isfinite(values), np.clip(values, *reward_range), values)
 
 
 def shares_of(
@@ -337,8 +327,7 @@ class StoredSections:
         settings = self.results.settings
         if self._told is None:
             return None
-        bounds = settings.reward_range
-        course = course_of(self.results, settings.budget, self.spans, self.level, bounds)
+        course = course_of(self.results, settings.budget, self.spans, self.level)
         _end_with(course, self._told, settings.arms.names)
         return course
 
@@ -421,9 +410,7 @@ def _verdict(
     except RewardsPendingError as error:
         return None, f"{error}".partition(", and")[0] + ", so there is no verdict."
     if results.tells:
-        verdict = results.recommend(level, metrics=metrics, at_stop=at_stop)
-        limits = _clipped(verdict.intervals, results.settings.reward_range)
-        return replace(verdict, intervals=limits), ""
+        return results.recommend(level, metrics=metrics, at_stop=at_stop), ""
     if results.judged():
         return None, results.silence(results.mature)
     if not any(tally.total_rewarded for _, tally in snapshot.segments):
