@@ -48,13 +48,13 @@ def test_the_live_run_is_reproducible_and_replaces_an_earlier_one(tmp_path: Path
     means = [[0.1, 0.5, 0.2]] * 1200
     world = sa.Environment.from_means(arms, means, sa.BernoulliReward())
     seen: list[int] = []
-    first = run_stored(world, 3, tmp_path, seen.append)
-    again = run_stored(world, 3, tmp_path)
-    assert first.verdict.estimates.tolist() == again.verdict.estimates.tolist()
-    assert first.verdict.name == "B"
-    assert seen[-1] == first.replay.assignments == first.replay.rewards == 1200
-    assert first.replay.agrees
-    assert min(first.late, first.repeated, first.overtaken) > 0
+    verdict, replay, rewards = run_stored(world, 3, tmp_path, seen.append)
+    again, _, _ = run_stored(world, 3, tmp_path)
+    assert verdict.estimates.tolist() == again.estimates.tolist()
+    assert verdict.name == "B"
+    assert seen[-1] == replay.assignments == replay.rewards == 1200
+    assert replay.agrees
+    assert min(rewards.late, rewards.repeated, rewards.overtaken) > 0
     with sa.load_experiment("demo", storage_url(tmp_path)) as experiment:
         rows = experiment.storage.log(experiment.key)
         assert experiment.status().state == "stopped"

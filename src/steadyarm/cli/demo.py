@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from heapq import heappop, heappush
 from pathlib import Path
@@ -64,16 +64,16 @@ def demo(args: argparse.Namespace) -> None:
         "starts\non a Saturday; at weekends other people come, with another taste."
     )
     with Progress() as bar:
-        live = run_stored(
+        verdict, replay, told = run_stored(
             world, args.seed, args.out, lambda n: bar.show(n, world.budget, "Steady, live")
         )
     peace = run_in_memory(sa.Peace(), world, args.seed)
     print(
-        f"\nRewards came in another order than visitors: {live.overtaken:,} after that of a later\n"
-        f"one, most by minutes; {live.late:,} took hours, {live.repeated:,} came twice. None was\n"
-        f"lost or counted twice; from the log,\n{live.replay}"
+        f"\nRewards came in another order than visitors: {told.overtaken:,} after that of a later\n"
+        f"one, most by minutes; {told.late:,} took hours, {told.repeated:,} came twice. None was\n"
+        f"lost or counted twice; from the log,\n{replay}"
     )
-    _print_verdict(world, live.verdict, peace)
+    _print_verdict(world, verdict, peace)
     policies = _policies()
     results = []
     with Progress() as bar:
@@ -92,7 +92,7 @@ def demo(args: argparse.Namespace) -> None:
         for result in results
     ]
     print(table(("policy", "right", "wrong", "95 % interval of wrong"), rows, "<>>>"))
-    chart = _chart(world, live.verdict, peace, results)
+    chart = _chart(world, verdict, peace, results)
     print(f"\nA picture of all this: {sa.plot.save(chart, args.out / 'demo.png')}")
     here, storage = command_here(), f"--storage {shlex.quote(storage_url(args.out))}"
     print("\nThe test is stored; see it with:")
@@ -194,30 +194,12 @@ def _policies() -> dict[str, sa.Policy[Any]]:
     }
 
 
-@dataclass(frozen=True)
-class Stored:
-    """What the live test came to.
-
-    Attributes
-    ----------
-    late : rewards that came hours after their visitor
-    repeated : that were reported twice
-    overtaken : rewards that came after the reward of a later visitor
-    """
-
-    verdict: sa.Verdict
-    replay: Replay
-    late: int
-    repeated: int
-    overtaken: int
-
-
 def run_stored(
     world: sa.Environment,
     seed: int,
     folder: Path,
     progress: Callable[[int], None] = lambda visitors: None,
-) -> Stored:
+) -> tuple[sa.Verdict, Replay, Deliveries]:
     """Assign every visitor, report their rewards at once or hours later, then judge and replay.
 
     The demo of an earlier run in the folder is replaced.
@@ -239,7 +221,7 @@ def run_stored(
         clock=lambda: now,
     ) as experiment:
         clicks = np.random.default_rng(seed).random(world.budget)  # clicks if below the click rate
-        post = _Post(experiment, np.random.default_rng([seed, 1]))
+        post = Deliveries(experiment, np.random.default_rng([seed, 1]))
         for first in range(0, world.budget, BATCH):
             visits = range(first, min(first + BATCH, world.budget))
             now = STARTS + visits[-1] / VISITS_PER_DAY * DAY
@@ -254,12 +236,18 @@ def run_stored(
         experiment.stop()
         now = max(due for due, *_ in post.coming)
         post.deliver(now)
-        verdict, replay = experiment.recommend(), experiment.replay()
-    return Stored(verdict, replay, post.late, post.repeated, post.overtaken)
+        return experiment.recommend(), experiment.replay(), post
 
 
-class _Post:
-    """Rewards on their way: most come soon, some hours later, some twice."""
+class Deliveries:
+    """Rewards on their way: most come soon, some hours later, some twice.
+
+    Attributes
+    ----------
+    late : rewards that came hours after their visitor
+    repeated : that were reported twice
+    overtaken : rewards that came after the reward of a later visitor
+    """
 
     def __init__(self, experiment: sa.Experiment, rng: np.random.Generator) -> None:
         self.experiment, self.rng = experiment, rng

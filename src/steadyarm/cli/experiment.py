@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,6 @@ from steadyarm.cli import traffic
 from steadyarm.cli.common import (
     FORMAT,
     LEVEL,
-    MOST_LINES,
     STORAGE,
     WIDTH,
     Option,
@@ -34,10 +33,9 @@ from steadyarm.errors import (
     UnknownAssignmentError,
     UnknownExperimentError,
 )
-from steadyarm.wording import counted, did_you_mean, number, percent, reach, span, when
+from steadyarm.wording import counted, percent, reach, span, when
 
 if TYPE_CHECKING:
-    from steadyarm.inference import DriftReport
     from steadyarm.live.settings import Settings
     from steadyarm.storages.changes import Corrected
 
@@ -107,15 +105,9 @@ def _create(args: argparse.Namespace) -> None:
 
     An example of such a file is in steadyarm experiment --help.
     """
-    from steadyarm.live.lifecycle import DESCRIBED, create_from_description
+    from steadyarm.live.lifecycle import create_from_description
 
-    settings, known = read_toml(args.file), ("name", *DESCRIBED)
-    for key in settings:
-        if key not in known:
-            raise InvalidInputError(
-                f"{args.file}: an experiment has no setting {key!r}; the settings are "
-                f"{', '.join(known)}{did_you_mean(key, known)}"
-            )
+    settings = read_toml(args.file)
     own_name = settings.pop("name", None)
     name = own_name if args.name is None else args.name
     if name is None:
@@ -266,10 +258,6 @@ def _roll_out(args: argparse.Namespace) -> None:
             args.variant, args.share, stop=args.stop, change=args.change, **_author(args)
         )
         text = f"{args.name}: {done.variant} is rolled out to {percent(done.share)} of all units."
-        outside = experiment.status().outside
-        default = None if outside is None or outside.roll_outs[1:] else outside.default
-        if done.share < 1 and default == done.variant:
-            text += " It is also what all other new units see, since the test was decided for it."
         show(args, _facts(experiment), text)
 
 
@@ -308,7 +296,7 @@ def _drift(args: argparse.Namespace) -> None:
     """Report whether the world moved during the test."""
     with load_experiment(args) as experiment:
         report = experiment.drift(args.periods, args.level)
-    show(args, report.to_dict(), _drift_text(report))
+    show(args, report.to_dict(), report)
 
 
 # Corrections of what was stored wrongly
@@ -460,25 +448,15 @@ def _experiment_text(experiment: sa.Experiment) -> str:
         *outside_texts(status.outside),
         "",
     ]
-    shares = _shares(experiment)
-    counts = _counts(status, shares)
+    arms = range(len(status.assigned)) if status.arms is None else status.arms
     rows = [
-        (
-            settings.arms.names[k],
-            f"{assigned:,}",
-            f"{rewarded:,}",
-            f"{shares.get(k, 0.0):.4f}" if shares else "",
-            _reserved(settings, settings.arms.names[k]),
-        )
-        for k, assigned, rewarded in counts[:MOST_LINES]
+        (settings.arms.names[k], f"{assigned:,}", f"{rewarded:,}", _reserved(settings, k))
+        for k, assigned, rewarded in zip(arms, status.assigned, status.rewarded, strict=True)
     ]
-    head = ("variant", "assigned", "rewarded", "share now", "")
-    lines.append(table(head, rows, "<>>><", None))
+    lines.append(table(("variant", "assigned", "rewarded", ""), rows, "<>><"))
     if status.arms is not None:
-        played = sum(count > 0 for _, count, _ in counts)
+        played = sum(count > 0 for count in status.assigned)
         lines.append(f"{played:,} of {settings.arms.size:,} variants were assigned so far")
-    elif hidden := len(counts) - len(rows):
-        lines.append(f"… and {hidden} more, see --format json")
     return "\n".join(lines)
 
 
@@ -511,26 +489,8 @@ def _rules(settings: Settings) -> Iterator[str]:
     yield f"rewards count {counting}, {MISSING[settings.missing]}; {sticky}"
 
 
-def _shares(experiment: sa.Experiment) -> dict[int, float]:
-    """The share of each variant that is assigned now; empty before the first."""
-    segments = experiment.storage.snapshot(experiment.key).segments
-    if not segments:
-        return {}
-    last = segments[-1][0].segment
-    return {last.arm_at(c): weight for c, weight in enumerate(last.weights[0].tolist())}
-
-
-def _counts(status: sa.Status, shares: Mapping[int, float]) -> list[tuple[int, int, int]]:
-    """Variants with assignments and rewards; of very many those that get most come first."""
-    arms = range(len(status.assigned)) if status.arms is None else status.arms
-    rows = list(zip(arms, status.assigned, status.rewarded, strict=True))
-    if status.arms is None:
-        return rows
-    rows += [(k, 0, 0) for k in shares.keys() - set(arms)]
-    return sorted(rows, key=lambda row: (-shares.get(row[0], 0.0), -row[1], row[0]))
-
-
-def _reserved(settings: Settings, name: str) -> str:
+def _reserved(settings: Settings, arm: int) -> str:
+    name = settings.arms.names[arm]
     share, floor = settings.control_share, settings.min_share.get(name)
     words = [f"at least {floor:g}"] if floor is not None else []
     if name == settings.control:
@@ -587,21 +547,3 @@ def _breakdown_text(breakdown: sa.Breakdown, settings: Settings) -> str:
     if breakdown.unknown:
         lines.append(f"{counted(breakdown.unknown, 'visit')} of an unknown {breakdown.attribute}")
     return "\n".join(lines)
-
-
-def _drift_text(report: DriftReport) -> str:
-    """Variants below each other, periods beside each other, and what it means."""
-    rows = [
-        (
-            name + " *" * (name == report.best),
-            *(
-                f"{number(value)} ±{error:.2g}"
-                for value, error in zip(report.estimates[:, k], report.errors[:, k], strict=True)
-            ),
-        )
-        for k, name in enumerate(report.names)
-    ]
-    rows.append(("rounds", *(f"{rounds:,}" for rounds in report.rounds)))
-    lines = [table(("variant", *report.periods), rows, "<" + ">" * len(report.periods))]
-    lines.append("± standard error; the best on average is marked *\n")
-    return "\n".join((*lines, textwrap.fill(report.verdict, WIDTH)))

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import steadyarm as sa
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from steadyarm.wire.results import AuditEntryAnswer
 
 DASHBOARD = "steadyarm.dashboard.app:create_app"  # imported when it is served
-PARTS = ("itsdangerous", "jinja2")  # that the dashboard needs beyond the service
 POSTGRES_WRITERS = 4  # threads; SQLite lets one write at a time anyway
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 MOST_RATE = 1_000_000
@@ -78,9 +76,6 @@ def serve(args: argparse.Namespace) -> None:
     with extra("the service needs", "service"):
         from steadyarm.service import process
         from steadyarm.service.settings import ServiceSettings
-
-        for part in PARTS:
-            import_module(part)
     options = {k: v for k, v in vars(args).items() if k not in ("run", "command", "typed")}
     for name in ("allowed_hosts", "trusted_proxies"):
         options[name] = tuple(options[name]) or None

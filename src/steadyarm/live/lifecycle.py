@@ -41,7 +41,7 @@ from steadyarm.policies import Policy, policy_class, policy_from
 from steadyarm.segments import Direction
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import ExperimentRecord, new_tag
-from steadyarm.wording import factors_of, shortened
+from steadyarm.wording import did_you_mean, factors_of, shortened
 
 if TYPE_CHECKING:
     from steadyarm.storages.storage import Storage
@@ -264,7 +264,8 @@ def settings_from_description(description: Mapping[str, Any]) -> Settings:
     values = dict(description)
     if unknown := [key for key in values if key not in DESCRIBED]:
         raise InvalidInputError(
-            f"an experiment has no setting {unknown[0]!r}; the settings are {', '.join(DESCRIBED)}."
+            f"an experiment has no setting {unknown[0]!r}; the settings are "
+            f"{', '.join(DESCRIBED)}{did_you_mean(unknown[0], DESCRIBED)}"
         )
     for key, such in (("arms", '["A", "B"]'), ("budget", "10000")):
         if key not in values:
