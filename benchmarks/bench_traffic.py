@@ -4,19 +4,16 @@ In one run, on SQLite and on PostgreSQL, with durable commits and 64 connections
 second and their times for /healthz (which does nothing: the floor), single assignments and rewards,
 also at half of that load, and batches of 100; OFREP beside native assignments, and events beside
 rewards, in turns. The processor time of the service for each request says what it costs where other
-programs keep the machine busy; the time in which the disk keeps a page says what a commit has to
-wait for.
+programs keep the machine busy.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,7 +112,6 @@ def measure(backend: str, requests: int, workers: int) -> None:
         ]
         rewards, _ = loaded.measure("POST", f"{base}/rewards:batch", back)
         turns = measure_turns(loaded, base, requests // TURNS)
-        disk = measure_disk(Path(folder))
     rate, cpu = (floor.rate + again.rate) / 2, (floor.cpu + again.cpu) / 2
     print(f"\n{backend}, {workers} worker{'s' * (workers > 1)}, {requests:,} requests each")
     print(
@@ -138,7 +134,6 @@ def measure(backend: str, requests: int, workers: int) -> None:
             f"{1e6 * found.cpu:>9.0f}{found.cpu / cpu:>8.1f}"
         )
     print(turns)
-    print(f"the disk keeps a page in {disk * 1e3:.1f} ms")
 
 
 def measure_turns(loaded: Loaded, base: str, requests: int) -> str:
@@ -164,16 +159,6 @@ def measure_turns(loaded: Loaded, base: str, requests: int) -> str:
         f"{seconds[old] / seconds[new]:.2f} of the requests/s"
         for new, old in (("OFREP", "assignment"), ("event", "reward"))
     )
-
-
-def measure_disk(folder: Path, pages: int = 50) -> float:
-    """Seconds in which a page is written durably."""
-    with (folder / "page").open("wb", buffering=0) as file:
-        began = time.perf_counter()
-        for _ in range(pages):
-            file.write(b"x" * 4096)
-            os.fsync(file.fileno())
-        return (time.perf_counter() - began) / pages
 
 
 if __name__ == "__main__":

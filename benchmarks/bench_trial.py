@@ -16,30 +16,12 @@ import numpy as np
 
 import steadyarm as sa
 from steadyarm.designs import forget_designs
+from steadyarm.environments import (
+    published_multivariate,
+    soare_oscillating,
+    soare_stationary,
+)
 from steadyarm.policies import POLICIES
-
-
-def soare(budget: int, moving: bool) -> sa.Environment:
-    """Soare's arms (d = 10); still, or with an oscillating last parameter."""
-    omega = 0.5 if moving else 0.1
-    tilted = np.zeros(10)
-    tilted[:2] = np.cos(omega), np.sin(omega)
-    arms = sa.ArmSet.from_features(np.vstack([np.eye(10), tilted]))
-    if not moving:
-        return sa.Environment.from_parameters(arms, 2.0 * np.eye(10)[0], budget=budget)
-    thetas = np.tile(0.3 * np.eye(10)[0], (budget, 1))
-    thetas[:, 9] = 0.5 - 3.0 * np.sin(2 * np.pi * np.arange(budget) / 200)
-    return sa.Environment.from_parameters(arms, thetas)
-
-
-def layouts(budget: int) -> sa.Environment:
-    """Sixteen layouts (d = 11) whose effects oscillate."""
-    arms = sa.ArmSet.factorial({f"slot {j}": ["-", "+"] for j in range(4)})
-    rng = np.random.default_rng(0)
-    theta = rng.uniform(-0.1, 0.1, arms.dimension)
-    phases = rng.uniform(0, 2 * np.pi, arms.dimension)
-    wave = np.sin(2 * np.pi * np.arange(budget)[:, None] / 900 + phases)
-    return sa.Environment.from_parameters(arms, theta + 0.2 * wave, sa.GaussianNoise(0.3))
 
 
 def floor(rounds: int) -> float:
@@ -66,9 +48,9 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=4096, help="of each policy")
     trials: int = parser.parse_args().trials
     worlds = {
-        "Soare still, T=5010": soare(5010, moving=False),
-        "Soare moving, T=10000": soare(10_000, moving=True),
-        "layouts moving, T=10000": layouts(10_000),
+        "Soare still, T=5010": soare_stationary(5010),
+        "Soare moving, T=10000": soare_oscillating(scale=3, period=200),
+        "layouts moving, T=10000": published_multivariate("period", 900),
     }
     alone = {"P1", "Linear-Thompson", "Top-Two-Thompson"}  # many more decisions: timed apart
     names = [name for name in POLICIES if name not in alone]
@@ -90,7 +72,7 @@ def main() -> None:
             ratios.append(cold / base)
             print(f"{label:<26}{name:<14}{base * 1e6:9.1f}{cold / base:9.2f}{warm / base:9.2f}")
     print(f"\nmean of 'cold' over all rows: {np.mean(ratios):.2f} floors")
-    world = soare(1000, moving=True)
+    world = soare_oscillating(scale=3, period=200, budget=1000)
     took = seconds(lambda: sa.simulate(sa.P1(), world, trials=1024, jobs=1)) / 1024
     print(f"P1 (a new allocation every round), T=1000: {took / floor(1000):.1f} floors")
 

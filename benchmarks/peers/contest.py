@@ -21,7 +21,6 @@ import steadyarm as sa
 from benchmarks.peers import (
     equal_split,
     growthbook,
-    mabwiser_bandits,
     own,
     river_bandits,
 )
@@ -36,7 +35,6 @@ TOOLS: dict[str, Tool] = {
         own,
         equal_split,
         growthbook,
-        mabwiser_bandits,
         river_bandits,
     )
     for tool in adapter.TOOLS

@@ -66,7 +66,7 @@ TOOLS = (
     _tool(
         "epsilon-greedy",
         "epsilon-greedy",
-        "`EpsilonGreedy(epsilon=0.1, burn_in=1)`: it has no default; that of MABWiser",
+        "`EpsilonGreedy(epsilon=0.1, burn_in=1)`: it has no default",
         _greedy,
     ),
 )

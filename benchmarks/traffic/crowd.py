@@ -1,48 +1,35 @@
 """Many clients in one process: each asks for the same units, in an order of its own.
 
-Prints how often a new assignment was made, and every unit's ids. The standard library alone.
+Started by path, beside shopper.py. Prints every unit's status and id.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import random
 import sys
-from threading import Thread
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from shopper import Shopper  # type: ignore[import-not-found]  # in the folder of this script
 
 
-def ask_all(port: int, experiment: str, units: list[str], seen: list[tuple[str, int, str]]) -> None:
-    """Ask for every unit once; note unit, status and what was given."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+def ask_all(port: int, experiment: str, units: list[str]) -> list[tuple[str, int, str]]:
+    """Ask for every unit once; its status and what was given."""
+    shopper = Shopper(port, experiment)
+    seen = []
     for unit in units:
-        connection.request(
-            "POST",
-            f"/v1/experiments/{experiment}/assignments",
-            json.dumps({"unit": unit}),
-            {"Content-Type": "application/json"},
-        )
-        answer = connection.getresponse()
-        given = json.loads(answer.read())
-        seen.append((unit, answer.status, given.get("id", str(given))))
-    connection.close()
-
-
-def main(port: int, experiment: str, seed: int, clients: int, count: int) -> None:
-    """Let all clients ask at once."""
-    seen: list[tuple[str, int, str]] = []
-    threads = []
-    for client in range(clients):
-        units = [f"u{i}" for i in range(count)]
-        random.Random(seed * 1000 + client).shuffle(units)
-        threads.append(Thread(target=ask_all, args=(port, experiment, units, seen)))
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    print(json.dumps(seen))
+        status, answer = shopper.send("/assignments", {"unit": unit}, Path("never"))
+        seen.append((unit, status, answer.get("id", str(answer))))
+    return seen
 
 
 if __name__ == "__main__":
     port, experiment, seed, clients, count = sys.argv[1:]
-    main(int(port), experiment, int(seed), int(clients), int(count))
+    with ThreadPoolExecutor(int(clients)) as pool:
+        jobs = []
+        for client in range(int(clients)):
+            units = [f"u{i}" for i in range(int(count))]
+            random.Random(int(seed) * 1000 + client).shuffle(units)
+            jobs.append(pool.submit(ask_all, int(port), experiment, units))
+        print(json.dumps([line for job in jobs for line in job.result()]))

@@ -18,7 +18,7 @@ SMALL = {
         "--only",
         f"{'normal':<44}  2",
     ],
-    "steady_drift": ["--part", "rivals", "--trials", "2"],
+    "bench_steady": ["--part", "rivals", "--trials", "2"],
     "bench_trial": ["--help"],
     "bench_peers": ["--tools", "steady", "--trials", "2", "--visits", "20", "--jobs", "1"],
 }

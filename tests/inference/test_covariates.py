@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 import steadyarm as sa
-from benchmarks.covariates import evidence_of, worlds
+from benchmarks.coverage_covariates import evidence_of, worlds
 from steadyarm.inference import Evidence, fixed_budget
 from steadyarm.inference.intervals import variance_kept
 from steadyarm.segments import Segment, SegmentStats

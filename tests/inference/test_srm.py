@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2, ncx2, norm
 
 import steadyarm as sa
-from benchmarks.srm import srm_p_values
+from benchmarks.coverage_srm import srm_p_values
 from steadyarm.inference.sampling_variance import (
     LoggedSegment,
     assignment_balance,

@@ -3,7 +3,7 @@
 For each of four questions: the visits for 5 % wrong picks and for 80 % clear answers, if nothing
 moves and with weekends.
 
-    python -m benchmarks.visits --trials 1000
+    python -m benchmarks.bench_plan --trials 1000
 """
 
 from __future__ import annotations
