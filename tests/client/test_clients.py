@@ -20,8 +20,7 @@ from steadyarm.client import (
     RemoteExperiment,
     ServiceDownError,
 )
-from steadyarm.wire.responses import AssignmentAnswer, ExperimentAnswer
-from steadyarm.wire.results import Recommendation
+from steadyarm.wire.responses import AssignmentAnswer, ExperimentAnswer, Recommendation
 from tests.client.conftest import Connect, Create
 from tests.client.servers import Proxy, Scripted
 from tests.service.clients import run_apart

@@ -20,9 +20,10 @@ from steadyarm.cli.main import main
 from steadyarm.dashboard import pages
 from steadyarm.dashboard.pages import SECTIONS, actions_of, chart_of, leaderboard, sections_of
 from steadyarm.dashboard.responses import amount
+from steadyarm.live.estimates import lift_text
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.scoring import scorecard_of
-from steadyarm.live.tables import adjusted_text, lift_text
+from steadyarm.live.verdict import adjusted_text
 from steadyarm.plot.spec import for_page, note_of, table_of
 from steadyarm.service.routes import ROUTES
 from steadyarm.storages import open_storage

@@ -143,8 +143,8 @@ def _best_six(found: dict[str, Any]) -> None:
     top = {found["articles"][k] for k in np.argsort(-rates)[:6]}
     assert set(found["chosen"]) == top
     verdict = found["verdict"]  # of a large set its numbers are those of a short list
-    low, high = verdict.of(verdict.arm).interval
-    assert low <= np.sort(rates)[-6:].sum() <= high
+    best = verdict.of(verdict.arm)
+    assert best.low <= np.sort(rates)[-6:].sum() <= best.high
     truth = dict(zip(found["articles"], found["truth"], strict=True))
     assert all(e.low <= truth[e.level] <= e.high for e in found["brings"].main)
     for k, name in enumerate(found["articles"]):

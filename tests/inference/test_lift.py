@@ -15,7 +15,6 @@ import steadyarm as sa
 from steadyarm.inference import Evidence, Lifts, fixed_budget, lift_path, lift_sequence, lifts
 from steadyarm.inference.intervals import SingleAnalysis, pairwise_value
 from steadyarm.inference.lift import (
-    lift_p_values,
     lifts_between,
     simultaneous_value,
 )
@@ -144,30 +143,6 @@ def test_limits_of_click_ratios_are_those_of_donner_and_zou() -> None:
     ends = low / (u0 * (2 * p0 - u0)) - 1, high / (l0 * (2 * p0 - l0)) - 1
     got = found.relative_low[0, 1], found.relative_high[0, 1]
     np.testing.assert_allclose(got, ends, rtol=1e-6)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.integers(0, 2**31), st.sampled_from([0.5, 0.8, 0.95, 0.999]))
-def test_intervals_exclude_nothing_exactly_if_the_p_value_is_small(seed: int, level: float) -> None:
-    evidence = random_test(seed, "maximize")
-    p, found = lift_p_values(evidence, 1), lifts(evidence, 1, level, simultaneous=False)
-    assert ((p >= 0) & (p <= 1)).all()
-    assert (p[:, 1] == 1).all()
-    apart = (found.low > 0) | (found.high < 0)
-    clear = np.abs(p - (1 - level)) > 1e-6
-    np.testing.assert_array_equal(apart[clear], (p < 1 - level)[clear])
-    together = lifts(evidence, 1, level)
-    assert (found.low >= together.low).all()
-    assert (found.high <= together.high).all()
-
-
-def test_p_values_of_equal_arms_are_uniform() -> None:
-    evidence = evidence_on(normal_world([2.0, 2.0, 2.0]), trials=1500)
-    p = lift_p_values(evidence, 0)[:, 1:]
-    for share in (0.05, 0.5):
-        bounds = np.sqrt(share * (1 - share) / len(p)) * 4.5
-        assert abs((p <= share).mean(axis=0) - share).max() < bounds
-    assert (lift_p_values(evidence_on(normal_world([1.0, 1.0], 20)), 0) == 1).all()  # few rounds
 
 
 def test_relative_lifts_are_not_defined_if_the_control_may_be_zero() -> None:

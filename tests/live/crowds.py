@@ -99,7 +99,7 @@ class Crowd:
                 batch.append(breakdowns._alone(results, parts).evidence)
                 each = [(tally.assigned, tally.rewarded, tally.sums) for _, tally in parts]
                 seen, rewards, totals = np.sum(np.array(each, dtype=object), axis=0)
-                if breakdowns.enough(seen, seen, totals, batch[-1], rewards):
+                if breakdowns.is_enough(seen, seen, totals, batch[-1], rewards):
                     tested.append(batch[-1])
             p = breakdowns.interaction(tested, row=0)
             p_values.append(np.nan if p is None else p)

@@ -14,7 +14,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.live.after_test import Outside
 from steadyarm.live.assigner import AssignmentId
-from steadyarm.live.looks import ITSELF
+from steadyarm.live.stopping import ITSELF
 from tests.live.worlds import Clock
 
 RATES = {"A": 0.1, "B": 0.9, "C": 0.5}

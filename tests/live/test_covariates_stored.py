@@ -17,8 +17,8 @@ from steadyarm.covariates import Moments
 from steadyarm.live.breakdowns import breakdown_of
 from steadyarm.live.results import results_by_day, results_of
 from steadyarm.live.scoring import scorecard_of
-from steadyarm.live.tables import adjusted_text, columns_of
 from steadyarm.live.units import KNOWN, stored_covariates
+from steadyarm.live.verdict import adjusted_text
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.storages import open_storage, upgrade_storage
 from steadyarm.storages.records import LogRow, place_of
@@ -337,13 +337,14 @@ def test_raw_estimates_and_what_was_gained_are_shown() -> None:
     verdict = live.recommend()
     said = adjusted_text(verdict, live.settings.covariates)
     assert said.startswith("Adjusted for spend and visits: variance down by ")
-    assert columns_of(verdict)["raw"] == verdict.raw.tolist()  # type: ignore[union-attr]
+    assert verdict.raw is not None
+    assert verdict.columns()["raw"] == verdict.raw.tolist()
     card = scorecard_of(live)
     report = experiment_report(live, card)
     assert said in report
     assert "unadjusted" in report
     plain = replace(verdict, raw=None, variance_kept=None)
-    assert "raw" not in columns_of(plain)
+    assert np.isnan(plain.columns()["raw"]).all()
     assert adjusted_text(plain, live.settings.covariates) == ""
     useless = replace(verdict, variance_kept=1.002)
     assert "not taken any noise away" in adjusted_text(useless, live.settings.covariates)
@@ -362,7 +363,6 @@ def test_further_metrics_and_levels_are_not_adjusted() -> None:
     assert verdict.raw is not None
     assert not np.array_equal(verdict.raw, verdict.estimates)
     (profit,) = live.metrics()
-    assert profit.estimates is not None
     np.testing.assert_allclose(profit.estimates, 2 * results.raw_evidence.estimates[0], rtol=1e-9)
     plain = replace(results, settings=replace(live.settings, covariates=()))
     snapshot = live.storage.snapshot(live.key, everything=True)
@@ -371,7 +371,7 @@ def test_further_metrics_and_levels_are_not_adjusted() -> None:
     for one, other in zip(live.recommend(by="device").levels, expected.levels, strict=True):
         assert (one.visits, one.obstacle) == (other.visits, other.obstacle)
         if one.visits:
-            assert np.array_equal(one.estimates, other.estimates)  # type: ignore[arg-type]
+            assert np.array_equal(one.estimates, other.estimates)
 
 
 # What is refused

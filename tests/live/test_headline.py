@@ -25,8 +25,22 @@ def verdict(*plausible: str) -> Verdict:
     K = len(NAMES)
     zeros, both = np.zeros(K), np.zeros((K, 2))
     return Verdict(
-        *(0, "A", zeros, zeros, both, zeros, both, plausible, 0.95, True, "m", "a", 5000, 10),
+        arm=0,
+        name="A",
         names=NAMES,
+        variants=K,
+        estimates=zeros,
+        standard_errors=zeros,
+        intervals=both,
+        gaps=zeros,
+        gap_intervals=both,
+        plausible=plausible,
+        level=0.95,
+        anytime=True,
+        method="m",
+        assumption="a",
+        rewards=5000,
+        missing=10,
     )
 
 
@@ -238,7 +252,7 @@ def test_lifts_are_not_said_aloud_whenever_they_change() -> None:
 
 
 def test_a_large_set_is_compared_with_its_control_in_a_word() -> None:
-    found = against([UP, (0, 0), *[EVEN] * 4], size=5000, plausible=("A",))
+    found = against([UP, (0, 0), *[EVEN] * 4], variants=5000, shown=np.arange(6), plausible=("A",))
     said = said_of(verdict=replace(found, others=12))
     assert said.endswith("It beats B by 8 % (3 to 13 %).")
 

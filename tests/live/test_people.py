@@ -181,13 +181,11 @@ def test_estimates_by_level_are_those_of_hand_made_sums(shop: Shop) -> None:
 def test_a_breakdown_says_what_is_clear_and_what_is_not(shop: Shop) -> None:
     found = shop.test.recommend(by="device")
     assert found.against == "today"
-    assert found.exploratory
     assert not found.anytime
     assert found.interaction is not None
     assert found.interaction < 0.01
     assert found.differs
     mobile = found.of("mobile")
-    assert mobile.lift_intervals is not None
     assert mobile.lift_intervals[1, 0] > 0
     text = str(found)
     assert text.startswith("How much variants differ depends on device (p ")
@@ -213,9 +211,7 @@ def test_values_are_shown_with_the_unit_of_the_reward(shop: Shop) -> None:
 
 def test_levels_have_wider_intervals_than_the_whole_test(shop: Shop) -> None:
     whole, found = shop.test.recommend(), shop.test.recommend(by="device")
-    assert whole.lift_intervals is not None
     for result in found.levels:
-        assert result.lift_intervals is not None
         wide = np.diff(result.lift_intervals, axis=1)[1:]
         assert (wide > 1.3 * np.diff(whole.lift_intervals, axis=1)[1:]).all()
 
@@ -239,8 +235,6 @@ def test_without_a_control_variants_are_compared_with_the_recommended_one() -> N
     assert found.against == shop.test.recommend().name
     mobile = found.of("mobile")
     row = ARMS.index(found.against)
-    assert mobile.lifts is not None
-    assert mobile.estimates is not None
     assert mobile.lifts == pytest.approx(mobile.estimates - mobile.estimates[row])
 
 
@@ -250,7 +244,7 @@ def test_levels_without_visits_and_with_few_are_left_out() -> None:
     shop.end()
     found = shop.test.recommend(by="device")
     assert found.of("radio").obstacle == "no judged visit"
-    assert found.of("radio").estimates is None
+    assert len(found.of("radio").estimates) == 0
     assert "other" in found.left_out  # about sixty visits
     assert "radio" not in found.left_out
     rows = [row for row in found.rows() if row[0] == "radio"]

@@ -162,7 +162,8 @@ def test_a_verdict_tells_of_one_variant(policy: sa.Policy[Any]) -> None:
         one = verdict.of(name)
         assert repr(one) == repr(verdict.of(k)) == repr(verdict.of(np.int64(k)))  # nan is not nan
         assert (one.arm, one.name, one.plausible) == (k, name, name in verdict.plausible)
-        found = [one.estimate, one.standard_error, *one.interval, one.gap, *one.gap_interval]
+        found = [one.estimate, one.standard_error, one.low, one.high]
+        found += [one.gap, one.gap_low, one.gap_high]
         arrays = (verdict.intervals[k], [verdict.gaps[k]], verdict.gap_intervals[k])
         wanted = [verdict.estimates[k], verdict.standard_errors[k], *np.concatenate(arrays)]
         np.testing.assert_array_equal(found, wanted)

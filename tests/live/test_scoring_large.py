@@ -54,7 +54,7 @@ def test_a_verdict_tells_of_those_on_its_short_list(test: sa.Experiment) -> None
     best = verdict.of(verdict.arm)
     assert best == verdict.of(verdict.name)
     assert (best.arm, best.name, best.gap, best.plausible) == (verdict.arm, verdict.name, 0.0, True)
-    assert best.interval == tuple(verdict.intervals[verdict.row])
+    assert (best.low, best.high) == tuple(verdict.intervals[verdict.row])
     out = next(k for k in range(LARGE.size) if k not in shown)
     for wrong in (out, LARGE.names[out], "cat"):
         with pytest.raises(sa.InvalidInputError, match="on the short list of 8,192 variants"):

@@ -13,13 +13,13 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.inference import stopping_of
-from steadyarm.live.looks import DAY, ITSELF, WEEK, Stopped, looks_taken
 from steadyarm.live.metrics import Metric
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.settings import Settings
+from steadyarm.live.stopping import DAY, ITSELF, WEEK, Stopped, looks_taken
 from steadyarm.live.verdict import Verdict
 from steadyarm.reports.experiment import experiment_report
-from steadyarm.wire.results import Recommendation
+from steadyarm.wire.responses import Recommendation
 from tests.live.few import LARGE, reward_of
 from tests.live.worlds import Clock, create
 
@@ -492,7 +492,7 @@ def test_what_comes_after_a_stop_changes_neither_guardrails_nor_other_metrics() 
     assert verdict.decision == at_stop.decision
     for before, after in zip(figures, again, strict=True):
         assert after.visits == before.visits > 0
-        assert np.array_equal(before.lift_intervals, after.lift_intervals)  # type: ignore[arg-type]
+        assert np.array_equal(before.lift_intervals, after.lift_intervals)
     assert verdict.judged == again[1].visits  # of a metric that decides nothing
     shown_there = scorecard_of(shop.test).verdict
     assert shown_there is not None

@@ -10,8 +10,7 @@ import pytest
 from msgspec import convert
 
 from steadyarm.storages import open_storage
-from steadyarm.wire.responses import CreatedExperiment
-from steadyarm.wire.results import Recommendation
+from steadyarm.wire.responses import CreatedExperiment, Recommendation
 from tests.service.clients import SHOP, InProcess, in_process
 
 BASE = "/v1/experiments/shop"

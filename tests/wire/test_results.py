@@ -8,7 +8,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.live.verdict import Verdict
-from steadyarm.wire.results import ArmEstimate, Recommendation
+from steadyarm.wire.responses import ArmEstimate, Recommendation
 
 
 def verdict(control: str | None, mean: float, rounds: int = 300) -> Verdict:
@@ -35,9 +35,6 @@ def test_estimates_and_lifts_survive(mean: float, rounds: int) -> None:
     found = verdict("B", mean, rounds)
     answer = sent(found)
     assert (answer.control, answer.decision.text) == ("B", found.decision.text)
-    assert found.lifts is not None
-    assert found.lift_intervals is not None
-    assert found.relative is not None
     np.testing.assert_array_equal(column(answer.arms, "estimate"), found.estimates)
     np.testing.assert_array_equal(column(answer.arms, "lift"), found.lifts)
     np.testing.assert_array_equal(

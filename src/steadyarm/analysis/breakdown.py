@@ -10,7 +10,7 @@ from steadyarm.analysis.analyze import Sample, score
 from steadyarm.analysis.result import Analysis
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
-from steadyarm.live.breakdowns import Breakdown, LevelResult, compared_level, enough, interaction
+from steadyarm.live.breakdowns import Breakdown, LevelResult, estimate_level, interaction, is_enough
 from steadyarm.live.units import OTHER
 from steadyarm.wording import counted
 
@@ -63,7 +63,7 @@ def _breakdown(sample: Sample, analysis: Analysis, ours: str, theirs: str) -> tu
     results: list[LevelResult] = []
     tested: dict[str, Evidence] = {}
     for found, selection in selections:
-        result = LevelResult(str(found["level"]), names, int(found["rows"]), against)
+        result = LevelResult(name=str(found["level"]), names=names, visits=int(found["rows"]))
         part = _part(sample, selection, int(found["rows"]))
         obstacle = "" if found["rewards"] else "no reward"
         if part.units is not None and part.units.too_few:
@@ -72,13 +72,14 @@ def _breakdown(sample: Sample, analysis: Analysis, ours: str, theirs: str) -> tu
             results.append(replace(result, obstacle=obstacle))
             continue
         scored = score(part)
-        if enough(scored.counts, scored.counts, scored.sums, scored.evidence):
+        if is_enough(scored.counts, scored.counts, scored.sums, scored.evidence):
             tested[result.name] = scored.evidence
         chosen = question.control is None
-        results.append(compared_level(result, scored.evidence, row, share, chosen, budget, None))
+        results.append(estimate_level(result, scored.evidence, row, share, chosen, budget, None))
     return Breakdown(
         theirs,
         against,
+        tuple(names),
         tuple(results),
         unknown=sample.rows - sum(one.visits for one in results),
         interaction=interaction(tested.values(), row),

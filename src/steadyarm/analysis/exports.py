@@ -234,11 +234,10 @@ def with_own_verdict(
 def _own_verdict(path: Path, control: str | None, level: float) -> Verdict:
     """What the test said when it was exported."""
     from steadyarm.live.export import read_export
-    from steadyarm.live.looks import stopped_in
     from steadyarm.live.measured import metric_results
     from steadyarm.live.results import results_of
     from steadyarm.live.settings import Settings
-    from steadyarm.live.stopping import LEVEL
+    from steadyarm.live.stopping import LEVEL, stopped_in
 
     test = read_export(path)
     head, snapshot = test.snapshot.experiment, test.snapshot

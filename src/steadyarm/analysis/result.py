@@ -21,9 +21,8 @@ from steadyarm.inference.intervals import Intervals, fixed_budget, variance_kept
 from steadyarm.inference.lift import Lifts, lift_sequence, lifts
 from steadyarm.inference.limits import shortlisted
 from steadyarm.inference.sequences import confidence_sequence
-from steadyarm.live.conclusion import decision_of, doubt_of
-from steadyarm.live.tables import lift_text
-from steadyarm.live.verdict import Verdict
+from steadyarm.live.estimates import lift_text
+from steadyarm.live.verdict import Verdict, decision_of, doubt_of
 from steadyarm.wording import counted, did_you_mean, number, percent, reach, shortened, strung
 
 if TYPE_CHECKING:
@@ -205,7 +204,7 @@ class Analysis:
         if self.segments:
             from msgspec import to_builtins
 
-            from steadyarm.wire.results import BreakdownAnswer
+            from steadyarm.wire.responses import BreakdownAnswer
 
             found["segments"] = [to_builtins(BreakdownAnswer.of(one)) for one in self.segments]
         if self.raw is not None:
@@ -274,12 +273,11 @@ def _smoothed(text: str) -> str:
 
 def _lift_of(verdict: Verdict, row: int) -> dict[str, Any]:
     """What is said of a variant's difference from the control, by name."""
-    said = verdict.of(verdict.names[row])
     return {
-        "lift": said.lift,
-        "lift_interval": said.lift_interval,
-        "relative": said.relative,
-        "relative_interval": said.relative_interval,
+        "lift": verdict.lifts[row],
+        "lift_interval": verdict.lift_intervals[row],
+        "relative": verdict.relative[row],
+        "relative_interval": verdict.relative_intervals[row],
     }
 
 
@@ -484,9 +482,9 @@ def _verdict(sample: Sample, scored: Scored, intervals: Intervals, health: Healt
     rewards = int(scored.counts.sum())
     verdict = Verdict.from_intervals(
         intervals,
-        sample.arms.names,
+        sample.arms.size,
         anytime=budget is not None,
-        compared=_lifts(sample, scored.evidence, intervals),
+        lifts=_lifts(sample, scored.evidence, intervals),
         rewards=rewards,
         missing=rows - rewards,
         judged=rows,
@@ -551,8 +549,6 @@ def _segment_lines(parts: Sequence[Breakdown]) -> list[str]:
 
 def _control_lines(verdict: Verdict, order: Sequence[int], width: int, most: int) -> list[str]:
     """Differences from the control as text."""
-    assert verdict.lifts is not None
-    assert verdict.lift_intervals is not None
     level = f"{percent(verdict.level)}, all at once"
     head = f"{'':<{width}}{'difference':>12}{level:>24}   against {verdict.control}"
     lines = ["", head.rstrip()]

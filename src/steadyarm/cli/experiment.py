@@ -206,7 +206,7 @@ command(
 )
 def _recommend(args: argparse.Namespace) -> None:
     """Recommend the best variant so far, with intervals."""
-    from steadyarm.wire.results import BreakdownAnswer, Recommendation
+    from steadyarm.wire.responses import BreakdownAnswer, Recommendation
 
     with load_experiment(args) as experiment:
         settings = experiment.settings
@@ -500,7 +500,8 @@ def _reserved(settings: Settings, arm: int) -> str:
 
 def _verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
     """The verdict, and the variants from the best to the worst."""
-    from steadyarm.live.tables import adjusted_text, lift_text, metric_cells, metric_obstacles
+    from steadyarm.live.estimates import lift_text, metric_cells, metric_obstacles
+    from steadyarm.live.verdict import adjusted_text
 
     sign = 1 if settings.direction == "maximize" else -1
     head, rows = ["variant", "estimate", f"{percent(verdict.level)}, all at once", "behind by"], []
@@ -524,10 +525,10 @@ def _verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
     lines.append("* may be the best")
     if adjusted := adjusted_text(verdict, settings.covariates):
         lines.append(adjusted)
-    if verdict.size:
+    if verdict.shown is not None:
         lines.append(
-            f"The best {len(rows)} of {verdict.size:,} variants; {verdict.possible:,} of all may "
-            "be the best."
+            f"The best {len(rows)} of {verdict.variants:,} variants; {verdict.possible:,} of all "
+            "may be the best."
         )
     if verdict.missing:
         one, many = "reward of a judged visit is", "rewards of judged visits are"

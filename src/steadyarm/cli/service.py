@@ -30,7 +30,7 @@ from steadyarm.errors import InvalidInputError, SteadyArmError
 if TYPE_CHECKING:
     from steadyarm.storages import Storage
     from steadyarm.storages.changes import AuditEntry, TokenRecord
-    from steadyarm.wire.results import AuditEntryAnswer
+    from steadyarm.wire.responses import AuditEntryAnswer
 
 DASHBOARD = "steadyarm.dashboard.app:create_app"  # imported when it is served
 POSTGRES_WRITERS = 4  # threads; SQLite lets one write at a time anyway
@@ -366,7 +366,7 @@ def audit(args: argparse.Namespace) -> None:
     their reasons, tokens and webhooks added and removed. Entries are only ever added; the database
     itself refuses to change or delete one.
     """
-    from steadyarm.wire.results import AuditEntryAnswer, AuditLog
+    from steadyarm.wire.responses import AuditEntryAnswer, AuditLog
 
     with open_storage(args) as storage:
         entries = [AuditEntryAnswer.of(entry) for entry in _entries(storage, args)]

@@ -28,8 +28,7 @@ from steadyarm.client.core import (
 from steadyarm.errors import ServiceError, SteadyArmError
 from steadyarm.live.assigner import At, Values
 from steadyarm.live.units import Covariates, Given
-from steadyarm.wire.responses import AssignmentAnswer, ExperimentAnswer
-from steadyarm.wire.results import Recommendation
+from steadyarm.wire.responses import AssignmentAnswer, ExperimentAnswer, Recommendation
 
 R = TypeVar("R")
 

@@ -38,11 +38,11 @@ from steadyarm.wire.responses import (
     EventAnswers,
     EventStatus,
     ExperimentAnswer,
+    Recommendation,
     RewardStatus,
     RewardStatuses,
     SettingsAnswer,
 )
-from steadyarm.wire.results import Recommendation
 from steadyarm.wording import shortened
 
 log = logging.getLogger("steadyarm.client")

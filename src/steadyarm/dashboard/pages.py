@@ -28,12 +28,19 @@ from steadyarm.dashboard.responses import (
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.after_test import outside_texts
 from steadyarm.live.effects import bundles_in
+from steadyarm.live.estimates import lift_text, metric_rows
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.scorecard import Light, Scorecard, Standing, order_of, standing_of
+from steadyarm.live.scorecard import (
+    Light,
+    Scorecard,
+    Standing,
+    order_of,
+    rewards_in_words,
+    standing_of,
+)
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.settings import variants_in
-from steadyarm.live.tables import adjusted_text, lift_text, metric_rows, rewards_in_words
-from steadyarm.live.verdict import OfVariant
+from steadyarm.live.verdict import VariantEstimate, adjusted_text
 from steadyarm.plot.sources import chart_for, has_rates
 from steadyarm.plot.spec import Spec, csv_of, for_page, table_of
 from steadyarm.plot.standings import intervals_mean
@@ -305,7 +312,7 @@ class Rank:
 
     name: str
     label: str
-    result: OfVariant | None
+    result: VariantEstimate | None
     lift: str
     lift_interval: str
     share: float

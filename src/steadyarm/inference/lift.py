@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.boundaries import Looks
@@ -36,7 +35,6 @@ Limits = Callable[[Floats], tuple[Floats, Floats]]
 STEPS = 60  # of the search for the limits of a ratio; about ten are needed
 PRECISION = 1e-8  # of these limits
 LARGEST = 1e12  # ratios beyond which nothing is searched
-FARTHEST = 40.0  # standard errors up to which p-values are computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +88,6 @@ def lifts(
     evidence: Evidence,
     control: int,
     level: float = 0.95,
-    simultaneous: bool = True,
     intervals: Intervals | None = None,
 ) -> Lifts:
     """Differences from a control after a test that is analysed once, when its budget is spent.
@@ -104,7 +101,6 @@ def lifts(
     evidence : scores of the pieces of a test, or of a batch of tests
     control : index of the arm that others are compared with
     level : probability with which absolute intervals hold for all arms, and so do relative ones
-    simultaneous : False for intervals each of which holds with that probability by itself
     intervals : of the same test, if it may declare a winner: that comparison with the control is
         one of those that the winner has passed, and its interval is the one that it passed
 
@@ -130,10 +126,9 @@ def lifts(
     alpha = 1 - check_fraction(level, "level")
     evidence, row = _compared(evidence, control)
     analysis, arm = SingleAnalysis(evidence), np.full(len(evidence.rounds), row)
-    z = pairwise_value(analysis.freedom, alpha)[:, None]
-    if simultaneous:
-        together = simultaneous_value(analysis, row, alpha)[:, None]
-        z = np.where(_of_winner(intervals, row), z, together)
+    alone = pairwise_value(analysis.freedom, alpha)[:, None]
+    together = simultaneous_value(analysis, row, alpha)[:, None]
+    z = np.where(_of_winner(intervals, row), alone, together)
     gaps = analysis.gaps_from(arm)
     errors = gaps.error
     if analysis.events is not None:  # of clicks it is known even if all were the same
@@ -150,37 +145,6 @@ def lifts(
         assumption=ASSUMPTIONS[analysis.scatter.method],
         shown=evidence.shown,
     )
-
-
-def lift_p_values(evidence: Evidence, control: int) -> Floats:
-    """(n, K) p-values of no difference from the control, each by itself; the control's own is 1.
-
-    A p-value is 1 minus the level at which the interval of `lifts`, not simultaneous, begins to
-    hold 0; so both always agree.
-
-    Examples
-    --------
-    >>> from steadyarm.arms import ArmSet
-    >>> from steadyarm.segments import Segment, SegmentStats
-    >>> half = Segment(np.array([[0.5, 0.5]]), np.array([2000]))
-    >>> clicks = np.array([[300.0, 330.0]])
-    >>> stats = SegmentStats(np.array([[1000, 1000]]), clicks, clicks)
-    >>> evidence = Evidence.from_segments(ArmSet.one_hot(["today", "guest"]), [(half, stats)])
-    >>> lift_p_values(evidence, control=0).round(2).tolist()
-    [[1.0, 0.24]]
-    """
-    evidence, row = _compared(evidence, control)
-    analysis = SingleAnalysis(evidence)
-    gaps = analysis.gaps_from(np.full(len(evidence.rounds), row))
-    least, most = np.zeros(gaps.centre.shape), np.full(gaps.centre.shape, FARTHEST)
-    for _ in range(STEPS):  # the standard errors up to which 0 is excluded
-        z = (least + most) / 2
-        low, high = gaps.limits(z)
-        apart = (low > 0) | (high < 0)
-        least, most = np.where(apart, z, least), np.where(apart, most, z)
-    known = np.arange(evidence.arms.size) != row
-    found = 2 * stdtr(analysis.freedom[:, None], -least)
-    return np.where(known & (least > 0), found, 1.0)
 
 
 def lift_sequence(

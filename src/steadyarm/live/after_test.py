@@ -19,8 +19,8 @@ from random import random
 from typing import TYPE_CHECKING, Any
 
 from steadyarm.errors import InvalidInputError, SteadyArmError, WrongStateError
-from steadyarm.live.looks import ITSELF
 from steadyarm.live.settings import Settings
+from steadyarm.live.stopping import ITSELF
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import ExperimentState, to_datetime
 from steadyarm.validation import finite_number

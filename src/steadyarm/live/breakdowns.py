@@ -8,7 +8,7 @@ test says whether the differences between levels are more than chance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,10 +22,10 @@ from steadyarm.inference.intervals import SingleAnalysis
 from steadyarm.inference.lift import lift_sequence, lifts
 from steadyarm.inference.variance import score_scatter
 from steadyarm.live.decisions import ledger_of
+from steadyarm.live.estimates import FEW, Estimates, differences, lift_text
 from steadyarm.live.measured import Sums, by_series, with_references
 from steadyarm.live.metrics import REWARD
 from steadyarm.live.results import LiveResults
-from steadyarm.live.tables import FEW, lift_text
 from steadyarm.live.units import OTHER, check_attribute, levels_of, series_of
 from steadyarm.storages.records import SegmentRecord, SeriesSums, Snapshot, Tally
 from steadyarm.validation import check_fraction
@@ -39,34 +39,19 @@ BASE = "baseline"  # in the place of a difference of the variant that others are
 UNLIKELY = 0.05  # p-values below which a sentence says that levels differ
 
 
-@dataclass(frozen=True, eq=False)
-class LevelResult:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LevelResult(Estimates):
     """What is known of the units of one level.
 
     Attributes
     ----------
     name : of the level
-    names : (K,) of the variants
     visits : judged visits of the level
-    control : the variant that differences are from
-    estimates, intervals : (K,) and (K, 2) mean reward by variant
-    lifts, lift_intervals : (K,) and (K, 2) differences from `control` in units of the reward
-    relative, relative_intervals : the same divided by the value of `control`; nan where that
-        cannot be told from 0
-    obstacle : why there is no result, in one sentence; empty if there is one, and then all numbers
-        are there
+    obstacle : why there is no result, in one sentence; empty if there is one
     """
 
     name: str
-    names: Sequence[str]
     visits: int
-    control: str
-    estimates: Floats | None = None
-    intervals: Floats | None = None
-    lifts: Floats | None = None
-    lift_intervals: Floats | None = None
-    relative: Floats | None = None
-    relative_intervals: Floats | None = None
     obstacle: str = ""
 
 
@@ -83,13 +68,13 @@ class Breakdown:
     attribute : its name
     against : the variant that differences are from: the control, or the recommended one if there
         is no control
+    variants : names of all variants
     levels : a result for each level, in the order of the declaration, then "other"
     unknown : judged visits of which the level is not known
     interaction : p-value of the hypothesis that all differences are the same in all levels, for a
         single analysis; None if fewer than two levels have enough visits
     left_out : levels with too few visits for that test, if they have any
     level, anytime : as in `Verdict`
-    exploratory : always true: what is found here is a question for the next test
 
     Examples
     --------
@@ -102,20 +87,20 @@ class Breakdown:
     ...     device = "mobile" if visitor % 2 else "desktop"
     ...     shown = test.ask(f"visitor {visitor}", attributes={"device": device})
     ...     test.tell(shown, 1.0 if shown.name == "B" else 0.0)
-    >>> found = test.recommend(by="device")
-    >>> [level.name for level in found.levels], found.of("mobile").visits
+    >>> breakdown = test.recommend(by="device")
+    >>> [level.name for level in breakdown.levels], breakdown.of("mobile").visits
     (['mobile', 'desktop', 'other'], 100)
     """
 
     attribute: str
     against: str
+    variants: tuple[str, ...]
     levels: tuple[LevelResult, ...]
     unknown: int
     interaction: float | None
     left_out: tuple[str, ...]
     level: float
     anytime: bool
-    exploratory: bool = True
 
     @property
     def differs(self) -> bool:
@@ -133,10 +118,10 @@ class Breakdown:
         -------
         LevelResult : estimates, intervals and differences in this level
         """
-        for found in self.levels:
-            if found.name == name:
-                return found
-        known = ", ".join(found.name for found in self.levels)
+        for result in self.levels:
+            if result.name == name:
+                return result
+        known = ", ".join(result.name for result in self.levels)
         raise InvalidInputError(f"{name!r} is no level of {self.attribute!r}; they are {known}.")
 
     def rows(
@@ -154,12 +139,12 @@ class Breakdown:
             level = result.name, f"{result.visits:,}"
             if result.name == OTHER and not result.visits:
                 continue
-            if result.estimates is None:
+            if result.obstacle:
                 rows.append((*level, "", "", result.obstacle))
                 continue
-            for k in _shown(self):
+            for k in self._shown_rows():
                 name, value, difference = result.names[k], "too few visits", ""
-                if result.intervals is not None and np.isfinite(result.intervals[k]).any():
+                if np.isfinite(result.intervals[k]).any():
                     value = shown(float(result.estimates[k]))
                     difference = lift_text(result, k, unit)
                 if name == self.against:
@@ -168,23 +153,33 @@ class Breakdown:
                 level = "", ""
         return rows
 
+    def _shown_rows(self) -> list[int]:
+        """Rows of the variants that tables show, the one that others are compared with first."""
+        base, clear = self.variants.index(self.against), set[int]()
+        for result in self.levels:
+            low, high = result.lift_intervals.T
+            clear |= set(np.flatnonzero((low > 0) | (high < 0)).tolist())
+        others = [k for k in range(len(self.variants)) if k != base]
+        others.sort(key=lambda k: k not in clear)
+        return [base, *sorted(others[:FEW])]
+
     @property
     def summary(self) -> str:
         """Whether levels differ, and what to make of that, in two or three sentences."""
         if self.interaction is None:
-            found = f"There are too few visits to compare the levels of {self.attribute}."
+            text = f"There are too few visits to compare the levels of {self.attribute}."
         else:
             p = p_value(self.interaction)
-            found = (
+            text = (
                 "How much variants differ depends on"
                 if self.differs
-                else ("Nothing shows that how much variants differ depends on")
+                else "Nothing shows that how much variants differ depends on"
             )
-            found += f" {self.attribute} (p {p if p.startswith('<') else f'= {p}'})."
+            text += f" {self.attribute} (p {p if p.startswith('<') else f'= {p}'})."
             if self.left_out:
-                found += f" The test leaves out {listed(self.left_out)}, with too few visits."
+                text += f" The test leaves out {listed(self.left_out)}, with too few visits."
         return (
-            f"{found} Intervals hold for all levels and variants at once with probability "
+            f"{text} Intervals hold for all levels and variants at once with probability "
             f"{percent(self.level)}. This is exploratory: let another test confirm it."
         )
 
@@ -196,20 +191,6 @@ class Breakdown:
             if variant:
                 lines.append(f"  {variant}: {value}, {difference}")
         return "\n".join([self.summary, *lines])
-
-
-def _shown(found: Breakdown) -> list[int]:
-    """Rows of the variants that tables show, the one that others are compared with first."""
-    names, clear = found.levels[0].names, set[int]()
-    base = names.index(found.against)
-    for result in found.levels:
-        if result.lift_intervals is not None:
-            low, high = result.lift_intervals.T
-            clear |= set(np.flatnonzero((low > 0) | (high < 0)).tolist())
-    others = [k for k in range(len(names)) if k != base]
-    if len(others) > FEW:
-        others = sorted(others, key=lambda k: k not in clear)[:FEW]
-    return [base, *sorted(others)]
 
 
 def breakdown_of(
@@ -242,35 +223,34 @@ def breakdown_of(
         )
     used, anytime = results.spending(level, anytime)
     share, row, sums = (1 - used) / len(names), settings.arms.index(against), by_series(series)
-    found, tested = [], {}
+    levels, tested = [], {}
     for name in names:
         parts = _visits_of(series_of(attribute, name), results, snapshot, sums)
         visits = sum(tally.total_assigned for _, tally in parts)
-        result = LevelResult(name, settings.arms.names, visits, against)
+        result = LevelResult(name=name, names=settings.arms.names, visits=visits)
         try:
             evidence = _alone(results, parts).evidence
         except RewardsPendingError:
             obstacle = "no reward of a judged visit" if visits else "no judged visit"
-            found.append(replace(result, obstacle=obstacle))
+            levels.append(replace(result, obstacle=obstacle))
             continue
-        each = [(tally.assigned, tally.rewarded, tally.sums) for _, tally in parts]
-        seen, rewards, totals = np.sum(np.array(each, dtype=object), axis=0)
-        if enough(seen, seen if settings.missing == "zero" else rewards, totals, evidence, rewards):
+        tallies = [(tally.assigned, tally.rewarded, tally.sums) for _, tally in parts]
+        assigned, rewards, totals = np.sum(tallies, axis=0)
+        counted = assigned if settings.missing == "zero" else rewards
+        if is_enough(assigned, counted, totals, evidence, rewards):
             tested[name] = evidence
         budget = max(settings.budget // len(names), 1) if anytime else None
-        found.append(
-            compared_level(
-                result, evidence, row, share, settings.control is None, budget, reward_range
-            )
-        )
+        chosen = settings.control is None
+        levels.append(estimate_level(result, evidence, row, share, chosen, budget, reward_range))
     visits = sum(piece.used for piece in results.mature)
     return Breakdown(
         attribute,
         against,
-        tuple(found),
-        unknown=visits - sum(one.visits for one in found),
+        tuple(settings.arms.names),
+        tuple(levels),
+        unknown=visits - sum(result.visits for result in levels),
         interaction=interaction(tested.values(), row),
-        left_out=tuple(one.name for one in found if one.visits and one.name not in tested),
+        left_out=tuple(r.name for r in levels if r.visits and r.name not in tested),
         level=level,
         anytime=anytime,
     )
@@ -284,7 +264,7 @@ def _visits_of(series: str, results: LiveResults, snapshot: Snapshot, sums: Sums
 
     Some visits of a balanced block are not balanced: they count as drawn independently.
     """
-    mature, found = {piece.index for piece in results.mature}, []
+    mature, parts = {piece.index for piece in results.mature}, []
     for record, whole in snapshot.segments:
         none = np.zeros((3, len(whole.assigned)))
         visits, *_ = sums.get((series, record.index), none).tolist()
@@ -298,8 +278,8 @@ def _visits_of(series: str, results: LiveResults, snapshot: Snapshot, sums: Sums
                 last=whole.last,
             )
             drawn = replace(record.segment.lasting(own.total_assigned), order="iid", block=1)
-            found.append((replace(record, segment=drawn), own))
-    return found
+            parts.append((replace(record, segment=drawn), own))
+    return parts
 
 
 def _alone(results: LiveResults, parts: Iterable[Part]) -> LiveResults:
@@ -309,7 +289,9 @@ def _alone(results: LiveResults, parts: Iterable[Part]) -> LiveResults:
     return replace(results, settings=settings, pieces=with_references(settings, pieces), ended=True)
 
 
-def enough(visits: Any, counted: Any, totals: Any, evidence: Evidence, rewards: Any = None) -> bool:
+def is_enough(
+    visits: Any, counted: Any, totals: Any, evidence: Evidence, rewards: Any = None
+) -> bool:
     """Whether every variant has enough rewards for normal approximations.
 
     A variant whose few non-zero rewards give its value no limit has too few.
@@ -329,7 +311,7 @@ def enough(visits: Any, counted: Any, totals: Any, evidence: Evidence, rewards: 
     return bool(min(visits) >= LEAST and fewest >= LEAST_REWARDS) and not rare
 
 
-def compared_level(
+def estimate_level(
     result: LevelResult,
     evidence: Evidence,
     row: int,
@@ -355,10 +337,7 @@ def compared_level(
         result,
         estimates=values.estimates[0],
         intervals=np.column_stack([values.low[0], values.high[0]]),
-        lifts=against.differences[0],
-        lift_intervals=np.column_stack([against.low[0], against.high[0]]),
-        relative=against.relative[0],
-        relative_intervals=np.column_stack([against.relative_low[0], against.relative_high[0]]),
+        **differences(result.names, against),
     )
 
 

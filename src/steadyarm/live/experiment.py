@@ -45,10 +45,10 @@ from steadyarm.live.assigner import (
     when_of,
 )
 from steadyarm.live.breakdowns import Breakdown, breakdown_of
+from steadyarm.live.estimates import MetricResult
 from steadyarm.live.export import export_experiment
-from steadyarm.live.looks import ITSELF, Stopped, stopped_in
-from steadyarm.live.measured import Many, metric_results
-from steadyarm.live.metrics import MetricResult, microseconds
+from steadyarm.live.measured import metric_results
+from steadyarm.live.metrics import microseconds
 from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import (
     LiveResults,
@@ -59,7 +59,7 @@ from steadyarm.live.results import (
     with_outlier,
 )
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import LEVEL, stop_now
+from steadyarm.live.stopping import ITSELF, LEVEL, Stopped, stop_now, stopped_in
 from steadyarm.live.units import (
     Covariates,
     Given,
@@ -613,25 +613,18 @@ class Experiment(LiveTest):
         against = verdict.control or verdict.name
         return breakdown_of(results, snapshot, series, by, against, level, anytime, bounds)
 
-    def metrics(
-        self, level: float = 0.95, anytime: bool | None = None, many: Many = "bonferroni"
-    ) -> tuple[MetricResult, ...]:
+    def metrics(self, level: float = 0.95, anytime: bool | None = None) -> tuple[MetricResult, ...]:
         """What is known of the metrics beside the primary one, each on visits whose window ended.
 
         level, anytime : as for `recommend`; intervals of all secondary metrics hold at once, and
             those of each guardrail by themselves
-        many : "benjamini-hochberg", for many secondary metrics and after the end of the test,
-            selects which variants differ from the control in which metrics: of these statements a
-            share of 1 - level is wrong on average, where "bonferroni" asks that none is. See
-            `MetricResult.selected`
         """
         if not self.settings.further:
             return ()
         snapshot = self.storage.snapshot(self.key, everything=True)
         series = self.storage.series(self.key)
         stopped = stopped_in(self.storage.history, self.settings, snapshot.experiment)
-        now = self.now()
-        return metric_results(self.settings, snapshot, series, now, level, anytime, many, stopped)
+        return metric_results(self.settings, snapshot, series, self.now(), level, anytime, stopped)
 
     def health(self) -> HealthReport:
         """Whether variants were assigned as planned, and whose rewards are missing or late."""

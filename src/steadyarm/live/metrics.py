@@ -3,14 +3,14 @@
 One metric is primary: it is the reward that the policy learns from. Secondary metrics and
 guardrails never steer anything; they are further sums over the same assignments. A metric is what
 one unit brings within its window, from one event (a sign-up) or from several (all purchases).
-`measured` computes what is known of them, a `MetricResult` each.
+`measured` computes what is known of them.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Literal, Self, cast, get_args
@@ -26,7 +26,6 @@ from steadyarm.wording import POINTS, did_you_mean, number, percent, shortened
 Role = Literal["primary", "secondary", "guardrail"]
 Kind = Literal["yes/no", "number", "count", "money"]
 Several = Literal["first", "last", "sum", "max"]
-Safety = Literal["safe", "unclear", "broken", "control"]
 Floats = NDArray[np.float64]
 
 REWARD = "reward"  # the name of the primary metric, unless it has one of its own
@@ -304,71 +303,6 @@ class Metric:
         if self.times[0] is not None:
             found["window"] = duration_text(self.times[0])
         return found
-
-
-@dataclass(frozen=True, eq=False)
-class MetricResult:
-    """What is known of one metric.
-
-    Attributes
-    ----------
-    metric : its declaration
-    names : (K,) of the variants
-    visits : visits that this rests on: those whose window has ended
-    estimates : (K,) mean of the metric by variant; of a ratio the ratio of two means
-    intervals : (K, 2) that hold for all variants at once
-    control : the variant that lifts are differences from; None if there is none
-    lifts, lift_intervals : (K,) and (K, 2) differences from the control; None without one
-    relative, relative_intervals : the same divided by the control's value; nan where that cannot
-        be told from 0
-    safety : of a guardrail, by variant: "safe" if it is not worse than the control by more than
-        the margin, "broken" if it is, "unclear" if neither is shown; empty for other metrics
-    selected : of a secondary metric, by variant: whether it differs from the control, with
-        many="benjamini-hochberg"; else empty
-    level : probability with which all intervals of this metric hold at once; of those `selected`
-        the expected share of differences whose interval is right
-    anytime : whether they hold at all times, or for the analysis at the end
-    obstacle : why there is no result yet, in one sentence; empty if there is one, and then all
-        numbers are there
-    segment : index of the last segment that this rests on; None without a result
-    """
-
-    metric: Metric
-    names: Sequence[str]
-    visits: int = 0
-    estimates: Floats | None = None
-    intervals: Floats | None = None
-    control: str | None = None
-    lifts: Floats | None = None
-    lift_intervals: Floats | None = None
-    relative: Floats | None = None
-    relative_intervals: Floats | None = None
-    safety: tuple[Safety, ...] = ()
-    level: float = 0.95
-    anytime: bool = False
-    obstacle: str = ""
-    selected: tuple[bool, ...] = ()
-    segment: int | None = None
-
-    @property
-    def name(self) -> str:
-        """Of the metric."""
-        return self.metric.name
-
-    @property
-    def broken(self) -> tuple[str, ...]:
-        """Variants that are shown to be worse than the control by more than the margin."""
-        return self._standing("broken")
-
-    @property
-    def unsure(self) -> tuple[str, ...]:
-        """Variants of which it is not shown whether they keep to the margin."""
-        return self._standing("unclear")
-
-    def _standing(self, wanted: Safety) -> tuple[str, ...]:
-        known = self.safety or ("unclear",) * len(self.names)  # without a result nothing is shown
-        each = zip(self.names, known, strict=True)
-        return tuple(name for name, safety in each if safety == wanted)
 
 
 LISTS, TIMES = ("range", "ratio"), ("window", "grace")

@@ -34,7 +34,6 @@ from steadyarm.inference import (
 from steadyarm.inference.health import outlier_finding
 from steadyarm.inference.intervals import variance_kept
 from steadyarm.live.after_test import Outside, RollOut
-from steadyarm.live.conclusion import Decision, decision_of, doubt_of
 from steadyarm.live.decisions import (
     SegmentLedger,
     adjusted_ledgers,
@@ -47,11 +46,18 @@ from steadyarm.live.decisions import (
     state_after,
     stored_state,
 )
-from steadyarm.live.looks import Look, Stopped, looks_taken
-from steadyarm.live.metrics import MetricResult
+from steadyarm.live.estimates import MetricResult
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import verdict_at_look
-from steadyarm.live.verdict import Verdict, arms_judged, evidence_of, verdict_of
+from steadyarm.live.stopping import InterimAnalysis, Stopped, looks_taken, verdict_at_look
+from steadyarm.live.verdict import (
+    Decision,
+    Verdict,
+    arms_judged,
+    decision_of,
+    doubt_of,
+    evidence_of,
+    verdict_of,
+)
 from steadyarm.policies import Policy, State
 from steadyarm.segments import Segment
 from steadyarm.storages.records import (
@@ -269,7 +275,7 @@ class LiveResults:
             self.settings.budget,
             self.ended or self.final,
             self.spent,
-            [one for one in metrics if one.metric.role == "guardrail"],
+            [metric for metric in metrics if metric.metric.role == "guardrail"],
             least,
             self.settings.primary.difference_unit,
         )
@@ -282,7 +288,7 @@ class LiveResults:
         return {"raw": pair[1].estimates[0], "variance_kept": variance_kept(*pair)}
 
     @cached_property
-    def looks(self) -> list[Look]:
+    def looks(self) -> list[InterimAnalysis]:
         """The looks that were taken at a test which may stop early, up to the one it stopped at."""
         return looks_taken(self.settings, self.mature, self.final)
 

@@ -13,16 +13,15 @@ from numpy.typing import NDArray
 
 from steadyarm.inference import DriftReport, HealthReport
 from steadyarm.live.breakdowns import Breakdown
-from steadyarm.live.conclusion import Compared, Decision, compared
 from steadyarm.live.results import Status
 from steadyarm.live.settings import Settings
-from steadyarm.live.verdict import Verdict
+from steadyarm.live.verdict import Comparison, Decision, Verdict, compare_with_control
 from steadyarm.storages.changes import AuditEntry
-from steadyarm.wording import counted, labels_of, listed
+from steadyarm.wording import counted, labels_of, listed, number, span
 
 __all__ = [
     *("Course", "Effect", "Effects", "Interaction", "Light", "Scorecard", "Shares", "Standing"),
-    *("Waiting", "announcement", "headline", "order_of", "standing_of"),
+    *("Waiting", "announcement", "headline", "order_of", "rewards_in_words", "standing_of"),
 ]
 
 Floats = NDArray[np.float64]
@@ -447,6 +446,38 @@ def headline(card: Scorecard) -> str:
     return " ".join(sentence for sentence in sentences if sentence)
 
 
+MISSING = {
+    "zero": "A reward that never came counts as zero.",
+    "drop": "A reward that never came counts as the mean of its variant's rewards around it; that "
+    "is right if rewards are lost regardless of their value.",
+    "fail": "There is no verdict while a reward is missing.",
+}
+
+
+def rewards_in_words(settings: Settings) -> tuple[str, ...]:
+    """Which rewards count, and as what."""
+    good = "Larger" if settings.direction == "maximize" else "Smaller"
+    window = "Rewards count whenever they come."
+    if settings.reward_window is not None:
+        grace = settings.reward_grace
+        arriving = f"and arrive at most {span(grace)} after that" if grace else "and arrive by then"
+        window = (
+            f"Rewards count if they happen within {span(settings.reward_window)} {arriving}; later "
+            "ones are refused."
+        )
+    if settings.reward_window is not None and settings.missing == "fail":
+        window = (
+            f"Rewards are expected within {span(settings.reward_window)}; later ones count, too."
+        )
+    ends = (
+        "No range of possible rewards was declared."
+        if settings.reward_range is None
+        else f"Rewards lie between {number(settings.reward_range[0])} and "
+        f"{number(settings.reward_range[1])}; others are refused."
+    )
+    return (f"{good} rewards are better.", window, MISSING[settings.missing], ends)
+
+
 def announcement(card: Scorecard) -> str:
     """What is worth saying aloud when it changes: who leads, how sure that is, failing checks."""
     if unhealthy := _unhealthy(card):
@@ -502,8 +533,9 @@ def _standing(card: Scorecard, verdict: Verdict, amounts: bool = True) -> str:
     dropped = {one for one, there in zip(card.names, known, strict=True) if not there}
     others = [one for one in verdict.plausible if one != verdict.name and one not in dropped]
     gone = f" {counted(len(dropped), 'was', 'were')} dropped on the way." if dropped else ""
-    against = compared(verdict, card.settings.direction, card.settings.primary.difference_unit)
-    if against is not None and not verdict.size:
+    unit = card.settings.primary.difference_unit
+    against = compare_with_control(verdict, card.settings.direction, unit)
+    if against is not None and verdict.shown is None:
         return _against_control(card.labels, verdict, against, amounts) + gone
     rivals = [labels[one] for one in others]
     said = _sure(name, rivals, verdict.others, K - len(dropped), final, card.ended) + gone
@@ -516,7 +548,7 @@ def _standing(card: Scorecard, verdict: Verdict, amounts: bool = True) -> str:
 
 
 def _against_control(
-    labels: Sequence[str], verdict: Verdict, against: Compared, amounts: bool
+    labels: Sequence[str], verdict: Verdict, against: Comparison, amounts: bool
 ) -> str:
     """Who beats the control and by how much, who is worse, and who does not differ clearly."""
 

@@ -18,10 +18,9 @@ from steadyarm.inference.sequences import confidence_path
 from steadyarm.live.breakdowns import Breakdown, breakdown_of
 from steadyarm.live.decisions import SegmentLedger, stored_state
 from steadyarm.live.effects import effects_of, has_effects
+from steadyarm.live.estimates import MetricResult
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.looks import stopped_in
 from steadyarm.live.measured import metric_results
-from steadyarm.live.metrics import MetricResult
 from steadyarm.live.results import (
     LiveResults,
     Status,
@@ -42,7 +41,7 @@ from steadyarm.live.scorecard import (
     headline,
 )
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import LEVEL, schedule_of
+from steadyarm.live.stopping import LEVEL, schedule_of, stopped_in
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import DaySums, SeriesSums, Snapshot, to_datetime
 from steadyarm.wording import counted

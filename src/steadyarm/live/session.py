@@ -32,11 +32,10 @@ from steadyarm.live.decisions import (
     transition,
     why_it_waits,
 )
-from steadyarm.live.looks import Stopped
 from steadyarm.live.metrics import LARGEST
 from steadyarm.live.results import LiveResults, LiveTest
 from steadyarm.live.settings import STOPPING, Looking, Settings, Spending, Stop, stored_policy
-from steadyarm.live.stopping import stop_now
+from steadyarm.live.stopping import Stopped, stop_now
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy, State
 from steadyarm.segments import Direction, SegmentStats

@@ -1,11 +1,14 @@
-"""Verdict: what a live test concludes so far, how surely, and on which assumption."""
+"""Verdict: what a live test concludes so far, how surely, on which assumption, and what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Any
+from functools import cached_property
+from html import escape
+from math import floor, isfinite, log10
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,32 +19,46 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.inference import (
     Evidence,
     Intervals,
+    LackOfFit,
     Lifts,
     confidence_sequence,
     fixed_budget,
     lift_sequence,
     lifts,
+    stopping,
 )
 from steadyarm.inference.boundaries import Looks
 from steadyarm.inference.intervals import recommended_arms
 from steadyarm.inference.lift import lifts_between
 from steadyarm.inference.limits import SHORT, shortlisted
-from steadyarm.live.conclusion import UNDECIDED, Decision
-from steadyarm.live.looks import StopReport
-from steadyarm.live.metrics import MetricResult
+from steadyarm.live.estimates import Estimates, MetricResult, differences, lift_text, with_ends
 from steadyarm.live.settings import Settings
-from steadyarm.live.tables import columns_of, html_of, lift_text
 from steadyarm.policies import Policy, State
 from steadyarm.policies.base import Recommendations
 from steadyarm.policies.ips import IPSPolicy
 from steadyarm.policies.thompson import ThompsonPolicy
-from steadyarm.segments import Segment, SegmentStats
-from steadyarm.wording import counted, frame_of, listed, strung
+from steadyarm.segments import Direction, Segment, SegmentStats
+from steadyarm.wording import (
+    by_how_much,
+    counted,
+    frame_of,
+    listed,
+    number,
+    percent,
+    reach,
+    strung,
+)
+
+if TYPE_CHECKING:
+    from steadyarm.live.stopping import StopReport
 
 Floats = NDArray[np.float64]
+Word = Literal["ship", "keep", "unclear", "unhealthy", "running"]
 
 NAMED = 5  # variants not ruled out that are named
 MANY = 100  # variants not ruled out from which on they are counted, not named
+MOST = 30  # variants that a notebook shows
+TOO_MANY = 100  # budgets; a decision that needs more visits than that gives no number
 STILL = "Nothing drifts; normal in large samples."
 EPOCHS = f"{STILL} Variants that were dropped are not measured."
 NO_ERRORS = "none, since the policy gives no standard errors"
@@ -49,41 +66,66 @@ FOLLOWING = f"{STILL} Shares that follow rewards bias estimates, which is ignore
 
 
 @dataclass(frozen=True)
-class OfVariant:
-    """What a verdict says of one variant.
+class Decision:
+    """What to do, in a word and in a sentence.
+
+    Attributes
+    ----------
+    word : "ship" a variant; "keep" the control; "unclear" if the test ended without a clear
+        winner, or can find none any more; "unhealthy" if nothing must be decided; "running" if it
+        is not decided yet
+    text : the same as a person says it
+    variant : the variant to ship or to keep; None if there is none
+    more : about how many more visits would tell; None if there is nothing to tell, or nobody knows
+    """
+
+    word: Word
+    text: str
+    variant: str | None = None
+    more: int | None = None
+
+
+UNDECIDED = Decision("running", "Nothing is decided yet.")
+
+
+@dataclass(frozen=True)
+class VariantEstimate:
+    """What a verdict says of one variant; nan for what is not known.
 
     Attributes
     ----------
     arm, name : the variant
     estimate, standard_error : of its time-averaged reward
-    interval : (low, high); those of all variants hold at once
-    gap : by how much the recommended variant is better
-    gap_interval : (low, high); those of all gaps hold at once
+    low, high : ends of its interval; those of all variants hold at once
+    gap, gap_low, gap_high : by how much the recommended variant is better, with its interval
     plausible : whether it cannot be ruled out as the best
-    lift : value of the variant minus that of the control, in units of the reward; None without a
-        control
-    lift_interval : (low, high); those of all lifts hold at once
-    relative : the lift as a share of the control's value; None where that is not defined
-    relative_interval : (low, high); those of all relative lifts hold at once
+    lift, lift_low, lift_high : value of the variant minus that of the control, with its interval
+    relative, relative_low, relative_high : the lift as a share of the control's value
+    raw : the estimate without covariates
     """
 
     arm: int
     name: str
     estimate: float
     standard_error: float
-    interval: tuple[float, float]
+    low: float
+    high: float
     gap: float
-    gap_interval: tuple[float, float]
+    gap_low: float
+    gap_high: float
     plausible: bool
-    lift: float | None = None
-    lift_interval: tuple[float, float] | None = None
-    relative: float | None = None
-    relative_interval: tuple[float, float] | None = None
+    lift: float
+    lift_low: float
+    lift_high: float
+    relative: float
+    relative_low: float
+    relative_high: float
+    raw: float
 
 
-@dataclass(frozen=True, eq=False)
-class Verdict:
-    """What a test concludes so far.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Verdict(Estimates):
+    """What a test concludes so far: `Estimates`, and what follows from them.
 
     Of a large set the numbers of a short list are there: the best, and who led on the way. They
     hold over the whole set all the same.
@@ -94,7 +136,6 @@ class Verdict:
     estimates : (K,) estimated time-averaged reward of every variant; nan for those that a policy
         of epochs (Peace, OD-LinBAI, Sequential-Halving) dropped and did not measure again
     standard_errors : (K,) of the estimates; infinite or nan where too little is known
-    intervals : (K, 2) that hold for all variants at once with probability `level`
     gaps : (K,) by how much the recommended variant is better than each
     gap_intervals : (K, 2) that hold for all gaps at once with probability `level`
     plausible : names of the variants that cannot be ruled out as the best at that level
@@ -103,6 +144,7 @@ class Verdict:
     method, assumption : how intervals were found, and what must be true for them, in one line
     rewards : number of rewards that the verdict rests on. Policies of epochs use an epoch's rewards
         when all of them are in, and estimate from the last epoch alone.
+    variants : number of variants of the whole set
     missing : judged visits whose reward never came; they count as declared
     judged : visits that the verdict rests on: the first ones, up to the first whose rewards may
         still come
@@ -114,22 +156,13 @@ class Verdict:
     caution : what to keep in mind about the intervals; empty if there is nothing
     shown : (K,) the variants on the short list, in rising order; None if arrays are of all
     others : variants that are not on it and cannot be ruled out either
-    size : number of variants of the whole set; 0 if arrays are of all
     metrics : what is known of further metrics, secondary ones and guardrails
-    names : (K,) of the variants that arrays are of
-    control : the variant that others are compared with; without one there are no lifts
-    lifts : (K,) value of each variant minus that of the control, in units of the reward, whether
-        large or small rewards are good
-    lift_intervals : (K, 2) that hold for all lifts at once with probability `level`
-    relative : (K,) lifts as shares of the control's value; nan, not defined, where that cannot be
-        told from 0
-    relative_intervals : (K, 2) that hold for all relative lifts at once with probability `level`
     decision : what to do, in a word and in a sentence
     raw : (K,) estimates from rewards that are not adjusted for covariates; None without covariates
     variance_kept : share of the variance of comparisons that is left after adjusting for
         covariates, such as 0.51; the median over variants. None without covariates
-    stopping : the looks at a test that may stop early; None for others. The verdict is then that
-        of the last look, and its intervals hold at all looks at once
+    stopping : the interim analyses of a test that may stop early; None for others. The verdict is
+        then that of the last one, and its intervals hold at all of them at once
 
     Examples
     --------
@@ -147,9 +180,7 @@ class Verdict:
 
     arm: int
     name: str
-    estimates: Floats
     standard_errors: Floats
-    intervals: Floats
     gaps: Floats
     gap_intervals: Floats
     plausible: tuple[str, ...]
@@ -158,6 +189,7 @@ class Verdict:
     method: str
     assumption: str
     rewards: int
+    variants: int
     missing: int = 0
     judged: int = 0
     waiting: int = 0
@@ -167,59 +199,52 @@ class Verdict:
     caution: str = ""
     shown: NDArray[np.int64] | None = None
     others: int = 0
-    size: int = 0
-    control: str | None = None
-    lifts: Floats | None = None
-    lift_intervals: Floats | None = None
-    relative: Floats | None = None
-    relative_intervals: Floats | None = None
     decision: Decision = UNDECIDED
     raw: Floats | None = None
     variance_kept: float | None = None
-    stopping: StopReport | None = field(default=None, repr=False)
-    metrics: tuple[MetricResult, ...] = field(default=(), repr=False)
-    names: Sequence[str] = field(repr=False, kw_only=True)
+    stopping: StopReport | None = None
+    metrics: tuple[MetricResult, ...] = ()
 
     @classmethod
     def from_intervals(
         cls,
-        found: Intervals,
-        names: Sequence[str],
+        intervals: Intervals,
+        variants: int,
         anytime: bool,
-        compared: Lifts | None = None,
-        **given: Any,
+        lifts: Lifts | None = None,
+        **attributes: Any,
     ) -> Verdict:
         """The verdict on one test whose intervals are known.
 
         Parameters
         ----------
-        found : intervals of the variants
-        names : of all variants, of which intervals may have a short list
-        anytime : whether they hold at any time, or at one planned in advance
-        compared : differences from the control, of the same variants
-        given : further attributes
+        intervals : of the variants, or of a short list of them
+        variants : how many there are
+        anytime : whether intervals hold at any time, or at one planned in advance
+        lifts : differences from the control, of the same variants
+        attributes : further ones
         """
-        chosen = int(found.recommended[0])
-        if compared is not None:
-            given |= _of_lifts(compared, found.arms.names)
+        names, shown = intervals.arms.names, intervals.shown
+        chosen = int(intervals.recommended[0])
         return cls(
-            arm=chosen if found.shown is None else int(found.shown[chosen]),
-            name=found.arms.names[chosen],
-            estimates=found.estimates[0],
-            standard_errors=found.standard_errors[0],
-            intervals=np.column_stack([found.low[0], found.high[0]]),
-            gaps=found.gaps[0],
-            gap_intervals=np.column_stack([found.gap_low[0], found.gap_high[0]]),
-            plausible=found.plausible_names(),
-            level=found.level,
+            arm=chosen if shown is None else int(shown[chosen]),
+            name=names[chosen],
+            names=names,
+            variants=variants,
+            estimates=intervals.estimates[0],
+            standard_errors=intervals.standard_errors[0],
+            intervals=np.column_stack([intervals.low[0], intervals.high[0]]),
+            gaps=intervals.gaps[0],
+            gap_intervals=np.column_stack([intervals.gap_low[0], intervals.gap_high[0]]),
+            plausible=intervals.plausible_names(),
+            level=intervals.level,
             anytime=anytime,
-            method=found.method,
-            assumption=found.assumption,
-            shown=found.shown,
-            others=found.others,
-            size=0 if found.shown is None else len(names),
-            names=found.arms.names,
-            **{"rewards": int(found.rounds[0])} | given,
+            method=intervals.method,
+            assumption=intervals.assumption,
+            shown=shown,
+            others=intervals.others,
+            **differences(names, lifts),
+            **{"rewards": int(intervals.rounds[0])} | attributes,
         )
 
     @property
@@ -251,52 +276,36 @@ class Verdict:
         return self.arm if self.shown is None else int(np.searchsorted(self.shown, self.arm))
 
     @property
-    def variants(self) -> int:
-        """How many variants there are."""
-        return self.size or len(self.estimates)
-
-    @property
     def possible(self) -> int:
         """How many variants cannot be ruled out as the best, the recommended one among them."""
         return len(self.plausible) + self.others
 
-    def of(self, variant: str | int | np.integer[Any]) -> OfVariant:
+    def columns(self) -> dict[str, list[Any]]:
+        """All numbers as columns, with a row for each variant."""
+        K, plausible = len(self.names), set(self.plausible)
+        return super().columns() | {
+            "arm": list(range(K)) if self.shown is None else self.shown.tolist(),
+            "recommended": [name == self.name for name in self.names],
+            "plausible": [name in plausible for name in self.names],
+            "standard_error": self.standard_errors.tolist(),
+            "gap": self.gaps.tolist(),
+            **with_ends("gap_", self.gap_intervals),
+            "raw": [np.nan] * K if self.raw is None else self.raw.tolist(),
+        }
+
+    def of(self, variant: str | int | np.integer[Any]) -> VariantEstimate:
         """What is said of one variant, by its name or by its index among all variants.
 
         Of a large set those on the short list can be asked for.
-
-        Returns
-        -------
-        `arm` and `name`; `estimate` with its `standard_error` and `interval`; by which `gap` the
-        recommended variant is better, with its `gap_interval`; whether it is `plausible` as best
         """
-        row = self._row_of(variant)
-        (low, high), (gap_low, gap_high) = self.intervals[row], self.gap_intervals[row]
-        name = self.names[row]
-        return OfVariant(
-            arm=row if self.shown is None else int(self.shown[row]),
-            name=name,
-            estimate=float(self.estimates[row]),
-            standard_error=float(self.standard_errors[row]),
-            interval=(float(low), float(high)),
-            gap=float(self.gaps[row]),
-            gap_interval=(float(gap_low), float(gap_high)),
-            plausible=name in self.plausible,
-            **self._lift_of(row),
-        )
+        return self.rows[self._row_of(variant)]
 
-    def _lift_of(self, row: int) -> dict[str, Any]:
-        """What `of` says of the lift; nothing without a control."""
-        if self.lifts is None or self.lift_intervals is None:
-            return {}
-        low, high = self.lift_intervals[row].tolist()
-        found = {"lift": float(self.lifts[row]), "lift_interval": (low, high)}
-        if self.relative is None or self.relative_intervals is None:
-            return found
-        if np.isnan(share := float(self.relative[row])):
-            return found
-        low, high = self.relative_intervals[row].tolist()
-        return found | {"relative": share, "relative_interval": (low, high)}
+    @cached_property
+    def rows(self) -> tuple[VariantEstimate, ...]:
+        """What is said of each variant, as in the arrays."""
+        columns = self.columns()
+        columns = {field.name: columns[field.name] for field in fields(VariantEstimate)}
+        return tuple(map(VariantEstimate, *columns.values()))
 
     def _row_of(self, variant: str | int | np.integer[Any]) -> int:
         """Where a variant is in the arrays."""
@@ -359,18 +368,39 @@ class Verdict:
     def to_pandas(self) -> Any:
         """A pandas data frame with a row of raw numbers for each variant; needs the extra frames.
 
-        Columns are name, arm, recommended, plausible, estimate, standard_error, low, high, gap,
-        gap_low, gap_high and, with a control, lift, lift_low, lift_high, relative, relative_low,
-        relative_high.
+        Columns are those of `of`, and recommended.
         """
-        return frame_of(columns_of(self), "pandas")
+        return frame_of(self.columns(), "pandas")
 
     def to_polars(self) -> Any:
         """The same as a Polars data frame."""
-        return frame_of(columns_of(self), "polars")
+        return frame_of(self.columns(), "polars")
 
     def _repr_html_(self) -> str:
-        return html_of(self)
+        """The decision and a small table, for notebooks; names are escaped."""
+        columns = ["variant", "estimate", f"{percent(self.level)} interval"]
+        columns += [] if self.raw is None else ["unadjusted"]
+        columns += [] if self.control is None else [f"against {self.control}"]
+        distance = np.where(np.arange(len(self.gaps)) == self.row, -np.inf, self.gaps)
+        rows = []
+        for k in np.argsort(distance, kind="stable")[:MOST].tolist():  # unknown ones last
+            low, high = self.intervals[k].tolist()
+            cells = [self.names[k], number(float(self.estimates[k]))]
+            cells.append(reach(low, high, unknown=self.no_interval))
+            cells += [] if self.raw is None else [number(float(self.raw[k]))]
+            cells += [] if self.control is None else [lift_text(self, k)]
+            standing = "may be the best" if self.names[k] in self.plausible else "ruled out"
+            cells.append("recommended" if k == self.row else standing)
+            rows.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
+        head = "".join(f'<th scope="col">{escape(column)}</th>' for column in (*columns, ""))
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        more = len(self.names) - len(rows)
+        cut = f"<p>{more:,} more are in to_pandas().</p>" if more > 0 else ""
+        return (
+            f"<div><p><strong>{escape(self.decision.text)}</strong></p>"
+            f"<p>{escape(str(self))}</p>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{cut}</div>"
+        )
 
     @property
     def reach(self) -> str:
@@ -380,10 +410,23 @@ class Verdict:
         upto = "" if self.until is None else f", up to {self.until:%A %d %b, %H:%M} UTC"
         if self.stopping is not None and self.stopping.stopped:
             later = counted(self.waiting, "visit")
-            return f"Based on the first {self.judged:,} visits{upto}; {later} came after that look."
+            return f"Based on the first {self.judged:,} visits{upto}; {later} came later."
         newer = counted(self.waiting, "newer one is", "newer ones are")
         wait = f", and {self.pending:,} of them still wait for rewards" if self.pending else ""
         return f"Based on the first {self.judged:,} visits{upto}; {newer} not included yet{wait}."
+
+
+def adjusted_text(verdict: Verdict, covariates: Sequence[str]) -> str:
+    """How much noise covariates have taken away; empty where estimates are not adjusted.
+
+    covariates : their names
+    """
+    if verdict.raw is None or verdict.variance_kept is None:
+        return ""
+    names, saved = listed(covariates), 1 - verdict.variance_kept
+    if saved < 0.005:
+        return f"Adjusted for {names}, which have not taken any noise away so far."
+    return f"Adjusted for {names}: variance down by {percent(round(saved, 2))}."
 
 
 def evidence_of(
@@ -437,45 +480,29 @@ def verdict_of(
         among equal estimates; else the evidence's best estimate is recommended
     looks : at which intervals hold, in place of all times
     """
-    found = settings.policy.recommend(state)
+    recommended = settings.policy.recommend(state)
     if evidence is None:
-        return _by_policy(settings, state, found, level)
-    best = recommended_arms(evidence, found.arm[:1] if as_policy else None)
+        return _by_policy(settings, state, recommended, level)
+    best = recommended_arms(evidence, recommended.arm[:1] if as_policy else None)
     control = None if settings.control is None else settings.arms.index(settings.control)
     if evidence.arms.large:
         evidence, best = shortlisted(evidence, best, also=[] if control is None else [control])
         if control is not None:
-            control = int(np.searchsorted(_shown(evidence), control))
+            assert evidence.shown is not None
+            control = int(np.searchsorted(evidence.shown, control))
+    against = None
     if anytime:
-        budget, compared = settings.budget, None
+        budget = settings.budget
         intervals = confidence_sequence(evidence, budget, level, reward_range, best, looks)
         if control is not None:
-            compared = lift_sequence(
+            against = lift_sequence(
                 evidence, budget, control, level, reward_range, looks, intervals
             )
     else:
         intervals = fixed_budget(evidence, level, best)
-        compared = None
         if control is not None:
-            compared = lifts(evidence, control, level, intervals=intervals)
-    return Verdict.from_intervals(intervals, settings.arms.names, anytime, compared)
-
-
-def _shown(evidence: Evidence) -> NDArray[np.int64]:
-    """The arms of a large set that a short list has."""
-    assert evidence.shown is not None
-    return evidence.shown
-
-
-def _of_lifts(found: Lifts, names: Sequence[str]) -> dict[str, Any]:
-    """The attributes of a verdict on one test that say how variants differ from the control."""
-    return {
-        "control": names[found.control],
-        "lifts": found.differences[0],
-        "lift_intervals": np.column_stack([found.low[0], found.high[0]]),
-        "relative": found.relative[0],
-        "relative_intervals": np.column_stack([found.relative_low[0], found.relative_high[0]]),
-    }
+            against = lifts(evidence, control, level, intervals=intervals)
+    return Verdict.from_intervals(intervals, settings.arms.size, anytime, against)
 
 
 def _own_lifts(estimates: Floats, errors: Floats, control: int, z: float) -> Lifts:
@@ -500,17 +527,19 @@ def _own_lifts(estimates: Floats, errors: Floats, control: int, z: float) -> Lif
     )
 
 
-def _by_policy(settings: Settings, state: State, found: Recommendations, level: float) -> Verdict:
+def _by_policy(
+    settings: Settings, state: State, recommended: Recommendations, level: float
+) -> Verdict:
     """The policy's own estimates and standard errors, with Bonferroni over the arms."""
     arms, policy = settings.arms, settings.policy
     sign = 1.0 if settings.direction == "maximize" else -1.0
-    arm, estimates = int(found.arm[0]), sign * found.estimates[0]
-    if found.standard_errors is None:
+    arm, estimates = int(recommended.arm[0]), sign * recommended.estimates[0]
+    if recommended.standard_errors is None:
         errors = np.full_like(estimates, np.nan)
         method, assumption = NO_ERRORS, f"{policy.name} gives no standard errors, so no variant "
         assumption += "can be ruled out."
     else:
-        errors = found.standard_errors[0]
+        errors = recommended.standard_errors[0]
         following = isinstance(policy, ThompsonPolicy)
         assumption = FOLLOWING if following else EPOCHS if policy.waits else STILL
         method = policy.estimator
@@ -531,10 +560,10 @@ def _by_policy(settings: Settings, state: State, found: Recommendations, level: 
         also = [arm] if settings.control is None else [arm, arms.index(settings.control)]
         rows = np.union1d(top, also).astype(np.int64)
     names = tuple(arms.names[k] for k in rows.tolist())
-    compared: dict[str, Any] = {}
+    against = None
     if settings.control is not None:
         control = names.index(settings.control)
-        compared = _of_lifts(_own_lifts(estimates[rows], known[rows], control, z), names)
+        against = _own_lifts(estimates[rows], known[rows], control, z)
     return Verdict(
         arm=arm,
         name=arms.names[arm],
@@ -551,7 +580,201 @@ def _by_policy(settings: Settings, state: State, found: Recommendations, level: 
         rewards=int(state.played[0]),
         shown=rows if arms.large else None,
         others=int(plausible.sum() - plausible[rows].sum()),
-        size=arms.size if arms.large else 0,
+        variants=arms.size,
         names=names,
-        **compared,
+        **differences(names, against),
     )
+
+
+# What follows from a verdict
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The variants of a verdict against its control: who is shown to be better or worse.
+
+    Attributes
+    ----------
+    control : row of the control
+    chosen : row of the variant that is decided on, the control's to keep it; -1 for none
+    better, worse : (K,) variants whose lift is shown to be good, or bad; the recommended variant
+        is better than the control, too, if it is the declared winner
+    lifts : (K,) by how much each is better, negative if it is worse: relative if that is defined
+    intervals : (K, 2) of these
+    share : whether these are shares of the control's value
+    unit : of lifts that are not
+    """
+
+    control: int
+    chosen: int
+    better: NDArray[np.bool_]
+    worse: NDArray[np.bool_]
+    lifts: Floats
+    intervals: Floats
+    share: bool
+    unit: str = ""
+
+    def amount(self, row: int) -> str:
+        """By how much a variant is better, with its interval."""
+        low, high = self.intervals[row].tolist()
+        return by_how_much(float(self.lifts[row]), low, high, self.share, self.unit)
+
+    @property
+    def unclear(self) -> NDArray[np.bool_]:
+        """(K,) variants that do not differ clearly from the control."""
+        apart = self.better | self.worse
+        apart[self.control] = True
+        return ~apart
+
+
+def compare_with_control(
+    verdict: Verdict, direction: Direction, unit: str = ""
+) -> Comparison | None:
+    """How the variants compare with the control; None if there is no control.
+
+    unit : of differences
+    """
+    if verdict.control is None:
+        return None
+    row = verdict.names.index(verdict.control)
+    sign = 1.0 if direction == "maximize" else -1.0
+    ends = verdict.lift_intervals
+    low, high = ends.T if sign > 0 else -ends[:, ::-1].T
+    recommended, sure = np.array([verdict.row]), np.array([verdict.sure])
+    chosen = int(stopping.decided_for(recommended, sure, low[None], high[None], row)[0])
+    if chosen == row and verdict.others and not verdict.sure:
+        chosen = stopping.UNDECIDED  # variants that are not on the short list may be better
+    better, worse = low > 0, high < 0
+    others = np.arange(len(low)) != row
+    if verdict.sure and verdict.row != row:
+        better[verdict.row] = True
+    if verdict.sure and verdict.row == row:
+        worse[others] = True
+    share = not np.isnan(verdict.relative[others & ~np.isnan(verdict.lifts)]).any()
+    if share:
+        turn = sign * (1.0 if verdict.estimates[row] >= 0 else -1.0)
+        between = verdict.relative_intervals
+        lifts, intervals = turn * verdict.relative, between if turn > 0 else -between[:, ::-1]
+    else:
+        lifts, intervals = sign * verdict.lifts, np.column_stack([low, high])
+    return Comparison(row, chosen, better & others, worse & others, lifts, intervals, share, unit)
+
+
+def decision_of(
+    verdict: Verdict,
+    direction: Direction,
+    budget: int,
+    over: bool,
+    spent: bool,
+    guardrails: Sequence[MetricResult] = (),
+    least: int = 0,
+    unit: str = "",
+) -> Decision:
+    """What to do, as far as the verdict allows a decision.
+
+    A variant is shipped if it is recommended, shown to be better than the control (without a
+    control: declared the winner), and breaks no guardrail. The control is kept if every other
+    variant is shown not to be better. Intervals that hold at all times may decide before the end.
+
+    Parameters
+    ----------
+    direction, budget : of the test
+    over : whether neither visits nor rewards are to come
+    spent : whether all visits were assigned
+    guardrails : metrics that must not get worse, as judged for each variant
+    least : visits before the next decision is possible
+    unit : of differences, see `by_how_much`
+    """
+    if verdict.unhealthy:
+        return Decision("unhealthy", "Not healthy: do not decide.")
+    if not np.nan_to_num(verdict.estimates).any():
+        return Decision("unclear" if over else "running", "No best variant: all rewards are 0.")
+    against, name = compare_with_control(verdict, direction, unit), verdict.name
+    if not verdict.caution:
+        if against is None and verdict.sure:
+            lone = verdict.variants == 1
+            why = "it is the only variant" if lone else "it is the best, all others are ruled out"
+            return _guarded(Decision("ship", f"Ship {name}: {why}.", name), "", None, guardrails)
+        if against is not None and against.chosen == verdict.row != against.control:
+            better = f"it beats {verdict.control} by {against.amount(verdict.row)}"
+            ship = Decision("ship", f"Ship {name}: {better}.", name)
+            return _guarded(ship, better, verdict.control, guardrails)
+        if against is not None and against.chosen == against.control:
+            others = [other for other in verdict.names if other != verdict.control]
+            no = f"{others[0]} is not better" if len(others) == 1 else "no other variant beats it"
+            return Decision("keep", f"Keep {verdict.control}: {no}.", verdict.control)
+    more = _more_visits(verdict, against, budget, least)
+    tell = "" if more is None else f"; about {more:,} more visits would tell"
+    if more is not None and not over and verdict.waiting >= more:
+        more, tell = None, "; visits that are not included yet may tell"
+    if over:
+        return Decision("unclear", f"No clear winner{tell}.", None, more)
+    if spent:
+        return Decision("running", "Not decided yet: rewards of the last visits may still come.")
+    return Decision("running", f"Too early to decide{tell}.", None, more)
+
+
+def _guarded(
+    ship: Decision, better: str, control: str | None, guardrails: Sequence[MetricResult]
+) -> Decision:
+    """The decision to ship a variant, unless a guardrail forbids it.
+
+    better : what speaks for the variant
+    """
+    name = ship.variant
+    broken = [metric.name for metric in guardrails if name in metric.broken]
+    unsure = [metric.name for metric in guardrails if name in metric.unsure]
+    reason = f"{better}, but " if better else ""
+    if broken:
+        why = f"{reason}{listed(broken)} got worse by more than is allowed"
+        if control is None:
+            return Decision("unclear", f"Do not ship {name}: {why}.")
+        return Decision("keep", f"Keep {control}, not {name}: {why}.", control)
+    if unsure:
+        why = f"{reason}{listed(unsure)} may have got worse by more than is allowed"
+        return Decision("unclear", f"Do not ship {name} yet: {why}.")
+    return ship
+
+
+def _more_visits(
+    verdict: Verdict, against: Comparison | None, budget: int, least: int
+) -> int | None:
+    """About how many more visits would tell the best challenger from what it is compared with.
+
+    If the estimates are true, an interval that is w wide on the side of 0 excludes 0 after
+    (w / |lift|)² times as many visits. Rounded to two digits; None if that is far too many.
+    """
+    k = verdict.row
+    if against is not None and k != against.control:
+        lift, (low, high) = against.lifts[k], against.intervals[k]
+    else:  # the recommended variant against the best of the others
+        gaps = np.where(np.arange(len(verdict.gaps)) == k, np.nan, verdict.gaps)
+        if np.isnan(gaps).all():
+            return None
+        rival = int(np.nanargmin(gaps))
+        lift, (low, high) = verdict.gaps[rival], verdict.gap_intervals[rival]
+    width = lift - low if lift > 0 else high - lift
+    if not isfinite(high - low) or lift == 0 or width <= abs(lift):
+        return None
+    more = verdict.judged * ((width / abs(lift)) ** 2 - 1)
+    if not 0 < more <= TOO_MANY * budget:
+        return None
+    more = max(more, least)
+    unit = 10 ** max(floor(log10(more)) - 1, 0)
+    return int(max(round(more / unit), 1) * unit)
+
+
+def doubt_of(verdict: Verdict, direction: Direction, fit: Callable[[], LackOfFit | None]) -> str:
+    """Why a lead that would decide rests on a model that may not fit; empty if it does not.
+
+    fit : tests the model on the rewards that the verdict rests on
+    """
+    against, rows = compare_with_control(verdict, direction), np.arange(len(verdict.gaps))
+    decides = verdict.sure or (against is not None and against.chosen != stopping.UNDECIDED)
+    if not decides or verdict.shown is not None or (lack := fit()) is None:
+        return ""
+    rivals = rows != verdict.row
+    if against is not None and not verdict.sure and verdict.row != against.control:
+        rivals = rows == against.control
+    sign = 1.0 if direction == "maximize" else -1.0
+    return lack.doubt(verdict.names, verdict.row, rivals, verdict.gaps, verdict.level, sign)

@@ -10,10 +10,9 @@ import scipy
 
 from steadyarm.designs import Design
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.conclusion import compared
+from steadyarm.live.estimates import lift_text
 from steadyarm.live.scorecard import Effects
-from steadyarm.live.tables import lift_text
-from steadyarm.live.verdict import Verdict
+from steadyarm.live.verdict import Verdict, compare_with_control
 from steadyarm.plot.spec import (
     ACCENT,
     BAD,
@@ -164,7 +163,7 @@ def _of_rows(verdict: Verdict, names: Sequence[str]) -> Sequence[str]:
 
 
 def _labels(verdict: Verdict, names: Sequence[str], order: Sequence[int]) -> tuple[str, ...]:
-    called = names if verdict.size else labels_of(names)
+    called = names if verdict.shown is not None else labels_of(names)
     return shown_apart([called[k] for k in order])
 
 
@@ -189,7 +188,7 @@ def lifts(
     names : of the rows of the verdict, or of all variants
     rates : whether rewards are yes or no, so that differences are percentage points
     """
-    against = compared(verdict, direction)
+    against = compare_with_control(verdict, direction)
     if against is None:
         raise InvalidInputError(
             "the test has no control, so there are no differences from it; create it with "
@@ -241,19 +240,18 @@ def lifts(
 
 def _lifts(verdict: Verdict, k: int) -> dict[str, Any]:
     """Columns that compare with the control, if there is one."""
-    if verdict.lifts is None or verdict.lift_intervals is None:
+    if verdict.control is None:
         return {}
     low, high = verdict.lift_intervals[k]
-    columns = {"lift": verdict.lifts[k], "lift, low": low, "lift, high": high}
-    if verdict.relative is not None and verdict.relative_intervals is not None:
-        low, high = verdict.relative_intervals[k]
-        relative = verdict.relative[k]
-        columns |= {
-            "relative lift": relative,
-            "relative lift, low": low,
-            "relative lift, high": high,
-        }
-    return columns
+    relative_low, relative_high = verdict.relative_intervals[k]
+    return {
+        "lift": verdict.lifts[k],
+        "lift, low": low,
+        "lift, high": high,
+        "relative lift": verdict.relative[k],
+        "relative lift, low": relative_low,
+        "relative lift, high": relative_high,
+    }
 
 
 # Levels of factors, items of bundles

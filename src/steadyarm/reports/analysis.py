@@ -10,7 +10,7 @@ import numpy as np
 
 from steadyarm.analysis import Analysis
 from steadyarm.inference import DriftReport
-from steadyarm.live.tables import lift_text
+from steadyarm.live.estimates import lift_text
 from steadyarm.plot.sources import chart_for
 from steadyarm.plot.standings import lifts
 from steadyarm.reports.render import plus_minus, render
@@ -103,7 +103,7 @@ def _part(found: Analysis) -> dict[str, Any]:
             )
         )
     part: dict[str, Any] = {"level": i.level, "estimates": rows, "lifts": []}
-    if verdict.lifts is not None and verdict.lift_intervals is not None:
+    if verdict.control is not None:
         part["chart"] = lifts(verdict, found.arms.names, found.evidence.direction)
         part["lifts"] = [
             (

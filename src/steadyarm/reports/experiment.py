@@ -10,20 +10,21 @@ from typing import Any
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.after_test import outside_texts
+from steadyarm.live.estimates import lift_text, metric_cells, metric_obstacles
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.export import csv_lines
 from steadyarm.live.lifecycle import description_of
 from steadyarm.live.replay import Replay
-from steadyarm.live.scorecard import Scorecard, Standing, order_of, standing_of
+from steadyarm.live.scorecard import (
+    Scorecard,
+    Standing,
+    order_of,
+    rewards_in_words,
+    standing_of,
+)
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.settings import Settings
-from steadyarm.live.tables import (
-    adjusted_text,
-    lift_text,
-    metric_cells,
-    metric_obstacles,
-    rewards_in_words,
-)
+from steadyarm.live.verdict import adjusted_text
 from steadyarm.plot.sources import CHARTS, chart_for
 from steadyarm.plot.spec import Spec
 from steadyarm.reports.analysis import periods_of
@@ -297,7 +298,7 @@ def _rivals(card: Scorecard) -> Iterator[str]:
         leads = "has the best estimate" if card.settled else "leads"
         among = "among them " if verdict.others else ""
         rivals = counted(len(others) + verdict.others, "variant")
-        named = f": {among}{listed(others, 5 if verdict.size else 20)}" if others else ""
+        named = f": {among}{listed(others, 20 if verdict.shown is None else 5)}" if others else ""
         best = f"Besides {verdict.name}, which {leads}"
         yield f"{best}, {rivals} cannot be ruled out at {level}{named}."
     elif len(dropped) < len(standings) - 1:

@@ -36,7 +36,7 @@ from steadyarm.service.service import Service
 from steadyarm.storages.changes import Corrected
 from steadyarm.storages.records import LATEST, to_datetime, to_micros
 from steadyarm.storages.storage import Storage
-from steadyarm.wire import requests, responses, results
+from steadyarm.wire import requests, responses
 from steadyarm.wire.requests import checked, time_in
 from steadyarm.wording import shortened
 
@@ -292,12 +292,12 @@ async def rolled_out(service: Service, name: str, body: requests.NewRollOut, by:
 
 async def correct(
     service: Service, request: Request, body: requests.NewCorrection
-) -> tuple[int, results.CorrectedAnswer]:
+) -> tuple[int, responses.CorrectedAnswer]:
     """Void a reward, exclude visits, or erase a unit."""
     experiment = await service.experiment(request)
     # Not in turn with batches: a long period takes its time, and others go on meanwhile.
     done = await service.read(_correct, experiment, body, author(request))
-    return 201, results.CorrectedAnswer(done.entry, done.assignments)
+    return 201, responses.CorrectedAnswer(done.entry, done.assignments)
 
 
 def _correct(experiment: Experiment, body: requests.NewCorrection, by: str) -> Corrected:
@@ -325,19 +325,19 @@ def _correct(experiment: Experiment, body: requests.NewCorrection, by: str) -> C
             )
 
 
-async def corrections(service: Service, request: Request) -> tuple[int, results.Corrections]:
+async def corrections(service: Service, request: Request) -> tuple[int, responses.Corrections]:
     """List all corrections of an experiment."""
     experiment = await service.experiment(request)
     found = await service.read(experiment.corrections)
-    return 200, results.Corrections([results.AuditEntryAnswer.of(entry) for entry in found])
+    return 200, responses.Corrections([responses.AuditEntryAnswer.of(entry) for entry in found])
 
 
 async def audit(
     service: Service, request: Request, query: requests.AuditQuery
-) -> tuple[int, results.AuditLog]:
+) -> tuple[int, responses.AuditLog]:
     """Read the audit log: who did what, and when; page by page."""
     found = await service.read(service.storage.audit, query.after, query.most, query.experiment)
-    return 200, results.AuditLog([results.AuditEntryAnswer.of(entry) for entry in found])
+    return 200, responses.AuditLog([responses.AuditEntryAnswer.of(entry) for entry in found])
 
 
 def author(request: Request) -> str:
@@ -382,16 +382,16 @@ CHUNK = 1 << 18  # bytes, the same
 
 async def recommendation(
     service: Service, request: Request, query: requests.RecommendationQuery
-) -> tuple[int, results.Recommendation]:
+) -> tuple[int, responses.Recommendation]:
     """The best variant so far, with intervals."""
     experiment = await service.experiment(request)
     verdict = await service.read(experiment.recommend, query.level, query.anytime)
-    return 200, results.Recommendation.of(verdict)
+    return 200, responses.Recommendation.of(verdict)
 
 
 async def breakdown(
     service: Service, request: Request, query: requests.RecommendationQuery
-) -> tuple[int, results.BreakdownAnswer]:
+) -> tuple[int, responses.BreakdownAnswer]:
     """What variants brought in each level of an attribute of units; exploratory."""
     experiment, attribute = await service.experiment(request), request.path_params["attribute"]
     if attribute not in experiment.settings.attributes:
@@ -402,37 +402,37 @@ async def breakdown(
     found = await service.read(
         lambda: experiment.recommend(query.level, query.anytime, by=attribute)
     )
-    return 200, results.BreakdownAnswer.of(found)
+    return 200, responses.BreakdownAnswer.of(found)
 
 
-async def health(service: Service, request: Request) -> tuple[int, results.Health]:
+async def health(service: Service, request: Request) -> tuple[int, responses.Health]:
     """Whether the log can be trusted."""
     experiment = await service.experiment(request)
-    return 200, results.Health.of(await service.read(experiment.health))
+    return 200, responses.Health.read(await service.read(experiment.health))
 
 
 async def drift(
     service: Service, request: Request, query: requests.DriftQuery
-) -> tuple[int, results.Drift]:
+) -> tuple[int, responses.Drift]:
     """Whether the means moved, and whether it mattered."""
     experiment = await service.experiment(request)
-    return 200, results.Drift.of(await service.read(experiment.drift, query.periods, query.level))
+    return 200, responses.Drift.of(await service.read(experiment.drift, query.periods, query.level))
 
 
-async def allocation(service: Service, request: Request) -> tuple[int, results.Allocation]:
+async def allocation(service: Service, request: Request) -> tuple[int, responses.Allocation]:
     """The shares with which variants are assigned now."""
     experiment = await service.experiment(request)
     snapshot = await service.read(experiment.storage.snapshot, experiment.key)
     if not snapshot.segments:
         raise RefusedError("not-found", "Nothing was assigned yet.", "Request an assignment first.")
     record, _sums = snapshot.segments[-1]
-    return 200, results.Allocation.of(record, experiment.arms.names)
+    return 200, responses.Allocation.of(record, experiment.arms.names)
 
 
-async def replay(service: Service, request: Request) -> tuple[int, results.ReplayAnswer]:
+async def replay(service: Service, request: Request) -> tuple[int, responses.ReplayAnswer]:
     """The whole test computed anew from its log, and compared."""
     experiment = await service.experiment(request)
-    return 200, results.ReplayAnswer.of(await service.read(experiment.replay))
+    return 200, responses.ReplayAnswer.read(await service.read(experiment.replay))
 
 
 async def export(service: Service, request: Request, query: requests.ExportQuery) -> Response:

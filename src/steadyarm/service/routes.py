@@ -24,7 +24,7 @@ from steadyarm.service.auth import Publishable
 from steadyarm.service.problems import KINDS, MEDIA
 from steadyarm.storages.changes import Scope
 from steadyarm.wire import flags as wire_flags
-from steadyarm.wire import requests, responses, results
+from steadyarm.wire import requests, responses
 
 S = TypeVar("S", bound=Struct)
 EXPERIMENT = "/v1/experiments/{name}"
@@ -221,7 +221,6 @@ def document(routes: tuple[Route, ...] = ROUTES, root_path: str = "") -> dict[st
         "components": {
             "schemas": _schemas(requests, requests.Request)
             | _schemas(responses)
-            | _schemas(results)
             | _schemas(wire_flags),
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
