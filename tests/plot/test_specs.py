@@ -55,6 +55,14 @@ def test_every_chart_of_a_live_test(card: Scorecard, name: str) -> None:
     check(spec)
 
 
+def test_charts_without_intervals_say_why() -> None:
+    early = visited(100, arms=["now", "B"], control="now", stop="recommend", looks=2)
+    for name in ("leaderboard", "lifts"):
+        spec = json.dumps(chart_for(name, scorecard_of(early)))
+        assert "No intervals: before the first interim analysis." in spec
+        assert "Lines:" not in spec
+
+
 def test_charts_of_factors() -> None:
     card = scorecard_of(visited(800, arms=sa.ArmSet.factorial(FACTORS)))
     main = rows_of(chart_for("effects", card))

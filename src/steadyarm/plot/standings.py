@@ -152,8 +152,15 @@ def leaderboard(
             f"{amount(verdict.estimates[verdict.row], rates)}{reach}; not ruled out: "
             f"{verdict.possible:,} of {counted(verdict.variants, 'variant')}."
         ),
-        note=f"{small}Lines: {percent(verdict.level)} intervals, for all variants at once.",
+        note=f"{small}{_lines(verdict, rows)}",
     )
+
+
+def _lines(verdict: Verdict, rows: Rows) -> str:
+    """What the lines are, or why there are none."""
+    if not any(np.isfinite([row["low"], row["high"]]).any() for row in rows):
+        return f"No intervals: {verdict.no_interval}."
+    return f"Lines: {percent(verdict.level)} intervals, for all variants at once."
 
 
 def _of_rows(verdict: Verdict, names: Sequence[str]) -> Sequence[str]:
@@ -233,7 +240,7 @@ def lifts(
             f"{counted(len(order), 'variant')} {int(against.better.sum()):,} clearly better than "
             f"the control, {int(against.worse.sum()):,} clearly worse."
         ),
-        note=f"Lines: {percent(verdict.level)} intervals, for all variants at once.",
+        note=_lines(verdict, rows),
         zero=True,
     )
 

@@ -73,7 +73,7 @@ def test_events_of_another_name_are_named(visitor: Visitor, empty: Site) -> None
     page, _ = visitor(empty)
     units = [f"visitor {i}" for i in range(400)]
     with empty.api() as api:
-        create(api, "misnamed", ["A", "B"], 400, metrics=[PURCHASE])
+        create(api, "misnamed", ["A", "B"], 400, metrics=[PURCHASE | {"window": "1d"}])
         assign(api, "misnamed", units)
         page.goto(address("misnamed"))  # the page is renewed when the events arrive
         for unit in units[:5]:
@@ -109,6 +109,7 @@ def test_a_stopped_test_shows_the_analysis_that_stopped_it(visitor: Visitor, emp
                 page.goto(address("shop"))
                 board = page.locator("[data-live=leaderboard]")
                 expect(board).to_contain_text("before the first interim analysis")
+                assert "Lines: 95 % intervals" not in main_text(page)
             if not shown:
                 break
         api.post("/v1/experiments/shop/rewards:batch", json={"rewards": waiting})
