@@ -30,6 +30,7 @@ import httpx2
 import numpy as np
 
 import steadyarm as sa
+from steadyarm.cli.main import main as run_command
 from steadyarm.dashboard.app import create_app
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
@@ -150,6 +151,18 @@ def http_assignment(counter: Counter, folder: Path) -> set[Entered]:
     return found
 
 
+def analysis(counter: Counter, folder: Path) -> set[Entered]:
+    """`steadyarm analyze log.csv` on a log of two variants."""
+    log = folder / "log.csv"
+    lines = ["timestamp,unit,arm,reward,probability"]
+    for t in range(3000):
+        arm, reward = "AB"[t * 7 % 5 % 2], t % 3 % 2
+        lines.append(f"2026-03-{1 + t // 100:02} 12:00:00,{t},{arm},{reward},0.5")
+    log.write_text("\n".join(lines))
+    with redirect_stdout(io.StringIO()):
+        return counter.second(lambda _: run_command(["analyze", str(log)]))
+
+
 @asynccontextmanager
 async def _lifespan(app: Any) -> AsyncIterator[None]:
     """Start an ASGI application and end it, as a server does."""
@@ -184,6 +197,7 @@ TASKS: dict[str, Callable[[Counter, Path], set[Entered]]] = {
     "tell on SQLite": tell,
     f"{VISITS} asks and tells with decisions": visits,
     "HTTP assignment, new unit": http_assignment,
+    "analyze log.csv": analysis,
 }
 
 
