@@ -75,12 +75,6 @@ def test_vectors_need_no_segments(tmp_path: Path) -> None:
     assert (np.abs(truth - session.recommend().estimates) < 2 * errors).all()
     for row in rows:
         weights = json.loads(row["probabilities"])
-        row |= {f"p_{name}": p for name, p in zip(LAYOUTS.names, weights, strict=True)}
-    leave_out = ("segment", "block", "probabilities", "probability")
-    by_columns = sa.analyze(write(tmp_path / "log2.csv", rows, leave_out), arms=LAYOUTS)
-    np.testing.assert_allclose(by_columns.estimates, truth, rtol=1e-9)
-    for row in rows:
-        weights = json.loads(row["probabilities"])
         row["probabilities"] = json.dumps(dict(zip(LAYOUTS.names, weights, strict=True)))
     by_name = sa.analyze(write(tmp_path / "log3.csv", rows, ("segment", "block")), arms=LAYOUTS)
     np.testing.assert_allclose(by_name.estimates, truth, rtol=1e-9)

@@ -73,10 +73,10 @@ def test_single_rows_are_adjusted_by_slopes_of_the_other_half(kind: str, tmp_pat
         )
         np.testing.assert_allclose(found.estimates, scored.estimates, rtol=1e-8)
     vectors = [
-        [*row[:3], *((row[3], 1 - row[3]) if row[2] == "A" else (1 - row[3], row[3])), *row[4:]]
+        [*row[:3], [row[3], 1 - row[3]] if row[2] == "A" else [1 - row[3], row[3]], *row[4:]]
         for row in rows
     ]
-    header = ("timestamp", "unit", "arm", "p_A", "p_B", "reward", *NAMES)
+    header = ("timestamp", "unit", "arm", "probabilities", "reward", *NAMES)
     other = sa.analyze(write(tmp_path / "b.csv", header, vectors), covariates=NAMES)
     np.testing.assert_allclose(other.estimates, found.estimates, rtol=1e-9)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -122,33 +121,6 @@ def test_many_faults_are_counted(tmp_path: Path) -> None:
     rows = [replace(row, probability=0) for row in ROWS]
     with pytest.raises(sa.InvalidInputError, match=r"row 5: the probability.* 120 rows in all"):
         sa.analyze(write_csv(tmp_path / "log.csv", rows))
-
-
-def _later(rows: list[Row], start: int, back: timedelta) -> list[Row]:
-    """The rows from some place on with time stamps that are set back."""
-    return [
-        row if i < start else replace(row, timestamp=row.timestamp - back)
-        for i, row in enumerate(rows)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("rows", "status", "says"),
-    [
-        (ROWS, "ok", "are in order of time"),
-        (sorted(ROWS, key=lambda row: str(row.unit)), "ok", "another order than their times"),
-        (ROWS[::2] + ROWS[1::2], "ok", "another order than their times"),  # two workers
-        (ROWS[::-1], "ok", "another order than their times"),
-        (_later(ROWS, 30, timedelta(seconds=90)), "ok", "another order"),  # by half a minute
-        (_later(ROWS, 30, timedelta(hours=1)), "warn", "goes back in row 31 (by "),
-    ],
-)
-def test_only_a_clock_that_was_set_back_is_a_warning(
-    rows: list[Row], status: str, says: str, tmp_path: Path
-) -> None:
-    found = sa.analyze(write_csv(tmp_path / "log.csv", rows))
-    [finding] = [f for f in found.health.findings if f.name == "order of rows"]
-    assert (finding.status, says in finding.explanation) == (status, True), finding
 
 
 def test_duplicates(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.analysis import checks, exports, splits, units
-from steadyarm.analysis.query import Plan, as_number, plan_periods, readable, row_sums
+from steadyarm.analysis.query import Plan, as_unit, plan_periods, readable, row_sums
 from steadyarm.analysis.result import Analysis, Missing, conclude
 from steadyarm.analysis.source import ATTRIBUTE, COVARIATE, Source, open_log, open_tables
 from steadyarm.analysis.units import Floats, Rows, Stretch, Units
@@ -159,8 +159,8 @@ def analyze(
         exposure of a unit counts
     arms : the variants; by default those of the test whose export this is, if its description
         stands beside it, else every arm in the log, each by itself. Arms with features need
-        the whole allocation of every row: a column `probabilities` (JSON or a list), a column
-        p_NAME for every arm, or a column `segment` within which probabilities are fixed
+        the whole allocation of every row: a column `probabilities` (JSON or a list), or a column
+        `segment` within which probabilities are fixed
     query : the name of a table of a database, or a query; files and frames are the table log in it
     columns : our names of columns to theirs, such as {"arm": "variant"}; {"unit": None} takes all
         rows as independent. Else variances are by unit if units have several rows. Units are in the
@@ -409,7 +409,7 @@ def _sample(log: Source, question: Question, described: exports.Described | None
         checks.refuse(log, checks.without_cluster(log, frame, question.cluster), frame)
         found = units.count_units(log, frame, rows, " and ".join(question.cluster.values()))
     elif log.has("unit") and not log.single:
-        frame = frame.mutate(unit=units.as_unit(log, frame.unit))
+        frame = frame.mutate(unit=as_unit(log, frame.unit))
         found = units.count_units(log, frame, rows)
     return Sample(
         log=log,
@@ -448,11 +448,8 @@ def _unknown_arms(arms: ArmSet | None, by_arm: Mapping[str, int]) -> checks.Faul
 
 
 def _arms_in(log: Source, by_arm: Mapping[str, int]) -> ArmSet:
-    """Every arm of the log by itself, and those that columns p_NAME name."""
+    """Every arm of the log by itself."""
     names = sorted(by_arm)
-    told = [name.removeprefix("p_") for name in log.vector]
-    if len(told) > 1 and not log.has("probability") and not log.has("probabilities"):
-        names = told
     if not 2 <= len(names) <= MOST_ARMS:
         raise InvalidInputError(
             f"{log.name} has {len(names):,} arms ({strung(list(map(repr, names)), 5)}); expected 2 "
@@ -467,7 +464,7 @@ def _arms_in(log: Source, by_arm: Mapping[str, int]) -> ArmSet:
 def score(sample: Sample) -> Scored:
     """The evidence of a log: sums by period, arm and allocation, unit by unit."""
     log, arms, question = sample.log, sample.arms, sample.question
-    allocation, table = _allocation(sample)
+    allocation, table = _allocation(sample), sample.table
     rows = _sums(sample, table, allocation)
     checks.refuse(log, sample.broken + checks.faults_in(rows, arms.names, sample.missing))
     _check_description(sample)
@@ -548,29 +545,20 @@ def _sums(sample: Sample, table: Any, allocation: list[str]) -> Rows:
     return units.fetch_limited(sample.log, row_sums(table, keys))
 
 
-def _allocation(sample: Sample) -> tuple[list[str], Any]:
-    """The columns that tell the whole allocation of a row, if it is needed, and the table."""
-    log, table, arms = sample.log, sample.table, sample.arms
-    linear = not is_one_hot(arms.coordinates)
+def _allocation(sample: Sample) -> list[str]:
+    """The columns that tell the whole allocation of a row, if it is needed."""
+    log, own = sample.log, "p" in sample.table.columns
+    linear = not is_one_hot(sample.arms.coordinates)
     if log.has("probabilities"):
-        needed = sample.question.split is not None or linear or "p" not in table.columns
-        return (["probabilities"] if needed else []), table
-    if log.vector and (linear or "p" not in table.columns):
-        wanted = [f"p_{name}" for name in arms.names]
-        if lacking := [name for name in wanted if name not in log.vector]:
-            raise InvalidInputError(
-                f"{log.name} has no column {', '.join(lacking[:8])}; expected one for every arm."
-            )
-        return wanted, table.mutate(**{name: as_number(log, table[name]) for name in wanted})
-    if not linear:
-        return [], table
-    if not log.has("segment"):
+        needed = sample.question.split is not None or linear or not own
+        return ["probabilities"] if needed else []
+    if linear and not log.has("segment"):
         raise InvalidInputError(
             f"the arms have features in common, but {log.name} has only the probability of each "
-            "row's own arm; give the whole vector in a column probabilities, a column p_NAME for "
-            "every arm, or a column segment within which probabilities are fixed."
+            "row's own arm; give the whole vector in a column probabilities, or a column segment "
+            "within which probabilities are fixed."
         )
-    return ["segment"], table
+    return ["segment"] if linear else []
 
 
 def _weights_of(sample: Sample, rows: Rows, allocation: list[str]) -> Any:
@@ -590,7 +578,7 @@ def _weights_of(sample: Sample, rows: Rows, allocation: list[str]) -> Any:
     for row in rows:
         weights, problem = units.allocation_vector(row, arms, known)
         if weights is None:
-            fault = checks.vector_fault(row, problem, allocation)
+            fault = checks.vector_fault(row, problem)
             wrong.append((fault, int(row["n"])))
         else:
             found[units.key_of(row, allocation)] = weights

@@ -26,12 +26,9 @@ from steadyarm.inference.health import (
     status_of,
 )
 from steadyarm.inference.srm import NOTICE, attrition_test, srm_from_sums
-from steadyarm.wording import counted, span, strung
+from steadyarm.wording import counted, strung
 
 SHOWN = 5  # rows that a message names
-NORMAL = 60  # seconds by which time goes back where several write to a log
-LONGEST = 4 * 3600  # seconds by which a clock is set back, at most
-FEW_JUMPS = 2  # times that this happens
 FEW_CLUSTERS = 20  # below which there is a warning
 CONTAMINATED = 0.005  # share of units with several variants above which they need attention
 
@@ -118,16 +115,15 @@ def no_time(log: Source) -> Fault:
     )
 
 
-def vector_fault(row: Row, problem: str, keys: Sequence[str]) -> Fault:
-    """The fault of rows with this allocation and arm."""
+def vector_fault(row: Row, problem: str) -> Fault:
+    """The fault of rows with these probabilities and arm."""
+    value, arm = row["probabilities"], row["arm"]
 
     def where(t: Any) -> Any:
-        same = t.arm == row["arm"]
-        for key in keys:
-            same &= t[key].isnull() if row[key] is None else t[key] == row[key]
-        return same
+        column = t.probabilities
+        return (t.arm == arm) & (column.isnull() if value is None else column == value)
 
-    text = str(row.get("probabilities") or "")
+    text = str(value or "")
     return Fault(
         f"the probabilities {text[:60]}{' ' if text else ''}{problem}",
         "expected one probability for every arm, in order of the arms or by name",
@@ -236,46 +232,6 @@ def numbered(log: Source, table: Any) -> Any:
 
 
 # Findings on rows.
-
-
-def order_finding(log: Source) -> Finding:
-    """Whether the clock of a file was set back.
-
-    Rows may be in any order, such as by unit or by worker. But where time runs forward all along
-    and goes back a few times by some minutes or hours, a clock was changed.
-    """
-    table = numbered(log, readable(log, log.table))
-    dated = not table.time.type().is_numeric()
-    clock = table.time.truncate("s").epoch_seconds() if dated else table.time
-    steps = table.select("row", clock=clock)
-    steps = steps.mutate(back=steps.clock.lag() - steps.clock)
-    [found] = log.fetch(
-        steps.aggregate(
-            rows=steps.count(),
-            first=steps.clock.min(),
-            last=steps.clock.max(),
-            back=steps.count(where=steps.back > 0),
-            far=steps.count(where=steps.back > NORMAL),
-            most=steps.back.max(),
-        )
-    )
-    few = 0 < found["far"] <= max(FEW_JUMPS, found["rows"] // 1000)
-    if few and dated and found["most"] <= min(LONGEST, (found["last"] - found["first"]) / 2):
-        far = steps.filter(steps.back > NORMAL).order_by("row").limit(SHOWN)
-        rows = log.fetch(far.select("row", "back"))
-        places = [f"row {row['row']} (by {span(float(row['back']))})" for row in rows]
-        return Finding(
-            "order of rows",
-            "warn",
-            None,
-            f"Time runs forward, but goes back in {', '.join(places)}.",
-            "Make sure that time stamps are in UTC and no clock was changed; local times go back "
-            "when summer ends. Only periods and drift depend on it.",
-        )
-    other = "Rows are in another order than their times, which changes nothing."
-    return Finding(
-        "order of rows", "ok", None, other if found["back"] else "Rows are in order of time."
-    )
 
 
 def largest_unit(log: Source, table: Any) -> Finding:

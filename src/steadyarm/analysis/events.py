@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.analysis import checks
-from steadyarm.analysis.query import as_number, as_time
+from steadyarm.analysis.query import as_number, as_time, as_unit
 from steadyarm.analysis.source import Source
-from steadyarm.analysis.units import as_unit
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference.health import Finding
@@ -526,7 +525,6 @@ def _why_nothing(
 ) -> str:
     """Why a measure is 0 for every unit; an event that is nowhere is an error."""
     left, right = _alike(first.unit, happened.unit)
-    starts = first.select(key=left, start=first.time)
     named = happened.mutate(key=right)
     if measure.event is not None:
         named = named.filter(named.event == measure.event)
@@ -540,24 +538,11 @@ def _why_nothing(
             f"{did_you_mean(measure.event, there)}",
             field="metrics",
         )
-    what = "event" if measure.event is None else f"event {measure.event}"
-    both = named.join(starts, "key")
-    later = (both.time >= both.start).sum()
-    [known] = exposures.fetch(both.aggregate(n=both.count(), later=later))
-    if not known["n"]:
-        [ours] = exposures.fetch(starts.aggregate(unit=starts.key.cast("string").max()))
-        return (
-            f"not one {what} of {events.name} is of a unit of {exposures.name}. Units are "
-            f"{seen['unit']!r} and the like there, and {ours['unit']!r} and the like here."
-        )
-    if not known["later"]:
-        return (
-            f"every {what} of an exposed unit is before its first exposure. Is the time stamp of "
-            "either table in another zone, or of another month?"
-        )
+    [ours] = exposures.fetch(first.aggregate(unit=left.cast("string").max()))
     return (
-        f"{measure.text} is 0 for every unit, though {known['later']:,} of {known['n']:,} events "
-        "are not before the first exposure: they are after the window, or their values are 0."
+        f"{measure.text} is 0 for every unit of {exposures.name}. Compare the units of both tables "
+        f"({ours['unit']!r} and {seen['unit']!r}), the zones of their times, and the window; only "
+        "events after the first exposure count."
     )
 
 

@@ -343,13 +343,10 @@ def _more_findings(sample: Sample, scored: Scored) -> list[Finding]:
         findings.append(checks.largest_unit(log, sample.table))
     if units is not None:
         findings.append(checks.unit_finding(units))
-    if sample.searched and not log.single:
-        if log.ordered:
-            findings.append(checks.order_finding(log))
-        if log.has("unit"):
-            table = sample.table if sample.rows_of is None else sample.rows_of
-            once = units is None and "unit" in sample.table.columns  # all units were counted
-            findings.append(checks.NO_DUPLICATES if once else checks.duplicate_finding(log, table))
+    if sample.searched and not log.single and log.has("unit"):
+        table = sample.table if sample.rows_of is None else sample.rows_of
+        once = units is None and "unit" in sample.table.columns  # all units were counted
+        findings.append(checks.NO_DUPLICATES if once else checks.duplicate_finding(log, table))
     return findings
 
 
@@ -390,7 +387,7 @@ def _notes(sample: Sample, scored: Scored, variance_left: float | None) -> list[
         how = "left out" if sample.missing == "drop" else "counted as 0"
         notes.append(f"{missing:,} rows without reward were {how}.")
     if not sample.searched and not log.single:
-        notes.append("The order of rows and duplicates were not checked.")
+        notes.append("Duplicates were not checked.")
     if question.covariates:
         names = strung(list(question.covariates.values()), 8)
         noun = "rows" if units is None else f"{units.noun}s"

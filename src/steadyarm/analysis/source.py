@@ -49,7 +49,6 @@ USUAL = {  # what columns are often called, without capitals and signs
 COVARIATE = "covariate "  # begins our names of columns that hold covariates
 ATTRIBUTE = "attribute "  # and of those whose levels results are split by
 CLUSTER = "cluster "  # and of those that say which cluster a row is of
-PREFIX = "p_"  # begins the names of columns that hold the probability of one arm each
 PERIODS = ("hour", "day", "week", "month")  # which a cluster may be of without a column
 SUFFIXES = {
     "csv": (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
@@ -97,11 +96,6 @@ class Source:
     def backend(self) -> str:
         """Name of the database that does the work."""
         return str(self.table.get_backend().name)
-
-    @property
-    def vector(self) -> tuple[str, ...]:
-        """Columns that hold the probability of one arm each."""
-        return tuple(name for name in self.table.columns if name.startswith(PREFIX))
 
     def their(self, column: str) -> str:
         """What a column is called where the table lives."""
@@ -510,8 +504,6 @@ def _name_columns(
             chosen[ours] = theirs
         elif not (ours.startswith(CLUSTER) and theirs in PERIODS):
             raise _no_column(source.name, label, ours, theirs, there)
-    if not {"probability", "probabilities"} & set(chosen):
-        chosen |= {name: name for name in there if name.startswith(PREFIX)}
     table = source.table.select(**{ours: source.table[theirs] for ours, theirs in chosen.items()})
     renamed = {ours: theirs for ours, theirs in chosen.items() if ours != theirs}
     return replace(source, table=table, columns=renamed, there=tuple(there))

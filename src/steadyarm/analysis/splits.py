@@ -9,7 +9,6 @@ stretches of time, with Neyman's variance (`units.randomised_evidence`).
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -182,23 +181,14 @@ def _shares(given: Any) -> Shares | None:
 
 
 def _read(text: str) -> dict[str, Any]:
-    """Shares from text such as A=0.5,B=0.5, or from JSON."""
-    if text.startswith("{"):
-        try:
-            found = json.loads(text)
-        except ValueError as error:
-            raise InvalidInputError(
-                f"the split {shortened(text)} is no JSON: {error}.", field="split"
-            ) from None
-        return dict(found)
+    """Shares from text such as A=0.5,B=0.5."""
     shares: dict[str, Any] = {}
     for part in text.split(","):
         name, equals, share = part.rpartition("=")
         name = name.strip()
         if not equals or not name:
             raise InvalidInputError(
-                f"the split {shortened(text)} has {part.strip()!r}; {FORMS}. Names with commas "
-                'can be given as JSON: \'{"a, b": 0.5, "c": 0.5}\'.',
+                f"the split {shortened(text)} has {part.strip()!r}; {FORMS}.",
                 field="split",
             )
         if name in shares:
@@ -234,9 +224,7 @@ def _time(given: Any) -> datetime | float | None:
     if given is None or (isinstance(given, (int, float)) and not isinstance(given, bool)):
         return given
     found = given
-    if isinstance(given, np.datetime64):
-        found = given.astype("datetime64[us]").item()
-    elif isinstance(given, str):
+    if isinstance(given, str):
         try:
             found = datetime.fromisoformat(given)
         except ValueError:
@@ -281,7 +269,7 @@ def with_split(log: Source, split: Split | None) -> Source:
     """The log with the split's period of each row in a column `probabilities`, if there is one."""
     has = [name for name in ("probability", "probabilities") if log.has(name)]
     if split is None:
-        if has or log.vector:
+        if has:
             return log
         raise _no_probability(log)
     if has:
@@ -301,8 +289,8 @@ def with_split(log: Source, split: Split | None) -> Source:
             f"are {kind}; give the split alike.",
             field="split",
         )
-    # what other logs have in these columns is not known, and nothing is needed of it
-    table = log.table.drop(*({*log.vector, "segment"} & set(log.table.columns)))
+    # what other logs have in this column is not known, and nothing is needed of it
+    table = log.table.drop("segment") if log.has("segment") else log.table
     return replace(log, table=table.mutate(probabilities=_place(time, split)))
 
 

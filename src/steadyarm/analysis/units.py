@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis.query import UNITS, Plan, without_nan
-from steadyarm.analysis.source import CLUSTER, COVARIATE, PREFIX, Source
+from steadyarm.analysis.query import UNITS, Plan
+from steadyarm.analysis.source import CLUSTER, COVARIATE, Source
 from steadyarm.analysis.splits import SUM_TO_ONE
 from steadyarm.arms import ArmSet
 from steadyarm.covariates import Moments, Slopes
@@ -148,11 +148,6 @@ def with_clusters(log: Source, table: Any, names: Mapping[str, str]) -> Any:
     return table.mutate(unit=unit)
 
 
-def as_unit(log: Source, column: Any) -> Any:
-    """A column of units; null where there is none, which empty text and nan mean, too."""
-    return column.nullif("") if column.type().is_string() else without_nan(log, column)
-
-
 def count_units(log: Source, table: Any, rows: int, cluster: str = "") -> Units | None:
     """How often units are in the log; None if each has one row and they are no clusters.
 
@@ -252,23 +247,18 @@ def allocation_vector(
 
     shares : allocations that are known from elsewhere, by what stands in their place
     """
-    names = arms.names
-    if "probabilities" in row:
-        value = row["probabilities"]
-        if isinstance(value, str) and value in shares:
-            return shares[value], ""
-        try:
-            value = json.loads(value) if isinstance(value, str) else value
-            if isinstance(value, dict):
-                if unknown := set(value) - set(names):
-                    return None, f"has the arm {sorted(unknown)[0]!r}, which is not one of the test"
-                value = [value.get(name, 0.0) for name in names]
-            weights = np.array(value, dtype=np.float64)
-        except (TypeError, ValueError):
-            return None, "is not a list of numbers"
-    else:
-        values = [row[PREFIX + name] for name in names]
-        weights = np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+    names, value = arms.names, row["probabilities"]
+    if isinstance(value, str) and value in shares:
+        return shares[value], ""
+    try:
+        value = json.loads(value) if isinstance(value, str) else value
+        if isinstance(value, dict):
+            if unknown := set(value) - set(names):
+                return None, f"has the arm {sorted(unknown)[0]!r}, which is not one of the test"
+            value = [value.get(name, 0.0) for name in names]
+        weights = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None, "is not a list of numbers"
     if weights.shape != (len(names),):
         return None, f"has {weights.size} entries for {len(names)} arms"
     if not ((weights >= 0) & (weights <= 1)).all():

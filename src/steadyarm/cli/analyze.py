@@ -76,8 +76,8 @@ def analyze(args: argparse.Namespace) -> None:
       steadyarm analyze shop.duckdb --query exposures --events events --metric purchase
 
     Arms with features in common (--arms) need the whole allocation of every row: a column
-    probabilities (JSON), a column p_NAME for every arm, or a column segment within which
-    probabilities are fixed. The file is TOML with a table [arms], as for steadyarm simulate.
+    probabilities (JSON), or a column segment within which probabilities are fixed. The file is
+    TOML with a table [arms], as for steadyarm simulate.
     """
     if args.report is not None:
         sa.reports.check_path(args.report)
