@@ -129,10 +129,3 @@ def test_root_paths_of_our_own_pages_are_refused() -> None:
 def test_what_is_no_proxy_is_refused(wrong: str) -> None:
     with pytest.raises(InvalidInputError, match="trusted_proxies has"):
         ServiceSettings(trusted_proxies=(wrong,))
-
-
-def test_settings_of_the_front_pass_through_the_environment() -> None:
-    given = ServiceSettings(root_path="/ab/", trusted_proxies=("127.0.0.1", "fd00::/8"))
-    assert given.root_path == "/ab"
-    assert ServiceSettings.from_environment(given.to_environment()) == given
-    assert ServiceSettings(root_path="/").root_path == ""

@@ -182,7 +182,7 @@ def test_the_rate_holds_for_each_address_and_key(monkeypatch: pytest.MonkeyPatch
     now = [1000.0]
     with shops(rate=5) as (client, storage, me, key):
         guard = client.app.state.service.guard
-        guard.keys._used = auth.PerMinute(auth.KEY_ADDRESSES, lambda: now[0])
+        guard._used = auth.PerMinute(auth.KEY_ADDRESSES, lambda: now[0])
         other = add_key(storage, "second", rate=5)
         guard.reload()
         transport: Any = client._client._transport
@@ -227,7 +227,7 @@ def test_what_is_remembered_of_addresses_is_bounded(monkeypatch: pytest.MonkeyPa
         for host in range(200):
             transport.client = (f"10.1.2.{host}", 5)
             client.post(f"{OWN}/rewards", REWARD, headers=page(key))
-        assert len(client.app.state.service.guard.keys._used) == 50
+        assert len(client.app.state.service.guard._used) == 50
 
 
 def test_bodies_with_a_key_are_small_and_count_as_those_of_strangers() -> None:

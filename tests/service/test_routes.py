@@ -63,7 +63,7 @@ def test_batches_answer_in_order_with_errors_in_place(shop: InProcess) -> None:
     assert [answer["unit"] for answer in answers] == units
     assert [answer.get("new") for answer in answers] == [True, None, True, False, *5 * [None]]
     assert {answer["error"]["status"] for answer in answers if "error" in answer} == {422}
-    assert answers[6]["error"]["detail"] == 'unit is 3; expected a text: send it as "3".'
+    assert answers[6]["error"]["detail"].startswith("the unit is 3; expected a text")
     odd = shop.post(f"{BASE}/assignments:batch", {"units": [3]}).json()["assignments"]
     assert odd[0]["unit"] == 3
     rewards: list[Any] = [

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from steadyarm.errors import StorageError
+from steadyarm.errors import InvalidInputError, StorageError
 from steadyarm.service.service import Batcher
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
@@ -214,7 +214,27 @@ def test_the_access_log_has_a_line_for_every_request(
         assert "GET /healthz 200" in lines[0]
 
 
-def test_settings_survive_the_environment() -> None:
-    settings = ServiceSettings(port=0, workers=3, access_log=False, log_format="json", storage="x")
-    assert ServiceSettings.from_environment(settings.to_environment()) == settings
-    assert ServiceSettings.from_environment({"STEADYARM_PORT": "81"}, port=82).port == 82
+def test_settings_come_from_the_environment() -> None:
+    variables = {
+        "STEADYARM_PORT": "0",
+        "STEADYARM_WORKERS": "3",
+        "STEADYARM_REQUEST_TIMEOUT": "2.5",
+        "STEADYARM_ACCESS_LOG": "false",
+        "STEADYARM_LOG_FORMAT": "json",
+        "STEADYARM_ALLOWED_HOSTS": "a.example.org, 10.0.0.7",
+        "STEADYARM_ROOT_PATH": "/ab/",
+        "PORT": "1",
+    }
+    expected = ServiceSettings(
+        port=0,
+        workers=3,
+        request_timeout=2.5,
+        access_log=False,
+        log_format="json",
+        allowed_hosts=("a.example.org", "10.0.0.7"),
+        root_path="/ab",
+    )
+    assert ServiceSettings.from_environment(variables) == expected
+    assert ServiceSettings.from_environment(variables, port=82).port == 82
+    with pytest.raises(InvalidInputError, match="STEADYARM_PORT is 'x'"):
+        ServiceSettings.from_environment({"STEADYARM_PORT": "x"})

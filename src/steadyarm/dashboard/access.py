@@ -360,7 +360,7 @@ def problem_page(error: Exception, scope: RequestScope, viewer: Viewer) -> Respo
     if isinstance(error, HTTPException):
         error = from_router(error, "The address may be mistyped, or the page has moved.")
     headers = error.headers if isinstance(error, RefusedError) else None
-    problem = problem_of(error, scope.get("request_id", ""))
+    problem = problem_of(error, scope)
     kind, detail = problem.type.removeprefix(PROBLEM), problem.detail
     own = error.hint if isinstance(error, RefusedError) else None
     page = render(

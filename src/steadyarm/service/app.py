@@ -28,9 +28,9 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from steadyarm.service.auth import (
     MAX_BODY,
-    asked_before,
     cors_headers,
-    discreet,
+    header_of,
+    headers_of,
     preflight_headers,
 )
 from steadyarm.service.problems import RefusedError, json_response, problem_response
@@ -47,6 +47,7 @@ Refused = Callable[[Exception, Scope], Awaitable[Response]]
 SANE = re.compile(rb"[A-Za-z0-9._:-]{1,100}")
 METHODS = {"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"}
 FLUSH = 0.1  # seconds that a line of the access log may wait for others
+ASKED_METHOD = b"access-control-request-method"
 FREE = ("/healthz", "/readyz")  # load balancers ask for them by an address
 MAX_HEAD = 65_536  # bytes of all headers
 
@@ -175,7 +176,7 @@ class Endpoint(routing.Route):
             called = self._called(Request(scope, receive))
             response = await service.in_time(called, route.long)
         except Exception as error:  # foreseen or not: a problem, never a stack trace
-            response = problem_response(discreet(scope, error), scope, route.ofrep)
+            response = problem_response(error, scope, route.ofrep)
         if "cors" in scope:
             response.headers.update(cors_headers(scope["cors"]))
         await response(scope, receive, send)
@@ -207,7 +208,7 @@ class Endpoint(routing.Route):
         assert self.route.publishable is not None
         most = min(MAX_BODY, self._service.settings.max_body)
         body = decode(self._body, await read_body(request, most))
-        self._service.guard.keys.check_claims(request.scope, self.route.publishable.claims(body))
+        self._service.guard.check_claims(request.scope, self.route.publishable.claims(body))
         return body
 
 
@@ -218,7 +219,7 @@ def with_etag(
     tag = f'"{blake2b(content, digest_size=16).hexdigest()}"'
     known = request.headers.get("if-none-match", "").split(",")
     # Proxies that compress a response mark its tag as weak.
-    if any(one.strip().removeprefix("W/") in (tag, "*") for one in known):
+    if any(entry.strip().removeprefix("W/") in (tag, "*") for entry in known):
         return Response(status_code=304, headers={"ETag": tag})
     return Response(content, status, {"ETag": tag}, media_type=media_type)
 
@@ -233,7 +234,7 @@ class Preflight(routing.Route):
 
     def __init__(self, service: Service, route: Route) -> None:
         super().__init__(route.path, self._answer, name=f"{route.handler.__name__}-preflight")
-        self.route, self._keys = route, service.guard.keys
+        self.route, self._guard = route, service.guard
         self.methods = {"OPTIONS"}
         self.app = self._answer
 
@@ -241,13 +242,13 @@ class Preflight(routing.Route):
         route = self.route
         assert route.publishable is not None
         scope["route"] = self  # for metrics and the access log
-        origin = asked_before(scope, route.method)
-        if not origin or not self._keys.declare(origin, route.publishable.experiment(scope)):
-            why = (
-                f"No publishable key for this experiment declares the origin {shortened(origin)}."
-                if origin
-                else "An OPTIONS request needs an Origin and an Access-Control-Request-Method."
-            )
+        origins = headers_of(scope, b"origin")
+        if len(origins) != 1 or header_of(scope, ASKED_METHOD) != route.method:
+            why = "An OPTIONS request needs an Origin and an Access-Control-Request-Method."
+            raise RefusedError("method-not-allowed", why, headers={"Allow": route.method})
+        (origin,) = origins
+        if not self._guard.declares(origin, route.publishable.experiment(scope)):
+            why = f"No publishable key for this experiment declares the origin {shortened(origin)}."
             raise RefusedError("method-not-allowed", why, headers={"Allow": route.method})
         response = Response(status_code=204, headers=preflight_headers(origin, route.method))
         await response(scope, receive, send)

@@ -25,11 +25,11 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from steadyarm.errors import InvalidInputError, RepeatedRewardError, UnknownExperimentError
+from steadyarm.errors import InvalidInputError
 from steadyarm.live.metrics import microseconds
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.settings import is_loopback
@@ -106,12 +106,12 @@ def network_of(address: str) -> str:
     ('2001:db8::/64', '10.1.2.3', '10.1.2.3')
     """
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return ""
-    if found.version == 4:
-        return str(found)
-    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
+    if parsed.version == 4:
+        return str(parsed)
+    return str(parsed.ipv4_mapped or ipaddress.ip_network((parsed, 64), strict=False))
 
 
 class PerMinute:
@@ -205,114 +205,8 @@ def allowed(scope: Any, experiment: str) -> bool:
 
     For handlers whose experiments are not in the address; others were checked before.
     """
-    key: Key | None = scope.get("key")
+    key: TokenRecord | None = scope.get("key")
     return key is None or experiment in key.experiments
-
-
-def discreet(scope: Any, error: Exception) -> Exception:
-    """An error as its sender may read it: a publishable key reads no rewards and no other names."""
-    if "key" in scope:
-        if isinstance(error, RepeatedRewardError):
-            return RepeatedRewardError("another value was reported before; the first one counts.")
-        if isinstance(error, UnknownExperimentError):
-            return UnknownExperimentError("there is no experiment of that name yet.")
-    return error
-
-
-@dataclass(frozen=True)
-class Key:
-    """A publishable key as requests are checked with it.
-
-    Attributes
-    ----------
-    record : as the storage has it
-    experiments, origins : the same, to be looked up
-    """
-
-    record: TokenRecord
-    experiments: frozenset[str] = field(init=False)
-    origins: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "experiments", frozenset(self.record.experiments))
-        object.__setattr__(self, "origins", frozenset(self.record.origins))
-
-
-class Keys:
-    """All publishable keys of the storage, by the hash of each, and how often they are used."""
-
-    def __init__(self) -> None:
-        self._keys: dict[str, Key] = {}
-        self._used = PerMinute(KEY_ADDRESSES)
-
-    def replace(self, records: Iterable[TokenRecord]) -> None:
-        """Take these keys from now on."""
-        self._keys = {record.hash: Key(record) for record in records}
-
-    def find(self, hash: str) -> Key | None:
-        """The key with that hash; None if there is none."""
-        return self._keys.get(hash)
-
-    def declare(self, origin: str, experiment: str | None) -> bool:
-        """Whether some key lets pages of an origin use an experiment, or any if it is None."""
-        return origin != NO_ORIGIN and any(
-            origin in key.origins and (experiment is None or experiment in key.experiments)
-            for key in self._keys.values()
-        )
-
-    def let_read(self, scope: Any, experiment: str | None) -> None:
-        """Let a page read why it is refused, if it is of an origin that some key declares."""
-        if (origin := header_of(scope, b"origin")) and self.declare(origin, experiment):
-            scope["cors"] = origin
-
-    def check(self, scope: Any, key: Key, experiment: str | None) -> None:
-        """Refuse what a key does not allow; else keep it for those who handle the request."""
-        record = key.record
-        self._check_origin(scope, key)
-        self._count(scope, key, 1)
-        if experiment is not None and experiment not in key.experiments:
-            raise RefusedError(
-                "forbidden",
-                f"The publishable key {record.name!r} is not for this experiment.",
-                "Create a key with: steadyarm token create --scope assign --experiment NAME",
-            )
-        scope["key"], scope["known"] = key, False  # its body counts as that of a stranger
-
-    def check_claims(self, scope: Any, claims: Claims) -> None:
-        """Refuse a body that speaks for too many, or for others than the unit that is proven."""
-        key: Key = scope["key"]
-        if (more := len(claims.units) - 1) > 0:
-            self._count(scope, key, more)
-        if key.record.signing is not None:
-            _check_units(scope, key.record.signing, claims)
-
-    def _check_origin(self, scope: Any, key: Key) -> None:
-        origins = headers_of(scope, b"origin")
-        if not origins and NO_ORIGIN in key.origins:
-            return
-        if len(origins) == 1 and origins[0] in key.origins and origins[0] != NO_ORIGIN:
-            scope["cors"] = origins[0]
-            return
-        raise RefusedError(
-            "forbidden",
-            f"The publishable key {key.record.name!r} may not be used by pages of this origin."
-            if origins
-            else f"The publishable key {key.record.name!r} may only be used by pages, and the "
-            "request has no Origin header.",
-            "Declare the origin of the page with: steadyarm token create --scope assign --origin "
-            "https://HOST; programs that are no browsers use a token of the scope write.",
-        )
-
-    def _count(self, scope: Any, key: Key, count: int) -> None:
-        most = key.record.rate or RATE
-        if wait := self._used.add(peer(scope), most, count, key.record.name):
-            raise RefusedError(
-                "too-many-requests",
-                f"More than {most:,} requests with the publishable key {key.record.name!r} came "
-                "from this address within a minute.",
-                f"Send the next one in {wait} s.",
-                {"Retry-After": str(wait)},
-            )
 
 
 def _check_units(scope: Any, secret: str, claims: Claims) -> None:
@@ -361,13 +255,6 @@ def preflight_headers(origin: str, method: str) -> dict[str, str]:
     }
 
 
-def asked_before(scope: Any, method: str) -> str:
-    """The origin whose page asks whether it may send a request; empty if none properly does."""
-    origins = headers_of(scope, b"origin")
-    wanted = header_of(scope, b"access-control-request-method")
-    return origins[0] if len(origins) == 1 and wanted == method else ""
-
-
 def checked_origin(text: str) -> str:
     """An origin as browsers send it: scheme, host, and a port unless it is the usual one.
 
@@ -376,18 +263,18 @@ def checked_origin(text: str) -> str:
     >>> checked_origin("https://Shop.example:443/"), checked_origin("http://localhost:3000")
     ('https://shop.example', 'http://localhost:3000')
     """
-    given = text.strip().lower().removesuffix("/")
-    if given == NO_ORIGIN:
-        return given
-    found = ORIGIN.fullmatch(given)
-    if found is None:
+    origin = text.strip().lower().removesuffix("/")
+    if origin == NO_ORIGIN:
+        return origin
+    match = ORIGIN.fullmatch(origin)
+    if match is None:
         raise InvalidInputError.of(
             "origin",
             text,
             "https://HOST or https://HOST:PORT of the pages, without a path and without *; none "
             "for programs that are no browsers",
         )
-    scheme, host, port = found.groups()
+    scheme, host, port = match.groups()
     port = "" if port in (None, DEFAULT_PORTS[scheme]) else port
     return f"{scheme}://{host}{port}"
 
@@ -440,19 +327,20 @@ class Guard:
 
     def __init__(self, storage: Storage, public: bool) -> None:
         self._storage, self._public = storage, public
-        self._tokens: dict[str, TokenRecord] = {}  # but publishable keys
+        self._tokens: dict[str, TokenRecord] = {}  # by hash; publishable keys apart
+        self._keys: dict[str, TokenRecord] = {}
         self._closed: bool | None = None  # not known yet
-        self.keys = Keys()
+        self._used = PerMinute(KEY_ADDRESSES)
         self._failures, self._logged = PerMinute(ADDRESSES), -MINUTE
 
     def reload(self) -> None:
         """Read the tokens again; if the storage does not answer, the old ones stay."""
         closed = self._storage.tokens.closed()
-        found = self._storage.tokens.all()
-        self._tokens = {token.hash: token for token in found if not token.publishable}
-        self.keys.replace(token for token in found if token.publishable)
+        records = self._storage.tokens.all()
+        self._tokens = {record.hash: record for record in records if not record.publishable}
+        self._keys = {record.hash: record for record in records if record.publishable}
         # What was closed once stays closed here, even if somebody puts another database in place.
-        self._closed = bool(self._closed or closed or found)
+        self._closed = bool(self._closed or closed or records)
 
     @property
     def open(self) -> bool:
@@ -475,42 +363,87 @@ class Guard:
         # Found by hash: how long that takes says nothing about tokens, for hashes of guesses are
         # as good as random.
         hashed = hash_of(token.strip())
-        found = self._tokens.get(hashed)
-        if found is None:
-            return self._check_key(scope, token, self.keys.find(hashed), publishable)
-        if RANKS[found.scope] < RANKS[needed]:
-            raise RefusedError(
-                "forbidden",
-                f"The token {found.name!r} has the scope {found.scope}; this needs {needed}.",
-                f"Use a token of: steadyarm token create --scope {needed}",
-            )
-        return found.name
+        if record := self._tokens.get(hashed):
+            if RANKS[record.scope] < RANKS[needed]:
+                raise RefusedError(
+                    "forbidden",
+                    f"The token {record.name!r} has the scope {record.scope}; this needs {needed}.",
+                    f"Use a token of: steadyarm token create --scope {needed}",
+                )
+            return record.name
+        experiment = None if publishable is None else publishable.experiment(scope)
+        if key := self._keys.get(hashed):
+            if publishable is None:
+                raise _publishable_only(key)
+            self._check_key(scope, key, experiment)
+            return key.name
+        origin = header_of(scope, b"origin")
+        if publishable is not None and origin and self.declares(origin, experiment):
+            scope["cors"] = origin  # so that the page can read why it is refused
+        self.check_any_left()
+        if not token:
+            raise RefusedError("unauthorized", "The request has no token.")
+        raise self._unknown(scope)
 
-    def _check_key(
-        self, scope: Any, token: str, key: Key | None, publishable: Publishable | None
-    ) -> str:
-        """The name of the publishable key that allows a request; RefusedError if none does."""
-        if key is None:
-            if publishable is not None:
-                self.keys.let_read(scope, publishable.experiment(scope))
-            self.check_any_left()
-            if not token:
-                raise RefusedError("unauthorized", "The request has no token.")
-            raise self._unknown(scope)
-        if publishable is None:
-            raise _publishable_only(key.record)
-        self.keys.check(scope, key, publishable.experiment(scope))
-        return key.record.name
+    def declares(self, origin: str, experiment: str | None) -> bool:
+        """Whether some key lets pages of an origin use an experiment, or any if it is None."""
+        return origin != NO_ORIGIN and any(
+            origin in key.origins and (experiment is None or experiment in key.experiments)
+            for key in self._keys.values()
+        )
+
+    def check_claims(self, scope: Any, claims: Claims) -> None:
+        """Refuse a body that speaks for too many, or for others than the unit that is proven."""
+        key: TokenRecord = scope["key"]
+        if (more := len(claims.units) - 1) > 0:
+            self._count(scope, key, more)
+        if key.signing is not None:
+            _check_units(scope, key.signing, claims)
 
     def find(self, token: str, scope: Any) -> TokenRecord:
         """The record of a token that came with a request; RefusedError if it is not known."""
         hashed = hash_of(token.strip())
-        found = self._tokens.get(hashed)
-        if found is not None:  # always passes: behind a proxy, all share the address of one
-            return found
-        if (key := self.keys.find(hashed)) is not None:
-            raise _publishable_only(key.record)
+        if record := self._tokens.get(hashed):  # always passes: behind a proxy all have one address
+            return record
+        if key := self._keys.get(hashed):
+            raise _publishable_only(key)
         raise self._unknown(scope)
+
+    def _check_key(self, scope: Any, key: TokenRecord, experiment: str | None) -> None:
+        """Refuse what a key does not allow; else keep it for those who handle the request."""
+        origins = headers_of(scope, b"origin")
+        if len(origins) == 1 and origins[0] in key.origins and origins[0] != NO_ORIGIN:
+            scope["cors"] = origins[0]
+        elif origins or NO_ORIGIN not in key.origins:
+            raise RefusedError(
+                "forbidden",
+                f"The publishable key {key.name!r} may not be used by pages of this origin."
+                if origins
+                else f"The publishable key {key.name!r} may only be used by pages, and the request "
+                "has no Origin header.",
+                "Declare the origin of the page with: steadyarm token create --scope assign "
+                "--origin https://HOST; programs that are no browsers use a token of the scope "
+                "write.",
+            )
+        self._count(scope, key, 1)
+        if experiment is not None and experiment not in key.experiments:
+            raise RefusedError(
+                "forbidden",
+                f"The publishable key {key.name!r} is not for this experiment.",
+                "Create a key with: steadyarm token create --scope assign --experiment NAME",
+            )
+        scope["key"], scope["known"] = key, False  # its body counts as that of a stranger
+
+    def _count(self, scope: Any, key: TokenRecord, count: int) -> None:
+        most = key.rate or RATE
+        if wait := self._used.add(peer(scope), most, count, key.name):
+            raise RefusedError(
+                "too-many-requests",
+                f"More than {most:,} requests with the publishable key {key.name!r} came from this "
+                "address within a minute.",
+                f"Send the next one in {wait} s.",
+                {"Retry-After": str(wait)},
+            )
 
     def _unknown(self, scope: Any) -> RefusedError:
         """The error for a token that is not known, which is counted."""

@@ -26,14 +26,13 @@ from steadyarm.errors import (
 )
 from steadyarm.live.assigner import At, LiveAssignment, Report, Visit
 from steadyarm.live.experiment import Experiment
-from steadyarm.service.auth import Claims, allowed, discreet
-from steadyarm.service.handlers import claims_of_many, happened_at
+from steadyarm.service.auth import Claims, allowed
+from steadyarm.service.handlers import check_entries, claims_of_many, happened_at
 from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
 from steadyarm.service.service import Live, Measures, Service
 from steadyarm.storages.records import AssignmentResult, Summary
 from steadyarm.wire import flags, requests, responses
 from steadyarm.wire.flags import NOTHING, TARGETING_KEY
-from steadyarm.wire.requests import checked
 from steadyarm.wording import did_you_mean, shortened, strung
 
 UNIT_TOKEN = "unitToken"  # in a context: a signed unit, which else is in a header
@@ -107,7 +106,7 @@ async def _in_bulk(
     if isinstance(answer, StorageError):  # then no answer is better than one without flags
         raise answer
     if isinstance(answer, SteadyArmError) and not isinstance(answer, NOTHING):
-        problem = problem_of(answer, request.scope["request_id"])
+        problem = problem_of(answer, request.scope)
         return flags.FlagProblem.of(problem, name)
     return _flag(service, request, name, answer)
 
@@ -125,7 +124,7 @@ def _flag(
     service: Service, request: Request, name: str, found: LiveAssignment | SteadyArmError
 ) -> flags.FlagAnswer:
     if isinstance(found, SteadyArmError):
-        return flags.FlagAnswer.disabled(name, problem_of(found, request.scope["request_id"]))
+        return flags.FlagAnswer.disabled(name, problem_of(found, request.scope))
     if found.new:
         service.metrics.assignments.inc()
     return flags.FlagAnswer.of(name, found)
@@ -187,27 +186,22 @@ async def event_many(
 ) -> tuple[int, responses.EventAnswers]:
     """Report many events, in their order; an error takes the place of one not counted."""
     check_size(len(body.events), service.settings.max_batch, "events")
-    entries: list[tuple[requests.NewEvent, At] | InvalidInputError] = []
-    for entry in body.events:
-        try:
-            event = checked(requests.NewEvent, entry)
-            entries.append((event, happened_at(event.at, event.sent or body.sent)))
-        except InvalidInputError as error:
-            entries.append(error)
-    good = [entry for entry in entries if isinstance(entry, tuple)]
-    reported = iter(await _report(service, request, good))
+    entries = check_entries(requests.NewEvent, body.events, body.sent)
+    events = [entry for entry in entries if isinstance(entry, tuple)]
+    reported = iter(await _report(service, request, events))
     answers: list[responses.EventAnswer | responses.RefusedReward] = []
-    for one in entries:
-        outcomes = {} if isinstance(one, InvalidInputError) else next(reported)
-        refused = (
-            one
-            if isinstance(one, InvalidInputError)
-            else _refusal(service, request, one[0], outcomes)
-        )
+    for entry in entries:
+        outcomes: dict[str, Outcome] = {}
+        refused: Exception | None
+        if isinstance(entry, tuple):
+            outcomes = next(reported)
+            refused = _refusal(service, request, entry[0], outcomes)
+        else:
+            refused = entry
         answers.append(
             _answer(request, outcomes)
             if refused is None
-            else responses.RefusedReward(problem_of(refused, request.scope["request_id"]))
+            else responses.RefusedReward(problem_of(refused, request.scope))
         )
     return 200, responses.EventAnswers(answers)
 
@@ -307,20 +301,18 @@ def _refusal(
         events = strung(known, LISTED) + did_you_mean(event.event, known) if known else "none."
         detail = f"No experiment measures the event {shortened(event.event)}; the events are "
         return RefusedError(kind, detail + events, experiments=[])
-    reasons: dict[str, Exception] = {
-        name: discreet(request.scope, one)
-        for name, one in found.items()
-        if isinstance(one, Exception)
-    }
+    reasons = {name: error for name, error in found.items() if isinstance(error, Exception)}
     for name in names[:LISTED]:
         detail = f"{event.unit!r} has no assignment in {name!r} that counts."
         reasons.setdefault(name, RefusedError("unknown-assignment", detail, ASSIGN_FIRST))
     service.metrics.refused.labels(kind_of(next(iter(reasons.values())))).inc()
-    refused = [f"{name}: {reasons[name]}" for name in found or reasons]
+    refused = [
+        responses.RefusedEvent(name, problem_of(error, request.scope))
+        for name, error in reasons.items()
+    ]
+    first = " ".join(f"{one.name}: {one.error.detail}" for one in refused[:3])
     return RefusedError(
-        kind,
-        f"The event {event.event!r} was not counted. {' '.join(refused[:3])}",
-        experiments=_answer(request, reasons).experiments,
+        kind, f"The event {event.event!r} was not counted. {first}", experiments=refused
     )
 
 
@@ -335,13 +327,10 @@ def _as_event(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _answer(
-    request: Request, found: Mapping[str, Outcome] | Mapping[str, Exception]
-) -> responses.EventAnswer:
-    request_id = request.scope["request_id"]
+def _answer(request: Request, found: Mapping[str, Outcome]) -> responses.EventAnswer:
     return responses.EventAnswer(
         [
-            responses.RefusedEvent(name, problem_of(discreet(request.scope, outcome), request_id))
+            responses.RefusedEvent(name, problem_of(outcome, request.scope))
             if isinstance(outcome, Exception)
             else responses.EventStatus(name, outcome)
             for name, outcome in found.items()

@@ -7,30 +7,29 @@ signature and docstring are what the OpenAPI document says of the route.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import AsyncIterator, Callable, Generator
-from itertools import islice
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from tempfile import NamedTemporaryFile
+from typing import Any, TypeVar
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from steadyarm.covariates import each_with_expected, with_expected
 from steadyarm.errors import (
     ExperimentExistsError,
     InvalidInputError,
     MissingExtraError,
     SteadyArmError,
 )
-from steadyarm.live.assigner import AssignmentId, At, LiveAssignment, Report
+from steadyarm.live.assigner import AssignmentId, At, LiveAssignment, Report, ReportStatus
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.export import csv_lines, write_parquet, write_zip
 from steadyarm.live.lifecycle import create_from_description
-from steadyarm.live.units import Covariates
-from steadyarm.service.auth import Claims, discreet
+from steadyarm.service.auth import Claims
 from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
 from steadyarm.service.service import Service
 from steadyarm.storages.changes import Corrected
@@ -40,6 +39,8 @@ from steadyarm.wire import requests, responses
 from steadyarm.wire.requests import checked, time_in
 from steadyarm.wording import shortened
 
+E = TypeVar("E", requests.NewReward, requests.NewEvent)
+
 # Traffic: assignments and rewards
 
 
@@ -48,37 +49,35 @@ async def assign(
 ) -> tuple[int, responses.AssignmentAnswer]:
     """Assign a variant to a unit; 200 if it had one already."""
     live = await service.find(request.path_params["name"])
-    known: Covariates | None = body.covariates
-    if body.expected is not None:
-        known = with_expected(known, body.expected)
-    (found,) = await live.ask(live.experiment.visits([body.unit], [body.attributes], [known]))
-    if isinstance(found, SteadyArmError):
-        raise found
-    if found.new:
+    visits = live.experiment.visits(
+        [body.unit], [body.attributes], [body.covariates], [body.expected]
+    )
+    (answer,) = await live.ask(visits)
+    if isinstance(answer, SteadyArmError):
+        raise answer
+    if answer.new:
         service.metrics.assignments.inc()
-    return 201 if found.new else 200, responses.AssignmentAnswer.of(found)
+    return 201 if answer.new else 200, responses.AssignmentAnswer.of(answer)
 
 
 async def assign_many(
     service: Service, request: Request, body: requests.NewAssignments
 ) -> tuple[int, responses.Assignments]:
     """Assign variants to many units, in their order; an error takes the place of one refused."""
-    units = body.units
-    check_size(len(units), service.settings.max_batch, "units")
+    check_size(len(body.units), service.settings.max_batch, "units")
     live = await service.find(request.path_params["name"])
-    places = [i for i, unit in enumerate(units) if unit is None or isinstance(unit, str)]
-    none = [None] * len(units)
-    attributes = body.attributes or none
-    covariates = each_with_expected(body.covariates, body.expected) or none
-    visits = live.experiment.visits(
-        [units[i] for i in places],
-        [attributes[i] for i in places],
-        [covariates[i] for i in places],
+    visits = live.experiment.visits(body.units, body.attributes, body.covariates, body.expected)
+    answers = await live.ask(visits)
+    new = sum(isinstance(answer, LiveAssignment) and answer.new for answer in answers)
+    service.metrics.assignments.inc(new)
+    return 200, responses.Assignments(
+        [
+            responses.RefusedAssignment(unit, problem_of(answer, request.scope))
+            if isinstance(answer, SteadyArmError)
+            else responses.AssignmentAnswer.of(answer)
+            for unit, answer in zip(body.units, answers, strict=True)
+        ]
     )
-    found = await live.ask(visits) if places else []
-    known = dict(zip(places, found, strict=True))
-    answers = [known[i] if i in known else _not_a_unit(unit) for i, unit in enumerate(units)]
-    return _assignments(service, request, units, answers)
 
 
 async def reward(
@@ -86,12 +85,10 @@ async def reward(
 ) -> tuple[int, responses.RewardStatus]:
     """Report the reward of an assignment; 200 if the same one was there already."""
     live = await service.find(request.path_params["name"])
-    (outcome,) = await live.tell([_reported(body, body.sent)])
+    (outcome,) = await live.tell([_report(body, happened_at(body.at, body.sent))])
+    _count(service, [outcome])
     if isinstance(outcome, SteadyArmError):
-        service.metrics.refused.labels(kind_of(outcome)).inc()
         raise outcome
-    if outcome == "stored":
-        service.metrics.rewards.inc()
     return 201 if outcome == "stored" else 200, responses.RewardStatus(outcome)
 
 
@@ -101,25 +98,14 @@ async def reward_many(
     """Report many rewards, in their order; an error takes the place of one refused."""
     check_size(len(body.rewards), service.settings.max_batch, "rewards")
     live = await service.find(request.path_params["name"])
-    outcomes: list[Any] = []
-    good: list[Report] = []
-    for entry in body.rewards:
-        try:
-            one = checked(requests.NewReward, entry)
-            good.append(_reported(one, one.sent or body.sent))
-            outcomes.append(None)
-        except InvalidInputError as error:
-            outcomes.append(error)
-    stored = iter(await live.tell(good) if good else [])
-    outcomes = [next(stored) if outcome is None else outcome for outcome in outcomes]
-    service.metrics.rewards.inc(outcomes.count("stored"))
-    for outcome in outcomes:
-        if isinstance(outcome, SteadyArmError):
-            service.metrics.refused.labels(kind_of(outcome)).inc()
-    request_id = request.scope["request_id"]
+    entries = check_entries(requests.NewReward, body.rewards, body.sent)
+    reports = [_report(*entry) for entry in entries if isinstance(entry, tuple)]
+    told = iter(await live.tell(reports))
+    outcomes = [next(told) if isinstance(entry, tuple) else entry for entry in entries]
+    _count(service, outcomes)
     return 200, responses.RewardStatuses(
         [
-            responses.RefusedReward(problem_of(discreet(request.scope, outcome), request_id))
+            responses.RefusedReward(problem_of(outcome, request.scope))
             if isinstance(outcome, SteadyArmError)
             else responses.RewardStatus(outcome)
             for outcome in outcomes
@@ -144,36 +130,29 @@ def claims_of_many(items: list[Any]) -> Claims:
     return Claims([one.get("unit") if isinstance(one, dict) else None for one in items])
 
 
-def _assignments(
-    service: Service,
-    request: Request,
-    units: list[Any],
-    answers: list[LiveAssignment | SteadyArmError],
-) -> tuple[int, responses.Assignments]:
-    request_id = request.scope["request_id"]
-    new = sum(isinstance(answer, LiveAssignment) and answer.new for answer in answers)
-    service.metrics.assignments.inc(new)
-    return 200, responses.Assignments(
-        [
-            responses.RefusedAssignment(unit, problem_of(answer, request_id))
-            if isinstance(answer, SteadyArmError)
-            else responses.AssignmentAnswer.of(answer)
-            for unit, answer in zip(units, answers, strict=True)
-        ]
-    )
+def check_entries(
+    model: type[E], entries: Sequence[Any], sent: str | None
+) -> list[tuple[E, At] | InvalidInputError]:
+    """The rewards or events of a batch, each with its time, or what is wrong with it."""
+    results: list[tuple[E, At] | InvalidInputError] = []
+    for entry in entries:
+        try:
+            item = checked(model, entry)
+            results.append((item, happened_at(item.at, item.sent or sent)))
+        except InvalidInputError as error:
+            results.append(error)
+    return results
 
 
-def _not_a_unit(given: Any) -> InvalidInputError:
-    """The error that a request for this unit alone would get."""
-    try:
-        checked(requests.NewAssignment, {"unit": given})
-    except InvalidInputError as error:
-        return error
-    raise AssertionError(f"{given!r} is a unit")
+def _report(body: requests.NewReward, at: At) -> Report:
+    return Report(_target(body), body.values, at, body.event)
 
 
-def _reported(body: requests.NewReward, sent: str | None) -> Report:
-    return Report(_target(body), body.values, happened_at(body.at, sent), body.event)
+def _count(service: Service, outcomes: Sequence[ReportStatus | SteadyArmError]) -> None:
+    service.metrics.rewards.inc(outcomes.count("stored"))
+    for outcome in outcomes:
+        if isinstance(outcome, SteadyArmError):
+            service.metrics.refused.labels(kind_of(outcome)).inc()
 
 
 def happened_at(at: str | None, sent: str | None) -> At:
@@ -376,8 +355,7 @@ async def metrics(service: Service, request: Request) -> Response:
 # Results; they change no experiment
 
 
-LINES = 2000  # of a file that are sent at once
-CHUNK = 1 << 18  # bytes, the same
+CHUNK = 1 << 18  # bytes of a file that are sent at once
 
 
 async def recommendation(
@@ -438,49 +416,29 @@ async def replay(service: Service, request: Request) -> tuple[int, responses.Rep
 async def export(service: Service, request: Request, query: requests.ExportQuery) -> Response:
     """All assignments with their rewards, as a file."""
     experiment = await service.experiment(request)
-    if query.format == "csv":
-        chunks, kind = _csv(experiment), "text/csv; charset=utf-8"
-    elif query.format == "zip":
-        chunks, kind = _written(experiment, write_zip), "application/zip"
-    else:
-        chunks, kind = _written(experiment, write_parquet), "application/vnd.apache.parquet"
+    write, media = EXPORTS[query.format]
+    file = NamedTemporaryFile()  # noqa: SIM115  # closed, and so removed, when it is sent
     try:
-        first = await service.read(next, chunks, b"")  # so that an error still gets its status
+        await service.read(write, experiment, Path(file.name))
     except MissingExtraError as error:
         raise RefusedError(
             "not-installed", f"{error} on the server.", "Request format=csv instead."
         ) from None
     name = f'attachment; filename="{experiment.name}.{query.format}"'
     return StreamingResponse(
-        _sent(service, first, chunks),
-        headers={"content-type": kind, "content-disposition": name},
+        iter(partial(file.read, CHUNK), b""),
+        headers={"content-type": media, "content-disposition": name},
+        background=BackgroundTask(file.close),
     )
 
 
-async def _sent(
-    service: Service, first: bytes, chunks: Generator[bytes, None, None]
-) -> AsyncIterator[bytes]:
-    chunk = first
-    try:
-        while chunk:
-            yield chunk
-            chunk = await service.read(next, chunks, b"")
-    finally:  # also if nobody reads on: temporary files must go
-        chunks.close()
+def _write_csv(experiment: Experiment, path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(csv_lines(experiment))
 
 
-def _csv(experiment: Experiment) -> Generator[bytes, None, None]:
-    lines = csv_lines(experiment)
-    while chunk := "".join(islice(lines, LINES)):
-        yield chunk.encode()
-
-
-def _written(
-    experiment: Experiment, write: Callable[[Experiment, Path], None]
-) -> Generator[bytes, None, None]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "export"
-        write(experiment, path)
-        with path.open("rb") as written:
-            while chunk := written.read(CHUNK):
-                yield chunk
+EXPORTS: dict[str, tuple[Callable[[Experiment, Path], None], str]] = {
+    "csv": (_write_csv, "text/csv; charset=utf-8"),
+    "parquet": (write_parquet, "application/vnd.apache.parquet"),
+    "zip": (write_zip, "application/zip"),
+}

@@ -71,6 +71,10 @@ HINTS = {
     "overloaded": "Nothing was done; try again in a second, or send less at a time.",
     "starting": "Try again in a second.",
 }
+DISCREET = {  # what a publishable key reads instead
+    "reward-conflict": "another value was reported before; the first one counts.",
+    "unknown-experiment": "there is no experiment of that name yet.",
+}
 OF: dict[type[Exception], str] = {
     **{error: kind for kind, error in PROBLEMS.items()},
     MalformedError: "malformed",
@@ -113,10 +117,15 @@ def kind_of(error: Exception) -> str:
     return error.kind if isinstance(error, RefusedError) else OF.get(type(error), "internal")
 
 
-def problem_of(error: Exception, request_id: str) -> Problem:
-    """An error as a problem; one that nobody foresaw is logged and keeps its details to itself."""
-    kind = kind_of(error)
+def problem_of(error: Exception, scope: Scope) -> Problem:
+    """An error as a problem; one that nobody foresaw is logged and keeps its details to itself.
+
+    A publishable key reads no rewards and no names of other experiments.
+    """
+    kind, request_id = kind_of(error), scope.get("request_id", "")
     detail, hint = str(error), HINTS.get(kind)
+    if "key" in scope:
+        detail = DISCREET.get(kind, detail)
     if isinstance(error, RefusedError) and error.hint is not None:
         hint = error.hint
     elif kind == "internal":
@@ -141,7 +150,7 @@ def problem_response(error: Exception, scope: Scope, ofrep: bool = False) -> Res
     """
     if isinstance(error, HTTPException):
         error = from_router(error, f"There is no {scope['method']} of {shortened(scope['path'])}.")
-    problem = problem_of(error, scope.get("request_id", ""))
+    problem = problem_of(error, scope)
     headers = error.headers if isinstance(error, RefusedError) else None
     headers = headers or HEADERS.get(problem.type.removeprefix(PROBLEM))
     if ofrep:

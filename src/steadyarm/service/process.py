@@ -27,7 +27,6 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.importer import import_from_string
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
@@ -37,7 +36,7 @@ from steadyarm.service.settings import LogFormat, ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.storage import Storage
 
-log = logging.getLogger("steadyarm.service")
+Create = Callable[[Storage, ServiceSettings], Starlette]
 
 HEAD = 10.0  # seconds in which the head of a request has to come
 SPARE = 200  # descriptors for other things: the storage, logs, libraries
@@ -108,7 +107,6 @@ def raise_descriptors(wanted: int) -> int:
 # Serving: the socket, the workers, the log; what `steadyarm serve` does.
 
 
-SERVICE = "steadyarm.service.app:create_app"
 METRICS = "PROMETHEUS_MULTIPROC_DIR"
 PATIENCE = 60  # seconds that a worker may take to import everything on a busy machine
 GRACE = 30  # seconds in which requests are finished at the end
@@ -125,13 +123,10 @@ def _end(number: int, frame: FrameType | None) -> None:
     raise _Ended
 
 
-def serve(settings: ServiceSettings, create: str = SERVICE) -> None:
+def serve(settings: ServiceSettings, create: Create) -> None:
     """Serve until a signal ends it.
 
-    Parameters
-    ----------
-    create : path of the function that makes the application from a storage and settings, such as
-        "steadyarm.service.app:create_app"; imported late, and in every worker
+    create : makes the application in every worker, such as `steadyarm.service.app.create_app`
     """
     # SIGTERM asks the service to finish its requests, not to fail.
     signal.signal(signal.SIGTERM, _end)
@@ -143,7 +138,7 @@ def serve(settings: ServiceSettings, create: str = SERVICE) -> None:
     print("steadyarm: stopped", file=sys.stderr, flush=True)
 
 
-def _serve(settings: ServiceSettings, create: str) -> None:
+def _serve(settings: ServiceSettings, create: Create) -> None:
     storage = open_storage(settings.storage)
     try:
         closed, tokens = storage.tokens.closed(), len(storage.tokens.all())
@@ -164,17 +159,15 @@ def _serve(settings: ServiceSettings, create: str) -> None:
             _serve_together(settings, listening, create)
 
 
-def app_from_environment(create: str = SERVICE, alive: _Pipe | None = None) -> Starlette:
+def create_in_worker(settings: ServiceSettings, create: Create, alive: _Pipe) -> Starlette:
     """Make the application in one of several workers.
 
     alive : a pipe whose other end only the supervisor has; when the supervisor ends, however it
         does, that end is closed, and the worker ends, too
     """
-    if alive is not None:
-        threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
-    settings = ServiceSettings.from_environment(os.environ)
+    threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
     _set_up_log(settings.log_format)
-    app = _made(create, open_storage(settings.storage), settings)
+    app = create(open_storage(settings.storage), settings)
     _spare_the_collector()
     return app
 
@@ -187,29 +180,23 @@ def _end_with(supervisor: _Pipe) -> None:
     os._exit(1)
 
 
-def _made(create: str, storage: Storage, settings: ServiceSettings) -> Starlette:
-    app: Starlette = import_from_string(create)(storage, settings)
-    return app
-
-
 def _serve_alone(
-    storage: Storage, settings: ServiceSettings, listening: socket.socket, create: str
+    storage: Storage, settings: ServiceSettings, listening: socket.socket, create: Create
 ) -> None:
     _set_up_log(settings.log_format)
-    server = uvicorn.Server(_config(_made(create, storage, settings), settings))
+    server = uvicorn.Server(_config(create(storage, settings), settings))
     _spare_the_collector()
     server.run(sockets=[listening])
 
 
-def _serve_together(settings: ServiceSettings, listening: socket.socket, create: str) -> None:
+def _serve_together(settings: ServiceSettings, listening: socket.socket, create: Create) -> None:
     _set_up_log(settings.log_format)
-    os.environ.update(settings.to_environment())
     folder = os.environ[METRICS] = tempfile.mkdtemp(prefix="steadyarm-metrics-")
     try:
         theirs, ours = multiprocessing.Pipe(duplex=False)
-        made = partial(app_from_environment, create, theirs)
+        factory = partial(create_in_worker, settings, create, theirs)
         with theirs, ours:  # workers get the first alone
-            Multiprocess(_config(made, settings), sockets=[listening]).run()
+            Multiprocess(_config(factory, settings), sockets=[listening]).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -256,8 +243,8 @@ def _check(settings: ServiceSettings, storage: Storage, closed: bool, tokens: in
 
 def _bind(settings: ServiceSettings) -> socket.socket:
     try:
-        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
+        addresses = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = addresses[0]
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

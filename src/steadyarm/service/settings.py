@@ -1,14 +1,16 @@
-"""ServiceSettings: how the service runs; read from and written to STEADYARM_… variables."""
+"""ServiceSettings: how the service runs; read from STEADYARM_… variables."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from steadyarm.errors import InvalidInputError
 
@@ -27,7 +29,6 @@ OWN_PATHS = frozenset(
         *("docs", "openapi.json", "healthz", "readyz", "metrics"),
     )
 )
-TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 @dataclass(frozen=True)
@@ -121,24 +122,24 @@ class ServiceSettings:
         """Whether others than this machine may reach it."""
         return not is_loopback(self.host)
 
-    def to_environment(self) -> dict[str, str]:
-        """The settings as environment variables, for the workers."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {
-            PREFIX + name.upper(): ",".join(value) if isinstance(value, tuple) else str(value)
-            for name, value in values.items()
-            if value is not None
-        }
-
     @classmethod
     def from_environment(cls, variables: Mapping[str, str], **given: Any) -> Self:
         """Read settings from variables; arguments that are not None take precedence."""
-        values = {
-            one.name: _value(PREFIX + one.name.upper(), text, one.default)
-            for one in fields(cls)
-            if (text := variables.get(PREFIX + one.name.upper())) is not None
-        }
+        values: dict[str, Any] = {}
+        for name, kind in get_type_hints(cls).items():
+            variable = PREFIX + name.upper()
+            if (text := variables.get(variable)) is not None:
+                values[name] = _convert(variable, text, kind)
         return cls(**(values | {name: value for name, value in given.items() if value is not None}))
+
+
+def _convert(variable: str, text: str, kind: Any) -> Any:
+    """The value of an environment variable; lists are separated by commas."""
+    entries = [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return msgspec.convert(entries if get_origin(kind) is tuple else text, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(f"{variable} is {text!r}. {error}.") from None
 
 
 @lru_cache(256)
@@ -167,15 +168,15 @@ def network_in(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     (IPv4Network('10.0.0.7/32'), IPv6Network('fd00::/8'))
     """
     try:
-        found = ipaddress.ip_network(text.strip().strip("[]"), strict=False)
+        network = ipaddress.ip_network(text.strip().strip("[]"), strict=False)
     except ValueError:
-        found = None
-    if found is None or not found.prefixlen:
+        network = None
+    if network is None or not network.prefixlen:
         raise InvalidInputError(
             f"trusted_proxies has {text!r}; expected the address or the network of a proxy, such "
             "as 127.0.0.1 or 10.0.0.0/8, and not all addresses, which would let anybody claim any."
         )
-    return found
+    return network
 
 
 def _root_path(text: str) -> str:
@@ -199,19 +200,3 @@ def _is_host(text: str) -> bool:
     except ValueError:
         return HOST.fullmatch(text) is not None
     return True
-
-
-def _value(name: str, text: str, default: Any) -> Any:
-    if isinstance(default, bool):
-        if text.lower() not in TRUE + FALSE:
-            raise InvalidInputError(f"{name} is {text!r}; expected true or false.")
-        return text.lower() in TRUE
-    if isinstance(default, tuple):
-        return tuple(part.strip() for part in text.split(",") if part.strip())
-    if isinstance(default, (int, float)):
-        kind, what = (int, "a whole number") if isinstance(default, int) else (float, "a number")
-        try:
-            return kind(text)
-        except ValueError:
-            raise InvalidInputError(f"{name} is {text!r}; expected {what}.") from None
-    return text
