@@ -162,17 +162,6 @@ def test_every_route_before_a_page_of_another_site_calls_it(
         assert (wrong.status_code, _cors(wrong)) == (405, {})
 
 
-def test_a_publishable_route_says_whom_its_body_speaks_for() -> None:
-    for route in ROUTES:
-        if route.publishable is not None:
-            assert route.scope == "write", "only what reports or assigns"
-            assert route.body is not None, "units are in the body"
-            assert route.publishable.parameter is None or (
-                f"{{{route.publishable.parameter}}}" in route.path
-            )
-            assert (route.publishable.parameter is None) == ("{" not in route.path)
-
-
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic c2E6eA==", "Bearer \xff\xfe"])
 def test_odd_authorization_headers_are_refused(
     guarded: tuple[InProcess, dict[str, str]], header: str
@@ -225,11 +214,3 @@ def test_pages_of_other_sites_cannot_use_an_open_service(
     client: InProcess, headers: dict[str, str], status: int
 ) -> None:
     assert client.get("/v1/experiments", headers=headers).status_code == status
-
-
-def test_only_a_hash_of_a_token_is_kept() -> None:
-    token, record = auth.new_token("one", "read")
-    assert token.startswith("sa_")
-    assert len(token) == 46
-    assert token not in repr(record)
-    assert record.hash == auth.hash_of(token)

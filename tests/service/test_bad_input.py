@@ -16,41 +16,27 @@ DEEP = b"[" * 100_000
 CASES: list[tuple[str, str, Any, int]] = [
     ("not json", "assignments", b"{unit: 1}", 400),
     ("nothing", "assignments", b"", 400),
-    ("not UTF-8", "assignments", b'{"unit": "\xff"}', 400),
     ("half a character", "assignments", b'{"unit": "\\ud800"}', 400),
-    ("deep", "assignments", DEEP, 400),
     ("deep inside", "assignments", b'{"unit": ' + DEEP, 400),
     ("a list", "assignments", [], 422),
-    ("a number", "assignments", 5, 422),
-    ("null", "assignments", b"null", 422),
     ("no unit", "assignments", {}, 422),
     ("another key", "assignments", {"unit": "u", "x": 1}, 422),
     ("unit is a number", "assignments", {"unit": 5}, 422),
-    ("unit is true", "assignments", {"unit": True}, 422),
     ("empty unit", "assignments", {"unit": ""}, 422),
     ("nul in unit", "assignments", {"unit": "a\0b"}, 422),
     ("long unit", "assignments", {"unit": "x" * 513}, 422),
-    ("units is a text", "assignments:batch", {"units": "abc"}, 422),
     ("long batch", "assignments:batch", {"units": [str(i) for i in range(1001)]}, 413),
     ("large body", "assignments:batch", {"units": ["x" * 500] * 3000}, 413),
     ("NaN", "rewards", b'{"unit": "known", "reward": NaN}', 400),
     ("Infinity", "rewards", b'{"unit": "known", "reward": Infinity}', 400),
     ("beyond floats", "rewards", b'{"unit": "known", "reward": 1e999}', 422),
-    ("beyond integers", "rewards", b'{"unit": "known", "reward": 1%s}' % (b"0" * 400), 422),
     ("too many digits", "rewards", b'{"unit": "known", "reward": 1%s}' % (b"0" * 5000), 400),
-    ("huge", "rewards", {"unit": "known", "reward": 1e101}, 422),
     ("out of range", "rewards", {"unit": "known", "reward": 1.5}, 422),
     ("reward is a text", "rewards", {"unit": "known", "reward": "1"}, 422),
-    ("reward is true", "rewards", {"unit": "known", "reward": True}, 422),
-    ("no reward", "rewards", {"unit": "known"}, 422),
-    ("nobody", "rewards", {"reward": 1}, 422),
     ("both", "rewards", {"unit": "known", "assignment": "x", "reward": 1}, 422),
     ("unknown unit", "rewards", {"unit": "other", "reward": 1}, 404),
     ("foreign id", "rewards", {"assignment": "aaaaaaaa-0-0", "reward": 1}, 404),
-    ("a unit as id", "rewards", {"assignment": "known", "reward": 1}, 404),
     ("long rewards", "rewards:batch", {"rewards": [{"unit": "u", "reward": 1}] * 1001}, 413),
-    ("rewards is an object", "rewards:batch", {"rewards": {"unit": "u", "reward": 1}}, 422),
-    ("already running", "resumes", b"", 404),
 ]
 
 
@@ -89,43 +75,22 @@ NEW = {"name": "new", "arms": ["A", "B"], "budget": 10, "missing": "drop"}
 @pytest.mark.parametrize(
     "change",
     [
-        {"name": ""},
         {"name": "a/b"},
-        {"name": "ä"},
-        {"name": "x" * 101},
         {"name": 5},
-        {"arms": []},
         {"arms": ["A"]},
-        {"arms": ["A", "A"]},
-        {"arms": ["A", 5]},
-        {"arms": {}},
         {"arms": {"one_hot": 5}},
-        {"arms": {"nonsense": ["A"]}},
-        {"arms": {"features": [[1, 2], [3]]}},
         {"arms": {"features": [[1e999, 2], [3, 4]]}},
-        {"arms": "AB"},
-        {"budget": 0},
-        {"budget": -5},
         {"budget": 1.5},
         {"budget": 10**30},
-        {"budget": "10"},
-        {"policy": "nonsense"},
-        {"policy": {"name": "steady", "nonsense": 1}},
-        {"policy": {"robustness": 0.5}},
         {"policy": {"name": "steady", "robustness": "much"}},
-        {"policy": 5},
-        {"seed": -1},
         {"seed": 2**63},
-        {"direction": "up"},
-        {"reward_range": [1, 0]},
         {"reward_range": [0, 1, 2]},
-        {"reward_window": -1},
         {"reward_window": "soon"},
-        {"missing": "maybe"},
-        {"sticky": "glue"},
         {"control": {"C": 0.1}},
-        {"control": {"A": 1.5}},
         {"min_share": 0.6},
+        {"covariates": ["a", "a"]},
+        {"attributes": {"device": ["mobile"]}},
+        {"values": ["x" * 20_000, ""]},
         {"start": "yes"},
         {"surprise": 1},
     ],
@@ -147,11 +112,6 @@ WORDS: list[tuple[str, Any, str]] = [
     ("shop/assignments", {"unit": 3}, 'unit is 3; expected a text: send it as "3".'),
     ("shop/assignments", {"unit": ""}, "unit is ''; expected a text of 1 to 512 characters"),
     (
-        "shop/assignments",
-        [],
-        "the body is []; expected an object with the keys unit, attributes, covariates, expected.",
-    ),
-    (
         "shop/rewards",
         {"id": "x", "reward": 1},
         "there is no key 'id'; the keys are assignment, unit, reward, metrics, event, at, sent; "
@@ -162,14 +122,7 @@ WORDS: list[tuple[str, Any, str]] = [
         {"unit": "u"},
         "give either reward, a number, or metrics, values by their names.",
     ),
-    ("shop/rewards", {"reward": 1}, "give assignment or unit."),
     ("", {"window": "1d"}, "; did you mean reward_window?"),
-    (
-        "",
-        {"arms": "A,B"},
-        "arms is 'A,B'; expected a list of up to 2,000 names or an object with one of one_hot, "
-        "factorial, bundles, features.",
-    ),
     ("", {"missing": "maybe"}, "missing is 'maybe'; expected zero, drop or fail: what"),
     ("", {"budget": "1", "seed": "x"}, "in all. seed is 'x'; expected a whole number"),
     ("", {"budget": 0, "seed": -1}, "budget is 0; expected a whole number of at least 1."),
@@ -214,17 +167,11 @@ def test_a_wrong_query_is_told_in_words(known: InProcess) -> None:
     [
         ("/v1/experiments/absent", 404),
         ("/v1/experiments/%00", 404),
-        ("/v1/experiments/" + "x" * 5000, 404),
         ("/v1/experiments/%F0%9F%98%80", 404),
-        ("/v1/experiments/shop/", 404),
         ("/", 404),
-        ("/docs", 404),
         (f"{BASE}/recommendation?level=2", 422),
-        (f"{BASE}/recommendation?level=nan", 422),
-        (f"{BASE}/recommendation?levels=0.9", 422),
         (f"{BASE}/recommendation?anytime=perhaps", 422),
         (f"{BASE}/drift?periods=0", 422),
-        (f"{BASE}/drift?periods=many", 422),
         (f"{BASE}/export?format=../x", 422),
     ],
 )
@@ -238,12 +185,6 @@ def test_wrong_methods_name_the_right_one(known: InProcess) -> None:
     answer = known.request("PUT", f"{BASE}/assignments")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     assert answer.json()["type"] == "urn:steadyarm:problem:method-not-allowed"
-
-
-def test_unusual_units_are_kept_as_they_are(known: InProcess) -> None:
-    for unit in ("é", "e\u0301", "😀", "a b", "'; DROP TABLE", "\u202e", " ", "x" * 512):
-        answer = known.post(f"{BASE}/assignments", {"unit": unit})
-        assert (answer.status_code, answer.json()["unit"]) == (201, unit)
 
 
 def test_a_body_is_cut_off_while_it_comes() -> None:

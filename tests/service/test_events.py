@@ -15,9 +15,8 @@ import pytest
 import steadyarm as sa
 from steadyarm.errors import StorageError
 from steadyarm.storages import open_storage
-from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.engine import MEMORY
-from steadyarm.storages.records import AssignmentResult, Event, Measured, Outcome, Summary
+from steadyarm.storages.records import AssignmentResult, Event, Measured, Outcome
 from steadyarm.storages.storage import Storage
 from tests.service.clients import SHOP, InProcess, in_process, served
 from tests.storages.databases import fresh_database
@@ -287,28 +286,6 @@ def test_events_reach_the_experiment_that_has_the_name_now() -> None:
         assert report(client, "u1", "shop") == {}
 
 
-class Counted(Storage):
-    """Counts how often it is asked what experiments there are, and whether they have changed."""
-
-    def __init__(self) -> None:
-        super().__init__(MEMORY)
-        self.asked = {"audit": 0, "summaries": 0, "find": 0}
-
-    def audit(
-        self, after: int = 0, most: int = 10_000, experiment: str | None = None
-    ) -> list[AuditEntry]:
-        self.asked["audit"] += 1
-        return super().audit(after, most, experiment)
-
-    def summaries(self, only: int | None = None) -> list[Summary]:
-        self.asked["summaries"] += 1
-        return super().summaries(only)
-
-    def find(self, name: str) -> Any:
-        self.asked["find"] += 1
-        return super().find(name)
-
-
 class Reached(Storage):
     """Remembers which experiments were read for units, or told of rewards."""
 
@@ -412,26 +389,6 @@ def test_an_event_that_is_stored_in_part_is_to_be_sent_again() -> None:
             {"shop": "repeated", "cart": "stored"},
         ]
         assert (rewarded(storage, "shop"), rewarded(storage, "cart")) == (2, 2)
-
-
-def test_a_storage_that_is_away_refuses_events_as_a_whole() -> None:
-    class Away(Storage):
-        away = False
-
-        def audit(self, *given: Any, **more: Any) -> list[AuditEntry]:
-            if self.away:
-                raise StorageError("away")
-            return super().audit(*given, **more)
-
-    storage = Away(MEMORY)
-    with in_process(storage) as client:
-        client.post("/v1/experiments", SHOP)
-        ask(client, "u1", "shop")
-        storage.away = True
-        failed = client.post("/v1/events", {"unit": "u1", "event": "shop"})
-        assert failed.status_code == 503
-        storage.away = False
-        assert report(client, "u1", "shop") == {"shop": "stored"}
 
 
 def test_events_that_were_answered_survive_a_kill(tmp_path: Path) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx2
 import pytest
 
-from steadyarm.errors import StorageError
 from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
-from steadyarm.storages.engine import MEMORY
-from steadyarm.storages.records import AssignmentResult
-from steadyarm.storages.storage import Storage
 from tests.service.clients import SHOP, InProcess, in_process
 
 FLAGS = "/ofrep/v1/evaluate/flags"
@@ -84,13 +79,6 @@ def test_wrong_requests_are_refused_in_the_words_of_the_protocol(
     assert assigned(shop) == 0
 
 
-def test_flags_that_nobody_knows_are_not_found(shop: InProcess) -> None:
-    for key in ("nothing", "x" * 200, "two words"):
-        answer = shop.post(f"{FLAGS}/{key}", context())
-        assert answer.status_code == 404
-        assert (answer.json()["key"], answer.json()["errorCode"]) == (key, "FLAG_NOT_FOUND")
-
-
 def test_refusals_of_the_service_itself_are_general_errors() -> None:
     storage = open_storage("memory")
     with in_process(storage, max_body=1000) as client:
@@ -118,29 +106,6 @@ DECLARED = {
     "attributes": {"device": ["mobile", "desktop"], "member": ["true", "false"]},
     "covariates": ["spend", "expected"],
 }
-
-
-def test_declared_attributes_and_covariates_are_taken_from_the_context() -> None:
-    storage = open_storage("memory")
-    with in_process(storage) as client:
-        assert client.post("/v1/experiments", SHOP | DECLARED).status_code == 201
-        rich = context(device="mobile", member=True, spend=41, expected=0.5, email="me@here")
-        assert client.post(f"{FLAGS}/shop", rich).status_code == 200
-        native = {"attributes": {"device": "mobile", "member": "true"}, "expected": 0.5}
-        native |= {"unit": "u2", "covariates": {"spend": 41.0}}
-        assert client.post(f"{BASE}/assignments", native).status_code == 201
-        sparse = context("u3", device=None, spend=None, color="red")
-        assert client.post(f"{FLAGS}/shop", sparse).status_code == 200
-        rows = storage.log(storage.find("shop").key)
-        kept = {row.unit: {(event.metric, event.value) for event in row.events} for row in rows}
-        assert kept["u1"] == kept["u2"]
-        assert ("device=mobile", 1.0) in kept["u1"]
-        assert ("spend", 41.0) in kept["u1"]
-        assert kept["u3"] == set()
-        for wrong in ({"device": ["mobile"]}, {"spend": "much"}):
-            refused = client.post(f"{FLAGS}/shop", context("u4", **wrong))
-            assert (refused.status_code, refused.json()["errorCode"]) == (400, "INVALID_CONTEXT")
-        assert assigned(client) == 3
 
 
 def test_bulk_evaluation_spends_budget_only_where_that_was_wanted(shop: InProcess) -> None:
@@ -198,46 +163,6 @@ def test_polling_costs_an_etag_until_something_changes(client: InProcess) -> Non
     assert changed.headers["ETag"] != tag
     assert [flag["key"] for flag in changed.json()["flags"]] == ["shop", "cart"]
     assert assigned(client) == 2
-
-
-class Broken(Storage):
-    """A storage that does not answer for a while."""
-
-    away = False
-
-    def assign(
-        self,
-        key: int,
-        units: Sequence[str],
-        values: Sequence[Mapping[str, float]] = (),
-        *,
-        now: int,
-    ) -> AssignmentResult:
-        self._check_there()
-        return super().assign(key, units, values, now=now)
-
-    def known(self, key: int, units: Sequence[str]) -> AssignmentResult:
-        self._check_there()
-        return super().known(key, units)
-
-    def _check_there(self) -> None:
-        if self.away:
-            raise StorageError("away")
-
-
-@pytest.mark.parametrize("bulk", [True, False])
-def test_without_its_storage_the_service_answers_no_flags_rather_than_none(bulk: bool) -> None:
-    storage = Broken(MEMORY)
-    with in_process(storage) as client:
-        client.post("/v1/experiments", SHOP | {"bulk": bulk})
-        client.post(f"{FLAGS}/shop", context())
-        storage.away = True
-        for path in (FLAGS, f"{FLAGS}/shop"):
-            answer = client.post(path, context())
-            assert (answer.status_code, answer.json()["errorCode"]) == (503, "GENERAL")
-            assert answer.headers["Retry-After"] == "1"
-        storage.away = False
-        assert len(client.post(FLAGS, context()).json()["flags"]) == 1
 
 
 def test_where_nothing_can_be_shown_the_application_uses_its_own_default(

@@ -55,25 +55,6 @@ def shops(**given: Any) -> Iterator[tuple[InProcess, Storage, dict[str, str], st
         yield client, storage, me, key
 
 
-def test_a_page_gets_a_variant_and_reports_its_reward() -> None:
-    with shops() as (client, storage, me, key):
-        given = client.post(f"{OWN}/assignments", {"unit": "u"}, headers=page(key))
-        assert given.status_code == 201
-        assert given.json()["arm"] in ("A", "B", "C")
-        assert given.headers["access-control-allow-origin"] == ORIGIN
-        assert given.headers["access-control-expose-headers"] == "ETag, Retry-After, X-Request-ID"
-        other_way = {"X-API-Key": key, "Origin": ORIGIN}
-        again = client.post(f"{OWN}/assignments", {"unit": "u"}, headers=other_way)
-        assert (again.status_code, again.json()["id"]) == (200, given.json()["id"])
-        told = client.post(f"{OWN}/rewards", REWARD, headers=page(key))
-        assert (told.status_code, told.json()) == (201, {"status": "stored"})
-        many = client.post(f"{OWN}/rewards:batch", {"rewards": [REWARD, 7]}, headers=page(key))
-        assert many.json()["rewards"][0] == {"status": "repeated"}
-        assert [summary.rewarded for summary in storage.summaries()] == [1, 0]
-        shown = client.get(OWN, headers=me)  # a token of ours sees what it always saw
-        assert sum(shown.json()["rewarded"].values()) == 1
-
-
 def test_other_experiments_cannot_be_touched() -> None:
     with shops() as (client, storage, me, key):
         theirs = client.post(f"{OTHER}/assignments", {"unit": "u"}, headers=me).json()["id"]
@@ -220,16 +201,6 @@ def test_the_rate_holds_for_each_address_and_key(monkeypatch: pytest.MonkeyPatch
         assert [one.status_code for one in guesses] == [403] * 5 + [429] * 2
 
 
-def test_what_is_remembered_of_addresses_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auth, "KEY_ADDRESSES", 50)
-    with shops() as (client, _, _, key):
-        transport: Any = client._client._transport
-        for host in range(200):
-            transport.client = (f"10.1.2.{host}", 5)
-            client.post(f"{OWN}/rewards", REWARD, headers=page(key))
-        assert len(client.app.state.service.guard._used) == 50
-
-
 def test_bodies_with_a_key_are_small_and_count_as_those_of_strangers() -> None:
     with shops() as (client, _, me, key):
         service = client.app.state.service
@@ -309,18 +280,6 @@ def signed_shop() -> Iterator[tuple[InProcess, dict[str, str], str]]:
     with shops(signed=True) as (client, storage, _, key):
         (secret,) = [one.signing for one in storage.tokens.all() if one.signing]
         yield client, page(key), secret
-
-
-def test_signed_units_can_be_asked_for_and_reported() -> None:
-    with signed_shop() as (client, headers, secret):
-        mine = headers | {"X-SteadyArm-Unit": sa.sign_unit(secret, "visitor é", NEVER)}
-        asked = client.post(f"{OWN}/assignments", {"unit": "visitor é"}, headers=mine)
-        assert asked.status_code == 201
-        told = {"unit": "visitor é", "reward": 1}
-        assert client.post(f"{OWN}/rewards", told, headers=mine).status_code == 201
-        batch = {"rewards": [told, told]}
-        answer = client.post(f"{OWN}/rewards:batch", batch, headers=mine)
-        assert answer.json() == {"rewards": [{"status": "repeated"}] * 2}
 
 
 def test_signed_units_of_events_and_flags() -> None:

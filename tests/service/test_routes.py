@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from io import BytesIO
 from typing import Any
 
@@ -14,6 +15,7 @@ from steadyarm.wire.responses import CreatedExperiment, Recommendation
 from tests.service.clients import SHOP, InProcess, in_process
 
 BASE = "/v1/experiments/shop"
+SLOTS = {f"slot {i}": ["off", "on"] for i in range(16)}
 
 
 def test_an_experiment_is_created_once_shown_and_listed(client: InProcess) -> None:
@@ -113,18 +115,6 @@ def test_results_are_told_once_there_are_rewards(shop: InProcess) -> None:
     assert (replay["agrees"], replay["assignments"]) == (True, 600)
 
 
-def test_a_verdict_before_enough_visits_asks_for_visits(shop: InProcess) -> None:
-    shop.post(f"{BASE}/assignments", {"unit": "visitor 1"})
-    shop.post(f"{BASE}/rewards", {"unit": "visitor 1", "reward": 1})
-    for path in ("recommendation", "drift"):
-        early = shop.get(f"{BASE}/{path}")
-        told = early.json()
-        assert (early.status_code, told["type"]) == (409, "urn:steadyarm:problem:visits-pending")
-        assert told["title"] == "Visits must come first"
-        assert told["detail"].endswith(" visits; 1 has been assigned.")
-        assert told["hint"].startswith("Assign more visits first")
-
-
 def test_exports_hold_every_assignment(shop: InProcess) -> None:
     import pyarrow.parquet
 
@@ -164,23 +154,6 @@ def test_states_are_moved_through(client: InProcess) -> None:
     assert client.post(f"{BASE}/start").status_code == 409
 
 
-def test_a_spent_budget_is_told_and_old_units_are_served(client: InProcess) -> None:
-    client.post("/v1/experiments", SHOP | {"budget": 3, "after": "refuse"})
-    units = [f"u{i}" for i in range(5)]
-    answers = client.post(f"{BASE}/assignments:batch", {"units": units}).json()["assignments"]
-    kinds = [answer.get("error", {}).get("type", "").rpartition(":")[2] for answer in answers]
-    assert kinds == ["", "", "", "budget-spent", "budget-spent"]
-    assert client.post(f"{BASE}/assignments", {"unit": "u9"}).status_code == 409
-    assert client.post(f"{BASE}/assignments", {"unit": "u0"}).status_code == 200
-
-
-def test_without_sticky_units_every_request_is_drawn_anew(client: InProcess) -> None:
-    client.post("/v1/experiments", SHOP | {"sticky": "none"})
-    answers = [client.post(f"{BASE}/assignments", {}) for _ in range(2)]
-    assert [answer.status_code for answer in answers] == [201, 201]
-    assert answers[0].json()["id"] != answers[1].json()["id"]
-
-
 def test_windows_close_by_themselves() -> None:
     import time
 
@@ -205,3 +178,83 @@ def test_what_others_create_in_the_storage_is_found(tmp_path: Any) -> None:
         assert client.get(BASE).status_code == 404
         with sa.create_experiment("shop", ["A", "B"], sa.Steady(), 10, url, missing="drop"):
             assert client.get(BASE).status_code == 200
+
+
+def test_answers_about_many_variants_tell_of_few(client: InProcess) -> None:
+    many = {"arms": {"factorial": SLOTS}, "policy": "steady", "reward_range": [0, 1]}
+    assert client.post("/v1/experiments", SHOP | many | {"budget": 4000}).status_code == 201
+    body = {"units": [f"u{i}" for i in range(1000)]}
+    given = client.post(f"{BASE}/assignments:batch", body).json()["assignments"]
+    answer = client.get(BASE).json()
+    assert answer["totals"]["variants"] == 65_536
+    assert answer["totals"]["assigned"] == 1000
+    for name, count in answer["assigned"].items():
+        assert count == sum(one["arm"] == name for one in given)
+    assert len(answer["assigned"]) <= 500
+    assert len(client.get(f"{BASE}/allocation").json()["weights"]) <= 500
+    assert client.get("/v1/experiments").json()["experiments"][0]["arms"] == 65_536
+
+
+def test_two_thousand_variants_that_share_nothing_are_created_in_two_seconds(
+    client: InProcess,
+) -> None:
+    many = {"name": "many", "arms": [f"variant {k}" for k in range(2000)], "budget": 100_000}
+    began = time.process_time()  # not the clock: a busy machine is no defect
+    created = client.post("/v1/experiments", many | {"seed": 1, "missing": "drop"})
+    assert created.status_code == 201
+    assert time.process_time() - began < 2.0
+
+
+def spend(client: InProcess, **more: object) -> None:
+    """An experiment whose three visits have been assigned."""
+    client.post("/v1/experiments", SHOP | {"budget": 3, "control": "A"} | more)
+    client.post(f"{BASE}/assignments:batch", {"units": ["u0", "u1", "u2"]})
+
+
+def test_a_spent_test_goes_on_showing_something(client: InProcess) -> None:
+    spend(client)
+    shown = client.post(f"{BASE}/assignments", {"unit": "late"})
+    assert shown.status_code == 200
+    told = shown.json()
+    assert told.pop("created")
+    assert told == {
+        **{"id": "", "unit": "late", "arm": "A", "probability": None},
+        **{"new": False, "value": "A", "in_test": False},
+    }
+    many = client.post(f"{BASE}/assignments:batch", {"units": ["u1", "later"]}).json()
+    assert [one["in_test"] for one in many["assignments"]] == [True, False]
+    for target in ({"unit": "late"}, {"assignment": ""}):
+        told = client.post(f"{BASE}/rewards", target | {"reward": 1.0})
+        assert (told.status_code, told.json()) == (200, {"status": "outside"})
+    rewards = [{"unit": "later", "reward": 1.0}, {"unit": "u1", "reward": 1.0}]
+    answers = client.post(f"{BASE}/rewards:batch", {"rewards": rewards}).json()["rewards"]
+    assert answers == [{"status": "outside"}, {"status": "stored"}]
+    outside = client.get(BASE).json()["outside"]
+    assert (outside["default"], outside["roll_outs"]) == ("A", [])
+
+
+def test_roll_out(client: InProcess) -> None:
+    client.post("/v1/experiments", SHOP | {"control": "A"})
+    client.post(f"{BASE}/assignments", {"unit": "u0"})
+    running = client.post(f"{BASE}/roll-out", {"variant": "B"})
+    assert (running.status_code, running.json()["type"][-11:]) == (409, "wrong-state")
+    body = {"variant": "B", "share": 0.5, "stop": True, "reason": "it is better"}
+    done = client.post(f"{BASE}/roll-out", body)
+    assert done.status_code == 200
+    assert done.json()["state"] == "stopped"
+    rolled = done.json()["roll_out"]
+    assert (rolled["variant"], rolled["share"]) == ("B", 0.5)
+    lower = client.post(f"{BASE}/roll-out", {"share": 0.1})
+    assert (lower.status_code, lower.json()["field"]) == (422, "share")
+    assert client.post(f"{BASE}/roll-out", {"share": 1.5}).status_code == 422
+    assert client.post(f"{BASE}/roll-out", {}).json()["roll_out"]["share"] == 1.0
+    for unit in ("u0", "new"):
+        shown = client.post(f"{BASE}/assignments", {"unit": unit}).json()
+        assert (shown["arm"], shown["in_test"], shown["id"]) == ("B", False, "")
+    back = client.post(f"{BASE}/roll-out", {"share": 0, "change": True}).json()
+    assert back["outside"]["roll_outs"] == [back["roll_out"]]
+    shown = client.post(f"{BASE}/assignments", {"unit": "u0"}).json()
+    assert shown["in_test"]
+    entries = client.get("/v1/audit?experiment=shop").json()["entries"]
+    actions = [entry["action"] for entry in entries]
+    assert actions.count("experiment.rolled_out") == 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -37,25 +36,6 @@ def test_items_that_arrive_during_a_batch_form_the_next() -> None:
 
     assert run_apart(run()) == [[2 * i] for i in range(12)]
     assert sizes == [3, 6, 3]
-
-
-def test_items_of_a_request_stay_together() -> None:
-    batches: list[list[int]] = []
-
-    async def work(items: list[int]) -> list[int]:
-        await asyncio.sleep(0.01)
-        batches.append(items)
-        return [2 * item for item in items]
-
-    async def run() -> list[Any]:
-        batcher = Batcher(work, lambda size: None, most=6)
-        requests = [[0], [1, 2, 3, 4], [5, 6], [*range(7, 15)], [15]]
-        answers = await asyncio.gather(*map(batcher.put, requests))
-        await batcher.drain()
-        return list(answers)
-
-    assert [len(answers) for answers in run_apart(run())] == [1, 4, 2, 8, 1]
-    assert batches == [[0, 1, 2, 3, 4], [5, 6], [*range(7, 15)], [15]]
 
 
 def test_what_a_batch_raises_is_the_answer_to_all_and_the_next_goes_on() -> None:
@@ -159,43 +139,6 @@ def test_metrics_count_by_route_template(shop: InProcess) -> None:
     ):
         assert line in text.splitlines()
     assert 'steadyarm_request_seconds_bucket{le="0.001"' in text
-
-
-def test_a_storage_that_is_away_is_told_and_logged(
-    shop: InProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    storage = shop.app.state.service.storage
-
-    def away(*_: Any, **__: Any) -> Any:
-        raise StorageError("secret-host:5432 refuses")
-
-    for method in ("assign", "check", "snapshot"):
-        monkeypatch.setattr(storage, method, away)
-    for answer in (
-        shop.post(f"{BASE}/assignments", {"unit": "u"}),
-        shop.post(f"{BASE}/assignments:batch", {"units": ["u"]}),
-        shop.get(BASE),
-        shop.get("/readyz"),
-    ):
-        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-        assert "secret-host" not in answer.text
-    assert shop.get("/healthz").status_code == 200
-    assert "secret-host" in caplog.text
-
-
-def test_a_bug_is_logged_with_its_request_id_and_not_told(
-    shop: InProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def bug(*_: Any, **__: Any) -> Any:
-        raise KeyError("secret")
-
-    monkeypatch.setattr(shop.app.state.service.storage, "assign", bug)
-    with caplog.at_level(logging.ERROR):
-        answer = shop.post(f"{BASE}/assignments", {"unit": "u"}, headers={"X-Request-ID": "r7"})
-    assert answer.status_code == 500
-    assert "secret" not in answer.text
-    assert "r7" in caplog.text
-    assert "KeyError" in caplog.text
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -148,19 +146,6 @@ def test_the_life_of_a_test_is_told_event_by_event(storage: Storage, clock: Cloc
     assert len({got.id for got in receiver.got}) == 4
 
 
-def test_a_window_closes_by_time_alone(storage: Storage, clock: Clock) -> None:
-    listen(storage)
-    test = shop(storage)
-    test.ask("u")
-    test.stop()
-    for _ in range(2):
-        clock.now += DAY + SECOND
-        notify(storage, send=False)
-    assert stored(storage)[-1] == "experiment.window_closed"
-    notify(storage, send=False)
-    assert Counter(stored(storage)).most_common(1)[0][1] == 1
-
-
 def test_failing_health_is_told_at_most_once_a_day(storage: Storage, clock: Clock) -> None:
     listen(storage, events=["experiment.unhealthy"])
     test = shop(storage)
@@ -190,31 +175,6 @@ def test_what_was_over_before_an_endpoint_was_added_is_no_news(
     notify(storage, send=False)
     assert stored(storage) == ["experiment.decided"]
     assert all('"going"' in row.body for row in waiting(storage))
-
-
-def test_endpoints_choose_events_and_experiments(storage: Storage, clock: Clock) -> None:
-    some = listen(storage, events=["experiment.started"], experiments=["b"])
-    every = listen(storage)
-    for name in ("a", "b"):
-        shop(storage, name)
-    notify(storage, send=False)
-    assert storage.webhooks.waiting() == {some.id: (1, ""), every.id: (2, "")}
-    storage.webhooks.remove(every.id)
-    assert storage.webhooks.waiting() == {some.id: (1, "")}
-    assert storage.webhooks.endpoints() == [some]
-
-
-def test_a_policy_of_somebodys_own_is_told_of_as_far_as_it_is_known(storage: Storage) -> None:
-    @dataclass(frozen=True)
-    class Own(sa.Uniform):
-        name = "own"
-
-    listen(storage)
-    test = sa.create_experiment("own", ["A", "B"], Own(), 4, storage, missing="drop")
-    for i in range(4):
-        test.ask(f"u{i}")
-    notify(storage, send=False)
-    assert stored(storage) == ["experiment.started", "experiment.budget_spent"]
 
 
 def test_several_processes_tell_once(storage: Storage, clock: Clock) -> None:

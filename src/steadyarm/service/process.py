@@ -27,6 +27,7 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.importer import import_from_string
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
@@ -35,8 +36,6 @@ from steadyarm.service.app import MAX_HEAD
 from steadyarm.service.settings import LogFormat, ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.storage import Storage
-
-Create = Callable[[Storage, ServiceSettings], Starlette]
 
 HEAD = 10.0  # seconds in which the head of a request has to come
 SPARE = 200  # descriptors for other things: the storage, logs, libraries
@@ -123,10 +122,11 @@ def _end(number: int, frame: FrameType | None) -> None:
     raise _Ended
 
 
-def serve(settings: ServiceSettings, create: Create) -> None:
+def serve(settings: ServiceSettings, create: str) -> None:
     """Serve until a signal ends it.
 
-    create : makes the application in every worker, such as `steadyarm.service.app.create_app`
+    create : path of the function that makes the application, such as
+        "steadyarm.service.app:create_app"; every worker imports it
     """
     # SIGTERM asks the service to finish its requests, not to fail.
     signal.signal(signal.SIGTERM, _end)
@@ -138,7 +138,7 @@ def serve(settings: ServiceSettings, create: Create) -> None:
     print("steadyarm: stopped", file=sys.stderr, flush=True)
 
 
-def _serve(settings: ServiceSettings, create: Create) -> None:
+def _serve(settings: ServiceSettings, create: str) -> None:
     storage = open_storage(settings.storage)
     try:
         closed, tokens = storage.tokens.closed(), len(storage.tokens.all())
@@ -159,7 +159,7 @@ def _serve(settings: ServiceSettings, create: Create) -> None:
             _serve_together(settings, listening, create)
 
 
-def create_in_worker(settings: ServiceSettings, create: Create, alive: _Pipe) -> Starlette:
+def create_in_worker(settings: ServiceSettings, create: str, alive: _Pipe) -> Starlette:
     """Make the application in one of several workers.
 
     alive : a pipe whose other end only the supervisor has; when the supervisor ends, however it
@@ -167,7 +167,7 @@ def create_in_worker(settings: ServiceSettings, create: Create, alive: _Pipe) ->
     """
     threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
     _set_up_log(settings.log_format)
-    app = create(open_storage(settings.storage), settings)
+    app: Starlette = import_from_string(create)(open_storage(settings.storage), settings)
     _spare_the_collector()
     return app
 
@@ -181,15 +181,15 @@ def _end_with(supervisor: _Pipe) -> None:
 
 
 def _serve_alone(
-    storage: Storage, settings: ServiceSettings, listening: socket.socket, create: Create
+    storage: Storage, settings: ServiceSettings, listening: socket.socket, create: str
 ) -> None:
     _set_up_log(settings.log_format)
-    server = uvicorn.Server(_config(create(storage, settings), settings))
+    server = uvicorn.Server(_config(import_from_string(create)(storage, settings), settings))
     _spare_the_collector()
     server.run(sockets=[listening])
 
 
-def _serve_together(settings: ServiceSettings, listening: socket.socket, create: Create) -> None:
+def _serve_together(settings: ServiceSettings, listening: socket.socket, create: str) -> None:
     _set_up_log(settings.log_format)
     folder = os.environ[METRICS] = tempfile.mkdtemp(prefix="steadyarm-metrics-")
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import cleandoc
 from types import ModuleType
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -83,14 +83,6 @@ class Route:
         return dict(zip(good, get_args(found) or [found] * len(good), strict=True))
 
 
-def _get(path: str, *given: Any, **more: Any) -> Route:
-    return Route("GET", EXPERIMENT + path, *given, **more)
-
-
-def _post(path: str, *given: Any, **more: Any) -> Route:
-    return Route("POST", EXPERIMENT + path, *given, **more)
-
-
 ACTIONS = {
     "start": "From draft to running.",
     "pause": "Assign nothing for now; rewards still count.",
@@ -99,67 +91,59 @@ ACTIONS = {
     "archive": "End the experiment: neither assignments nor rewards any more.",
 }
 
+NEW, CONFLICT = (201, 200, 409), (200, 409)  # statuses
+_one = Publishable(handlers.claims_of_one)
+_in_context = partial(Publishable, flags.claims_of_context)
+_traffic = partial(Route, "POST", scope="write", tag="traffic")
+_flags = partial(Route, "POST", scope="write", tag="flags", ofrep=True)
+_results = partial(Route, "GET", scope="read", tag="results", statuses=CONFLICT, long=True)
+_admin = partial(Route, scope="admin", tag="experiments")
+
 # The busiest come first, because requests are compared with them in this order.
 ROUTES: tuple[Route, ...] = (
-    _post(
-        *("/assignments", handlers.assign, "write", "traffic", (201, 200, 409)),
-        publishable=Publishable(handlers.claims_of_one),
-    ),
-    _post(
-        *("/rewards", handlers.reward, "write", "traffic", (201, 200, 409)),
-        publishable=Publishable(handlers.claims_of_one),
-    ),
-    Route(
-        *("POST", FLAGS + "/{name}", flags.evaluate, "write", "flags"),
-        ofrep=True,
-        publishable=Publishable(flags.claims_of_context),
-    ),
-    Route(
-        *("POST", "/v1/events", flags.event, "write", "traffic"),
-        publishable=Publishable(handlers.claims_of_one, parameter=None),
-    ),
-    Route("GET", "/healthz", handlers.alive, None, "service"),
-    _post("/assignments:batch", handlers.assign_many, "write", "traffic", (200, 409)),
-    _post(
-        *("/rewards:batch", handlers.reward_many, "write", "traffic", (200, 409)),
+    _traffic(EXPERIMENT + "/assignments", handlers.assign, statuses=NEW, publishable=_one),
+    _traffic(EXPERIMENT + "/rewards", handlers.reward, statuses=NEW, publishable=_one),
+    _flags(FLAGS + "/{name}", flags.evaluate, publishable=_in_context()),
+    _traffic("/v1/events", flags.event, publishable=Publishable(handlers.claims_of_one, None)),
+    Route("GET", "/healthz", handlers.alive, scope=None, tag="service"),
+    _traffic(EXPERIMENT + "/assignments:batch", handlers.assign_many, statuses=CONFLICT),
+    _traffic(
+        EXPERIMENT + "/rewards:batch",
+        handlers.reward_many,
+        statuses=CONFLICT,
         publishable=Publishable(handlers.claims_of_rewards),
     ),
-    Route(
-        *("POST", "/v1/events:batch", flags.event_many, "write", "traffic"),
-        publishable=Publishable(flags.claims_of_events, parameter=None),
+    _traffic(
+        "/v1/events:batch", flags.event_many, publishable=Publishable(flags.claims_of_events, None)
     ),
-    Route(
-        *("POST", FLAGS, flags.evaluate_all, "write", "flags"),
-        ofrep=True,
-        etag=True,
-        publishable=Publishable(flags.claims_of_context, parameter=None),
+    _flags(FLAGS, flags.evaluate_all, etag=True, publishable=_in_context(None)),
+    _results(EXPERIMENT + "/recommendation", handlers.recommendation),
+    _results(EXPERIMENT + "/breakdowns/{attribute}", handlers.breakdown),
+    _results(EXPERIMENT + "/health", handlers.health),
+    _results(EXPERIMENT + "/drift", handlers.drift),
+    _results(EXPERIMENT + "/export", handlers.export, statuses=(200, 501), media=FILES),
+    _results(EXPERIMENT + "/allocation", handlers.allocation, statuses=(200,), long=False),
+    _results(EXPERIMENT + "/replay", handlers.replay, scope="admin", statuses=(200,)),
+    _admin("POST", "/v1/experiments", handlers.create, statuses=NEW, long=True),
+    _admin("GET", "/v1/experiments", handlers.listed, scope="read"),
+    _admin("GET", EXPERIMENT, handlers.shown, scope="read"),
+    *(
+        _admin("POST", f"{EXPERIMENT}/{action}", handlers.mover(action, text), statuses=CONFLICT)
+        for action, text in ACTIONS.items()
     ),
-    _get("/recommendation", handlers.recommendation, "read", "results", (200, 409), long=True),
-    _get(
-        *("/breakdowns/{attribute}", handlers.breakdown, "read", "results"), (200, 409), long=True
-    ),
-    _get("/health", handlers.health, "read", "results", (200, 409), long=True),
-    _get("/drift", handlers.drift, "read", "results", (200, 409), long=True),
-    _get("/export", handlers.export, "read", "results", (200, 501), FILES, long=True),
-    _get("/allocation", handlers.allocation, "read", "results"),
-    _get("/replay", handlers.replay, "admin", "results", long=True),
-    Route(
-        *("POST", "/v1/experiments", handlers.create, "admin", "experiments"),
-        (201, 200, 409),
+    _admin("POST", EXPERIMENT + "/roll-out", handlers.roll_out, statuses=CONFLICT, long=True),
+    _admin(
+        "POST",
+        EXPERIMENT + "/corrections",
+        handlers.correct,
+        tag="corrections",
+        statuses=(201, 409),
         long=True,
     ),
-    Route("GET", "/v1/experiments", handlers.listed, "read", "experiments"),
-    _get("", handlers.shown, "read", "experiments"),
-    *(
-        _post(f"/{action}", handlers.mover(action, summary), "admin", "experiments", (200, 409))
-        for action, summary in ACTIONS.items()
-    ),
-    _post("/roll-out", handlers.roll_out, "admin", "experiments", (200, 409), long=True),
-    _post("/corrections", handlers.correct, "admin", "corrections", (201, 409), long=True),
-    _get("/corrections", handlers.corrections, "admin", "corrections"),
-    Route("GET", "/v1/audit", handlers.audit, "admin", "corrections"),
-    Route("GET", "/readyz", handlers.ready, None, "service", (200, 503)),
-    Route("GET", "/metrics", handlers.metrics, "read", "service", media=("text/plain",)),
+    _admin("GET", EXPERIMENT + "/corrections", handlers.corrections, tag="corrections"),
+    _admin("GET", "/v1/audit", handlers.audit, tag="corrections"),
+    Route("GET", "/readyz", handlers.ready, scope=None, tag="service", statuses=(200, 503)),
+    Route("GET", "/metrics", handlers.metrics, scope="read", tag="service", media=("text/plain",)),
 )
 
 TAGS = {
@@ -211,8 +195,7 @@ def document(routes: tuple[Route, ...] = ROUTES, root_path: str = "") -> dict[st
         "info": {
             "title": "SteadyArm",
             "version": steadyarm.__version__,
-            "description": "Find the best of many variants with a fixed number of trials, and stay "
-            "right when the world moves.",
+            "description": "Find the best of many variants with a fixed number of trials.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         **({"servers": [{"url": root_path}]} if root_path else {}),
