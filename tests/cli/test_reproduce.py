@@ -13,9 +13,9 @@ from steadyarm.paper import (
     FIGURES,
     published_counts,
     read_yahoo,
-    write_yahoo_log,
     yahoo_instance,
 )
+from tests.paper.clicks import write_log
 
 
 def test_a_run_leaves_results_pictures_and_a_report(
@@ -56,7 +56,7 @@ def test_yahoo_runs_from_an_instance_and_says_what_it_needs(
     monkeypatch.delenv("STEADYARM_YAHOO", raising=False)
     assert main(["reproduce", "yahoo", *out]) == 1
     assert "set STEADYARM_YAHOO to its file" in capsys.readouterr().err
-    write_yahoo_log(tmp_path / "log", lines=3000, seed=1)
+    write_log(tmp_path / "log", lines=3000, seed=1)
     instance = tmp_path / "instance.npz"
     yahoo_instance(read_yahoo(tmp_path / "log")).save(instance)
     monkeypatch.setenv("STEADYARM_YAHOO", str(instance))

@@ -5,20 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from steadyarm.paper import YahooDay, YahooTruth, read_yahoo, write_yahoo_log
+from steadyarm.paper.yahoo import YahooLog, read_yahoo
+from tests.paper.clicks import write_log
 
 
 @dataclass(frozen=True)
 class Week:
     folder: Path
-    truth: YahooTruth
-    log: list[YahooDay]
+    tastes: NDArray[np.float64]
+    log: YahooLog
 
 
 @pytest.fixture(scope="session")
 def week(tmp_path_factory: pytest.TempPathFactory) -> Week:
     folder = tmp_path_factory.mktemp("yahoo")
-    truth = write_yahoo_log(folder, lines=4000, seed=7)
-    return Week(folder, truth, read_yahoo(folder))
+    return Week(folder, write_log(folder), read_yahoo(folder))

@@ -6,22 +6,20 @@ from steadyarm.paper.run import tasks_of
 from steadyarm.paper.specification import FIGURES, PAPER_POLICIES, Figure, figure_named
 from steadyarm.paper.yahoo import (
     YahooInstance,
-    YahooTruth,
+    YahooLog,
     load_yahoo_instance,
-    write_yahoo_log,
+    read_yahoo,
     yahoo_instance,
     yahoo_world,
 )
-from steadyarm.paper.yahoo_log import YahooDay, read_yahoo
 
 __all__ = [
     "FIGURES",
     "PAPER_POLICIES",
     "Figure",
     "Flights",
-    "YahooDay",
     "YahooInstance",
-    "YahooTruth",
+    "YahooLog",
     "figure_named",
     "flights_world",
     "load_flights",
@@ -29,7 +27,6 @@ __all__ = [
     "published_counts",
     "read_yahoo",
     "tasks_of",
-    "write_yahoo_log",
     "yahoo_instance",
     "yahoo_world",
 ]
