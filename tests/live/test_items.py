@@ -9,7 +9,7 @@ import pytest
 import scipy
 
 import steadyarm as sa
-from steadyarm.dashboard.pages import describe_variants, sections_of
+from steadyarm.dashboard.pages import charts_of, describe_variants
 from steadyarm.inference import Evidence
 from steadyarm.live.effects import effects_of
 from steadyarm.live.scorecard import Effects
@@ -154,11 +154,9 @@ def test_a_look_has_them_with_those_of_the_verdict() -> None:
     assert describe_variants(card).startswith(
         "10 bundles of 2 of 5 items: news, sport, salt + pepper, games and food."
     )
-    sections = {section.name: (section, chart) for section, chart in sections_of(card)}
-    assert "interactions" not in sections
-    _, chart = sections["effects"]
-    rows = chart["data"]["values"]
+    charts = charts_of(card)
+    assert "interactions" not in charts
+    rows = charts["effects"]["data"]["values"]
     assert [row["level"] for row in rows] == [e.level for e in card.effects.main]
     factorial = scorecard_of(played(budget=1200, visits=600, days=2))
-    names = {section.name for section, _ in sections_of(factorial)}
-    assert {"effects", "interactions"} <= names
+    assert {"effects", "interactions"} <= charts_of(factorial).keys()

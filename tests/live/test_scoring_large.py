@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.dashboard.pages import chart_of, describe_variants, leaderboard, sections_of
+from steadyarm.dashboard.pages import chart_of, charts_of, describe_variants, leaderboard
 from steadyarm.inference import Evidence
 from steadyarm.live.assigner import LiveAssignment
 from steadyarm.live.decisions import SegmentLedger
@@ -151,7 +151,7 @@ def test_factors_of_large_sets_are_not_read_from_names() -> None:
 
 
 def test_charts_of_large_sets_draw_few(card: Scorecard) -> None:
-    for _, chart in sections_of(card):
+    for chart in charts_of(card).values():
         assert len(chart["data"]["values"]) < 5000
     board = chart_of(card, "leaderboard")
     assert board is not None

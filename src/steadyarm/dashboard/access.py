@@ -63,11 +63,7 @@ TITLES = {
 HINTS = {
     "unknown-experiment": "The overview lists all experiments.",
     "not-found": "The overview lists all experiments.",
-    "method-not-allowed": "Go to the overview and begin from there.",
-    "experiment-exists": "Choose another name.",
     "wrong-state": "Load the experiment's page again; somebody else may have changed its state.",
-    "too-large": "Send less.",
-    "internal": "The service's log has more under the request's id.",
     "storage-unavailable": "Load the page again in a moment.",
     "starting": "Load the page again in a moment.",
 }
@@ -89,11 +85,6 @@ class Viewer:
     scope: Scope | None
     csrf: str
     root: str = ""
-
-    @property
-    def signed_in(self) -> bool:
-        """Whether a token was used."""
-        return self.name is not None
 
     def may(self, needed: Scope) -> bool:
         """Whether the viewer may do what needs a scope.

@@ -123,7 +123,7 @@ def _is_needless(service: Service, request: Request, viewer: Viewer) -> bool:
         service.guard.check_direct(request.scope)
         return True
     service.guard.check_any_left()
-    return viewer.signed_in
+    return viewer.name is not None
 
 
 def action_pages(action: Action) -> tuple[Page, Page]:

@@ -25,19 +25,18 @@ from steadyarm.dashboard.access import Page, Viewer
 from steadyarm.dashboard.responses import experiment_path, render, see_other
 from steadyarm.errors import ExperimentExistsError, InvalidInputError
 from steadyarm.live.lifecycle import check_name, settings_from_description
-from steadyarm.live.metrics import usual_grace
+from steadyarm.live.metrics import seconds_of, usual_grace
 from steadyarm.live.settings import Settings
-from steadyarm.planning import Plan, Question, plan
+from steadyarm.planning import Question, plan
 from steadyarm.planning.candidates import SEEN
 from steadyarm.planning.planner import LEAST_TRIALS, seconds_for
-from steadyarm.planning.text import answer_sentences
 from steadyarm.plot import sweeps
 from steadyarm.plot.spec import for_page, note_of
 from steadyarm.service.handlers import create_experiment
 from steadyarm.service.problems import json_response
 from steadyarm.service.service import Service
 from steadyarm.wire.requests import NewExperiment, checked
-from steadyarm.wording import counted, toml_of
+from steadyarm.wording import toml_of
 
 FIELDS = {  # label, and what the field says at first
     "name": ("Name", ""),
@@ -66,7 +65,6 @@ PLANNER = {  # the planner's own fields, and what they say at first; the form sa
     "plan_sd": "",
     "plan_difference": "0.1",
     "plan_correlation": "0.5",
-    "plan_rhythm": "none",
     "plan_traffic": "1000",
     "plan_days": "60",
     "plan_error": "5",
@@ -109,9 +107,7 @@ CHOICES: dict[str, dict[str, str]] = {
     },
     "start": {"now": "Start now", "draft": "Save as a draft and start later"},
 }
-RHYTHMS = {"none": "the same on all days", "weekend": "different at weekends: plan whole weeks"}
 DAY = 86_400  # seconds
-IN_DAYS = {"m": 1 / 1440, "h": 1 / 24, "d": 1.0, "w": 7.0}  # units of the reward window
 PLACES = {  # fields of the form, by those of settings and questions
     "rewards.correlation": "plan_correlation",
     "rewards.delay": "window",
@@ -121,7 +117,6 @@ PLACES = {  # fields of the form, by those of settings and questions
     "effects.smallest_gap": "plan_gap",
 }
 MOST_VARIANTS = 2000  # as the service has it
-LEAST_ROWS = 4  # of parts, for those without JavaScript
 TRIED = 300  # variants up to which the settings are made while somebody types
 NAMED = 300  # variants that can be chosen as the control
 
@@ -145,9 +140,8 @@ class Fields:
     def __init__(self, sent: Sent, usual: Mapping[str, str]) -> None:
         self.values = {key: sent[key][-1] if sent.get(key) else usual[key] for key in usual}
         self.errors: dict[str, str] = {}
-        choices = CHOICES | {"plan_rhythm": RHYTHMS}
-        for key in choices.keys() & usual.keys():
-            if self.text(key) not in choices[key]:
+        for key, choices in CHOICES.items():
+            if self.text(key) not in choices:
                 self.wrong(key, "This is not one of the choices.")
 
     def text(self, key: str) -> str:
@@ -184,14 +178,12 @@ class Fields:
         self.wrong(key, "Enter a number above 0." if positive else "Enter a number.")
         return None
 
-    def percent(self, key: str, least: float = 0, most: float = 100) -> float | None:
-        """A share, typed in per cent, strictly between two limits."""
+    def percent(self, key: str) -> float | None:
+        """A share, typed in per cent, strictly between 0 and 100."""
         text = self.text(key).removesuffix("%").rstrip()
-        if DECIMAL.fullmatch(text):
-            value = Decimal(text.replace(",", "."))
-            if least < value < most:
-                return float(value / 100)
-        self.wrong(key, f"Enter a share above {least:g} and below {most:g} %, e.g. 5.")
+        if DECIMAL.fullmatch(text) and 0 < (share := Decimal(text.replace(",", ".")) / 100) < 1:
+            return float(share)
+        self.wrong(key, "Enter a share above 0 and below 100 %, e.g. 5.")
         return None
 
 
@@ -210,7 +202,7 @@ class FilledForm:
     """
 
     values: Mapping[str, str]
-    parts: Sequence[tuple[str, str]]
+    parts: list[tuple[str, str]]
     errors: Mapping[str, str]
     description: Mapping[str, Any]
     variants: int
@@ -234,11 +226,6 @@ class FilledForm:
         arms = self.description.get("arms")
         return arms[:NAMED] if isinstance(arms, list) else ()
 
-    @property
-    def rows(self) -> Sequence[tuple[str, str]]:
-        """The parts with empty rows below, so that there is room for more."""
-        return [*self.parts, *[("", "")] * max(LEAST_ROWS - len(self.parts), 0)]
-
 
 def read_form(sent: Sent) -> FilledForm:
     r"""Read the fields of a form.
@@ -260,16 +247,13 @@ def read_form(sent: Sent) -> FilledForm:
     elif typed.text("range") == "custom":
         limits = [typed.number("range_low"), typed.number("range_high")]
         reward_range = None if None in limits else limits
-    window = None
-    if typed.text("window") and typed.number("window", positive=True) is not None:
-        window = typed.text("window").lstrip("+").replace(",", ".") + typed.text("window_unit")
     described = {
         "arms": arms,
         "budget": typed.whole("budget"),
         "policy": typed.text("policy"),
         "direction": typed.text("direction"),
         "reward_range": reward_range,
-        "reward_window": window,
+        "reward_window": _window(typed),
         "missing": typed.text("missing"),
         "control": typed.text("control") or None,
         "covariates": _list(typed.text("covariates").split(",")) or None,
@@ -280,6 +264,13 @@ def read_form(sent: Sent) -> FilledForm:
     if variants <= TRIED and not typed.errors.keys() & CHOICES.keys():
         settings = _settings(typed, described)
     return FilledForm(typed.values, _rows(sent), typed.errors, described, variants, settings)
+
+
+def _window(typed: Fields) -> str | None:
+    """How long rewards may take, such as "1.5h"."""
+    if not typed.text("window") or typed.number("window", positive=True) is None:
+        return None
+    return typed.text("window").lstrip("+").replace(",", ".") + typed.text("window_unit")
 
 
 def _stopping(typed: Fields) -> dict[str, Any]:
@@ -330,19 +321,14 @@ def sentence_of(error: InvalidInputError) -> str:
 
 
 def _settings(typed: Fields, description: Mapping[str, Any]) -> Settings | None:
-    """The settings; all errors are noted, for what is wrong is left out of the next attempt."""
+    """The settings; what is wrong with them is noted at its field."""
     if any(key.startswith(("variants", "factor", "levels")) for key in typed.errors):
         return None
-    rest = {"budget": 1, **description}
-    while True:
-        try:
-            return settings_from_description(rest)
-        except InvalidInputError as error:
-            typed.wrong(_place(error, typed), sentence_of(error))
-            if error.field not in rest:
-                return None
-            rest.pop(error.field)
-            rest.setdefault("budget", 1)
+    try:
+        return settings_from_description({"budget": 1, **description})
+    except InvalidInputError as error:
+        typed.wrong(_place(error, typed), sentence_of(error))
+        return None
 
 
 def _place(error: InvalidInputError, typed: Fields) -> str:
@@ -370,10 +356,8 @@ def _list(parts: Sequence[str]) -> list[str]:
 
 # The planner: as much as can be simulated while somebody waits.
 
-MOST_PLANNED = 200  # variants
 TRIALS = (400, 200)  # simulated tests behind each error; as many as there is time for
 SOON, LATE = 2.0, 8.0  # seconds of a processor: the aim, and the limit
-SIMPLE = "uniform"  # simulated in place of a method that takes too long
 PLANNING = asyncio.Lock()  # one plan at a time in a process
 
 
@@ -385,24 +369,17 @@ def read_question(sent: Sent) -> tuple[dict[str, Any], dict[str, str]]:
     the settings of a `Question`, complete if nothing is wrong, and what is wrong, by field
     """
     typed = Fields(sent, USUAL | PLANNER)
-    arms, count = read_arms(typed, sent)
+    arms, _ = read_arms(typed, sent)
     rewards, gap = _rewards(typed)
-    if count > MOST_PLANNED:
-        typed.wrong(
-            "plan",
-            f"{count:,} variants take too long to simulate here, where at most {MOST_PLANNED:,} "
-            "are possible. Use steadyarm plan on the command line.",
-        )
     days = typed.whole("plan_days", 1000)  # with visitors; the last rewards come later
     settings = {
         "traffic_per_day": typed.whole("plan_traffic", 10**9),
         "most_days": None if days is None else days + ceil(rewards.get("delay", 0.0)),
-        "error": typed.percent("plan_error", 0.4, 50),
-        "clear": typed.percent("plan_clear", 4, 100),
+        "error": typed.percent("plan_error"),
+        "clear": typed.percent("plan_clear"),
         "arms": arms if isinstance(arms, dict) else {"one_hot": arms},
         "effects": {"smallest_gap": gap},
         "rewards": rewards,
-        "rhythm": {"kind": typed.text("plan_rhythm")},
         "control": typed.text("control") or None,
         "policies": [typed.text("policy")],
         "stop": "when sure",  # simulated in any case, to say what it brings
@@ -424,10 +401,9 @@ def _rewards(typed: Fields) -> tuple[dict[str, Any], float | None]:
         rewards["sd"] = _spread(typed)
     if typed.text("covariates"):
         rewards["correlation"] = typed.number("plan_correlation")
-    if typed.text("window"):
-        window = typed.number("window", positive=True) or 0.0
-        days = window * IN_DAYS.get(typed.text("window_unit"), 1.0)
-        rewards["delay"] = days + usual_grace(days * DAY) / DAY
+    if window := _window(typed):
+        seconds = seconds_of(window)
+        rewards["delay"] = (seconds + usual_grace(seconds)) / DAY
     return rewards, gap
 
 
@@ -446,8 +422,15 @@ def _spread(typed: Fields) -> float | None:
 
 def compute_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Make the plan; returns what the page shows of it."""
-    question, trials = _affordable(settings)
-    found = plan(question, trials, jobs=1)
+    question = Question.from_settings(settings)
+    least = max(LEAST_TRIALS, ceil(SEEN / question.error), TRIALS[-1])
+    if seconds_for(question, least) > LATE:
+        raise InvalidInputError(
+            "this takes too long to simulate here. Choose an equal split, test fewer variants, "
+            "allow a larger share of wrong picks, or use steadyarm plan on the command line."
+        )
+    soon = (n for n in TRIALS if n >= least and seconds_for(question, n) <= SOON)
+    found = plan(question, next(soon, least), jobs=1)
     (line,) = found.lines
     chart, pick, clear = sweeps.plan(found), line.asked.need, line.clear
     uses = []  # what the form can take over
@@ -458,52 +441,13 @@ def compute_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
         if clear.check.visits is not None:
             stopping = {"why": "and stop when sure", "looks": str(question.how_often())}
             uses.append({"budget": clear.need.budget, **stopping})
-    text = _sentence(found)
-    if question.candidates[0].label.lower() != settings["policies"][0]:
-        text += (
-            " This is for an equal split: the chosen method takes too long to simulate here with "
-            "so many variants. Use steadyarm plan on the command line."
-        )
     return {
-        "sentence": text,
-        "answers": answer_sentences(found, line),
+        "verdict": found.verdict.splitlines(),
         "uses": uses,
         "summary": chart["description"],
         "note": note_of(chart),
-        "figure": for_page(chart),
-        "dark_figure": for_page(chart, dark=True),
+        "figures": {"light": for_page(chart), "dark": for_page(chart, dark=True)},
     }
-
-
-def _affordable(settings: Mapping[str, Any]) -> tuple[Question, int]:
-    """The question and how many tests to simulate, so that the answer comes soon."""
-    least = max(LEAST_TRIALS, ceil(SEEN / settings["error"]), TRIALS[-1])
-    for policies in (settings["policies"], [SIMPLE]):
-        question = Question.from_settings({**settings, "policies": policies})
-        if seconds_for(question, least) <= LATE:
-            soon = (n for n in TRIALS if n >= least and seconds_for(question, n) <= SOON)
-            return question, next(soon, least)
-    raise InvalidInputError(
-        "this takes too long to simulate here. Allow a larger share of wrong picks, test fewer "
-        "variants, or use steadyarm plan on the command line."
-    )
-
-
-def _sentence(found: Plan) -> str:
-    (line,) = found.lines
-    need = line.asked.need
-    if need.budget is None or need.days is None:
-        return (
-            f"{counted(found.most_days, 'day is', 'days are')} not enough: after "
-            f"{need.check.budget:,} visitors {100 * need.check.rate:.2g} % of such tests would "
-            "still pick a wrong variant. Look for a larger difference, or allow more days or more "
-            "wrong picks."
-        )
-    about = f" ({need.low:,} to {need.high:,})" if need.low and need.high else ""
-    return (
-        f"About {need.budget:,} visitors{about} in {counted(need.days, 'day')} are enough: then "
-        f"about {100 * found.error:.3g} % of such tests pick a wrong variant."
-    )
 
 
 # The pages
@@ -561,7 +505,6 @@ def _page(
         summary=[(key, _label(key), text) for key, text in errors.items()],
         choices=CHOICES,
         planner=PLANNER,
-        rhythms=RHYTHMS,
     )
 
 
@@ -574,15 +517,10 @@ def _label(key: str) -> str:
 
 async def make_plan(service: Service, request: Request, viewer: Viewer) -> Response:
     """Respond with the number of visitors that the test in the form needs."""
-    settings, errors = read_question(request.state.form)
-    if errors:
-        return json_response({"errors": errors}, 422)
-    if PLANNING.locked():
-        busy = "Somebody else is planning now. Try again in a few seconds."
-        response = json_response({"errors": {"plan": busy}}, 429)
-        response.headers["Retry-After"] = "5"
-        return response
     try:
+        settings, errors = read_question(request.state.form)
+        if errors:
+            return json_response({"errors": errors}, 422)
         async with PLANNING:
             return json_response(await service.read(compute_plan, settings))
     except InvalidInputError as error:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from math import inf
 from typing import Any
 
@@ -19,19 +19,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from steadyarm.dashboard.access import Page, Viewer
-from steadyarm.dashboard.responses import (
-    attachment,
-    experiment_path,
-    render_watched,
-    validated,
-)
+from steadyarm.dashboard.responses import attachment, experiment_path, fill_in, validated
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.after_test import outside_texts
 from steadyarm.live.effects import bundles_in
 from steadyarm.live.estimates import lift_text, metric_rows
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.scorecard import (
-    Light,
     Scorecard,
     Standing,
     order_of,
@@ -73,26 +67,15 @@ class Entry:
     Attributes
     ----------
     standing : what operators change: an older scorecard is not shown once they have
-    last : the scorecard before, which the overview shows meanwhile
+    card : the newest there is; the overview shows it while another one is computed
     expires : a time of the monotonic clock
     """
 
     standing: Any
-    last: Scorecard | None
-    task: asyncio.Task[Scorecard] | None = None
+    card: Scorecard | None
+    failed: bool = False
     expires: float = inf
-
-    @property
-    def failed(self) -> bool:
-        """Whether computing it has failed."""
-        task = self.task
-        return task is not None and task.done() and task.exception() is not None
-
-    @property
-    def card(self) -> Scorecard | None:
-        """The newest scorecard that there is."""
-        done = self.task is not None and self.task.done() and not self.failed
-        return self.task.result() if self.task is not None and done else self.last
+    task: asyncio.Task[Scorecard] | None = None
 
 
 class Scorecards:
@@ -137,8 +120,10 @@ class Scorecards:
     async def _compute(self, experiment: Experiment, entry: Entry) -> Scorecard:
         began = time.monotonic()
         try:
-            return await self._service.read(scorecard_of, experiment)
+            entry.card = await self._service.read(scorecard_of, experiment)
+            return entry.card
         except Exception as error:
+            entry.failed = True
             log.error("the scorecard of %r failed: %s", experiment.name, error)
             raise
         finally:
@@ -161,38 +146,33 @@ class Action:
     Attributes
     ----------
     name : the last part of its address, as in the service
-    verb : on the button
     effect : what happens then
     when : states in which it can be done
     final : whether there is no way back
     """
 
     name: str
-    verb: str
     effect: str
     when: tuple[ExperimentState, ...]
     final: bool = False
 
 
 ACTIONS = (
-    Action("start", "Start", "It begins to assign variants.", ("draft",)),
+    Action("start", "It begins to assign variants.", ("draft",)),
     Action(
         "pause",
-        "Pause",
         "It assigns no variants until you resume it. Rewards still count.",
         ("running",),
     ),
-    Action("resume", "Resume", "It assigns variants again.", ("paused",)),
+    Action("resume", "It assigns variants again.", ("paused",)),
     Action(
         "stop",
-        "Stop",
         "It stops assigning variants and cannot be resumed. Rewards of earlier visits still count.",
         ("running", "paused"),
         final=True,
     ),
     Action(
         "archive",
-        "Archive",
         "It no longer accepts visits or rewards. Its results stay.",
         ("draft", "stopped"),
         final=True,
@@ -202,9 +182,9 @@ ACTIONS = (
 
 def may_roll_out(card: Scorecard) -> bool:
     """Whether the page offers to roll a variant out: it is decided, or the test is over."""
-    state = card.status.state
-    over = card.ended or state in ("stopped", "archived") or card.status.outside is not None
-    return state != "draft" and (over or card.decision.word in ("ship", "keep"))
+    over = card.ended or card.status.outside is not None
+    decided = card.decision.word in ("ship", "keep")
+    return card.status.state != "draft" and (over or decided)
 
 
 def actions_of(card: Scorecard) -> list[Action]:
@@ -230,41 +210,25 @@ class Row:
     card: Scorecard | None
     failed: bool
 
-    @cached_property
-    def policy(self) -> str:
-        """The name of its policy."""
-        config: Any = self.summary.config
-        return str(config["policy"]["name"])
-
-    @cached_property
+    @property
     def variants(self) -> int:
         """How many variants it has."""
         return variants_in(self.summary.config)
 
-    @cached_property
-    def budget(self) -> int:
-        """How many visits it may have."""
-        config: Any = self.summary.config
-        return int(config["budget"])
-
-    @cached_property
+    @property
     def over(self) -> bool:
         """Whether nothing more will be assigned."""
+        config: Any = self.summary.config
+        spent = self.summary.assigned >= config["budget"]
         stopped = self.summary.state in ("stopped", "archived")
-        spent = self.summary.assigned >= self.budget
         return stopped or spent or (self.card is not None and self.card.ended)
 
-    @cached_property
+    @property
     def leader(self) -> str | None:
         """The recommended variant; None if none is known yet."""
         if self.card is None or self.card.verdict is None:
             return None
         return self.card.labels[self.card.verdict.row]
-
-    @property
-    def light(self) -> Light:
-        """Its health."""
-        return "none" if self.card is None else self.card.light
 
 
 def overview_rows(found: Iterable[tuple[Summary, Scorecard | None, bool]]) -> list[Row]:
@@ -307,7 +271,6 @@ class Rank:
         control itself "control"; empty if there is none
     share : of the visits that are assigned now; of all visits if the test has ended
     left, middle, right : positions of interval and estimate; None if they are unknown
-    raw : the estimate without covariates; None if the test has none
     """
 
     name: str
@@ -321,7 +284,6 @@ class Rank:
     left: float | None
     middle: float | None
     right: float | None
-    raw: float | None = None
 
 
 def leaderboard(card: Scorecard, most: int | None = MOST_ROWS) -> list[Rank]:
@@ -354,7 +316,6 @@ def leaderboard(card: Scorecard, most: int | None = MOST_ROWS) -> list[Rank]:
                 left=left,
                 middle=middle,
                 right=right,
-                raw=None if verdict is None or verdict.raw is None else float(verdict.raw[k]),
             )
         )
     return ranks
@@ -382,10 +343,8 @@ def describe_variants(card: Scorecard) -> str:
     elif factors is not None:
         parts = (f"{name} ({listed(levels, MOST_NAMED)})" for name, levels in factors.items())
         variants = f"{K:,} combinations, named in this order: {', '.join(parts)}."
-    elif arms.large:
-        variants = f"{K:,} variants: {', '.join(arms.names[:MOST_NAMED])} and others."
     else:
-        variants = f"{K:,} variants: {listed(card.names, MOST_NAMED)}."
+        variants = f"{K:,} variants."
     return " ".join((variants, *rewards_in_words(card.settings)))
 
 
@@ -421,7 +380,8 @@ def experiment_values(card: Scorecard, everything: bool) -> dict[str, Any]:
         "meaning": "" if verdict is None else intervals_mean(verdict),
         "adjusted": "" if verdict is None else adjusted_text(verdict, card.settings.covariates),
         "tested": describe_variants(card),
-        "sections": sections_of(card),
+        "charts": charts_of(card),
+        "titles": TITLES,
         "rolled": outside_texts(card.status.outside),
     }
 
@@ -435,56 +395,16 @@ def _origin(service: Service, request: Request) -> str:
 # Charts
 
 
-@dataclass(frozen=True)
-class Section:
-    """One chart of an experiment's page.
-
-    Attributes
-    ----------
-    name : the last part of its address
-    title : over the chart; the chart's own title says what it shows now
-    explanation : how to read it
-    wide : whether it takes the whole width of the page
-    """
-
-    name: str
-    title: str
-    explanation: str = ""
-    wide: bool = True
-
-
-SECTIONS = (
-    Section(
-        "lifts",
-        "Against the control",
-        "By how much each variant is better or worse than the control.",
-    ),
-    Section(
-        "estimates",
-        "Estimates over time",
-        "The estimated reward per visit, from all visits up to that time.",
-        wide=False,
-    ),
-    Section(
-        "allocation",
-        "Traffic shares",
-        "Shares of the visits. A mark shows where the allocation changed.",
-        wide=False,
-    ),
-    Section(
-        "effects",
-        "Effects of the parts",
-        "How the mean reward differs with and without each level or item.",
-    ),
-    Section(
-        "interactions",
-        "Levels that depend on each other",
-        "Lines that are not parallel: the better level of one factor depends on the other.",
-    ),
-    Section("drift", "Drift", "The leader's lead over the other variants in each period."),
-    Section("waiting", "Rewards by day", "Visits of each day, and how many have a reward."),
-)
-CHARTS = {section.name: section for section in (*SECTIONS, Section("leaderboard", "Leaderboard"))}
+TITLES = {  # of the charts, in the order of the page
+    "lifts": "Against the control",
+    "estimates": "Estimates over time",
+    "allocation": "Traffic shares",
+    "effects": "Effects of the parts",
+    "interactions": "Levels that depend on each other",
+    "drift": "Drift",
+    "waiting": "Rewards by day",
+    "leaderboard": "Leaderboard",  # the page has it as a table
+}
 
 
 @lru_cache(maxsize=200)
@@ -496,34 +416,32 @@ def chart_of(card: Scorecard, name: str) -> Spec | None:
         return None
 
 
-def sections_of(card: Scorecard) -> list[tuple[Section, Spec]]:
-    """The charts that a test has, in the order of the page."""
-    charts = ((section, chart_of(card, section.name)) for section in SECTIONS)
-    return [(section, chart) for section, chart in charts if chart is not None]
+def charts_of(card: Scorecard) -> dict[str, Spec]:
+    """The charts of a test's page that have something to show, by name."""
+    charts = {name: chart_of(card, name) for name in TITLES if name != "leaderboard"}
+    return {name: chart for name, chart in charts.items() if chart is not None}
 
 
-async def _chart(service: Service, request: Request) -> tuple[Scorecard, Section, Spec]:
-    card = await _scorecard(request)
-    section = CHARTS.get(request.path_params["chart"])
-    chart = None if section is None else await service.run_short(chart_of, card, section.name)
-    if section is None or chart is None:
+async def _chart(service: Service, request: Request) -> tuple[Scorecard, Spec]:
+    card, name = await _scorecard(request), request.path_params["chart"]
+    chart = await service.run_short(chart_of, card, name) if name in TITLES else None
+    if chart is None:
         raise RefusedError(
             "not-found",
-            "There is no such chart, or nothing to show in it yet.",
-            f"{service.settings.root_path}{experiment_path(card.name)} shows the charts that "
-            "there are.",
+            "There is no such chart, or it has nothing to show yet.",
+            "The page of the experiment links to its charts.",
         )
-    return card, section, chart
+    return card, chart
 
 
 async def chart_page(service: Service, request: Request, viewer: Viewer) -> Response:
     """Show the numbers of one chart as a table."""
-    card, section, chart = await _chart(service, request)
+    card, chart = await _chart(service, request)
     header, rows = table_of(chart)
     values = {
         "card": card,
         "path": viewer.root + experiment_path(card.name),
-        "section": section,
+        "title": TITLES[request.path_params["chart"]],
         "chart": chart,
         "header": header,
         "rows": rows[:MOST_LINES],
@@ -534,7 +452,7 @@ async def chart_page(service: Service, request: Request, viewer: Viewer) -> Resp
 
 async def chart_json(service: Service, request: Request, viewer: Viewer) -> Response:
     """Respond with the specification of one chart."""
-    _, _, chart = await _chart(service, request)
+    _, chart = await _chart(service, request)
     spec = for_page(chart, request.query_params.get("dark") == "1")
     content = await service.run_short(msgspec.json.encode, spec)
     return validated(request, content, "application/json")
@@ -542,7 +460,7 @@ async def chart_json(service: Service, request: Request, viewer: Viewer) -> Resp
 
 async def chart_csv(service: Service, request: Request, viewer: Viewer) -> Response:
     """Respond with the numbers of one chart as a file."""
-    card, _, chart = await _chart(service, request)
+    card, chart = await _chart(service, request)
     text = await service.run_short(csv_of, chart)
     return attachment(text, "text/csv", card.name, chart["name"], "csv")
 
@@ -578,7 +496,8 @@ async def _render(
     service: Service, request: Request, viewer: Viewer, template: str, values: dict[str, Any]
 ) -> Response:
     """Fill in a page in a thread, beside the requests that come meanwhile."""
-    return await service.run_short(lambda: render_watched(request, template, viewer, **values))
+    page = await service.run_short(fill_in, template, viewer, values)
+    return validated(request, page.encode(), "text/html")
 
 
 async def _scorecard(request: Request) -> Scorecard:

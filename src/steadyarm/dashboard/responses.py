@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import re
@@ -88,8 +87,8 @@ def cell(value: Any) -> str:
 
     Examples
     --------
-    >>> cell(None), cell(0.123456789), cell(1200), cell("A"), cell(datetime(2026, 11, 5, 9, 30))
-    ('–', '0.1235', '1,200', 'A', '5 Nov 2026, 09:30')
+    >>> cell(None), cell(0.123456789), cell(1200), cell("A"), cell(True)
+    ('–', '0.1235', '1,200', 'A', 'yes')
     """
     match value:
         case None:
@@ -100,8 +99,6 @@ def cell(value: Any) -> str:
             return f"{value:,}"
         case float():
             return amount(value)
-        case datetime():
-            return when(value)
         case _:
             return str(value)
 
@@ -152,22 +149,13 @@ def environment() -> Environment:
 
 def fill_in(template: str, viewer: Viewer, values: Mapping[str, Any]) -> str:
     """Fill in a template for a viewer."""
-
-    def asset(name: str) -> str:
-        return f"{viewer.root}/static/{name}?v={files_version()}"
-
-    shared = {"viewer": viewer, "root": viewer.root, "asset": asset}
+    shared = {"viewer": viewer, "root": viewer.root}
     return environment().get_template(template).render(shared | dict(values))
 
 
 def render(template: str, viewer: Viewer, status: int = 200, /, **values: Any) -> HTMLResponse:
     """Respond with a page that browsers do not keep."""
     return HTMLResponse(fill_in(template, viewer, values), status)
-
-
-def render_watched(request: Request, template: str, viewer: Viewer, /, **values: Any) -> Response:
-    """Respond with a page that scripts ask for again; it is sent only if it has changed."""
-    return validated(request, fill_in(template, viewer, values).encode(), "text/html")
 
 
 def validated(request: Request, content: bytes, media_type: str) -> Response:
@@ -177,19 +165,9 @@ def validated(request: Request, content: bytes, media_type: str) -> Response:
     return response
 
 
-# Static files: browsers keep them for as long as their version stands in the address.
+# Static files: browsers keep them, and ask whether they have changed.
 
 STATIC = Path(__file__).with_name("static")
-FOREVER = "public, max-age=31536000, immutable"
-
-
-@cache
-def files_version() -> str:
-    """A hash of all static files."""
-    digest = hashlib.blake2b(digest_size=8)
-    for file in sorted(STATIC.iterdir()):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
 
 
 class Files(StaticFiles):
@@ -204,8 +182,7 @@ class Files(StaticFiles):
     ) -> Response:
         """Respond with a file, or with 304."""
         response = super().file_response(full_path, stat_result, scope, status_code)
-        current = scope["query_string"] == f"v={files_version()}".encode()
-        response.headers["Cache-Control"] = FOREVER if current else "no-cache"
+        response.headers["Cache-Control"] = "no-cache"
         return with_headers(response)
 
 

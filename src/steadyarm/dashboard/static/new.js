@@ -208,7 +208,7 @@
 
   const draw = async () => {
     if (plan === null) return;
-    const figure = dark.matches ? plan.dark_figure : plan.figure;
+    const figure = plan.figures[dark.matches ? "dark" : "light"];
     await window.drawChart(byId("plan-chart"), figure, dark.matches);
   };
 
@@ -226,10 +226,9 @@
 
   const showPlan = async (result) => {
     plan = result;
-    byId("plan-sentence").textContent = result.sentence;
     byId("plan-caption").textContent = result.summary;
     byId("plan-note").textContent = result.note;
-    list(byId("plan-answers"), result.answers, "p");
+    list(byId("plan-verdict"), result.verdict, "p");
     showUses(result);
     byId("plan-answer").hidden = false;
     byId("plan-answer").focus();
