@@ -11,7 +11,7 @@ import pytest
 from standardwebhooks.webhooks import Webhook
 
 from steadyarm.cli.main import main
-from steadyarm.storages.webhooks import EVENTS
+from steadyarm.storages.service import EVENTS
 from tests.service.receivers import receiving
 
 

@@ -16,7 +16,7 @@ from steadyarm.dashboard.app import create_app
 from steadyarm.service.auth import new_token
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
-from steadyarm.storages.changes import Scope
+from steadyarm.storages.service import Scope
 from steadyarm.storages.storage import Storage
 from tests.service.clients import InProcess
 from tests.storages.filling import fill

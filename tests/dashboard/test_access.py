@@ -24,7 +24,7 @@ from steadyarm.service.auth import new_token
 from steadyarm.service.service import STRANGERS
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
-from steadyarm.storages.changes import Scope
+from steadyarm.storages.service import Scope
 from tests.dashboard.clients import (
     SCOPES,
     STOP,

@@ -10,8 +10,8 @@ from sqlalchemy import text
 
 import steadyarm as sa
 from steadyarm.storages.records import SegmentRecord
-from steadyarm.storages.rows import segment_row
 from steadyarm.storages.schema import segments
+from steadyarm.storages.storage import segment_row
 
 
 def tamper(live: sa.Experiment, statement: str, **values: Any) -> None:

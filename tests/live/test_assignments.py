@@ -13,7 +13,7 @@ from steadyarm.storages import open_storage
 from tests.live.worlds import create
 
 STATEMENT = "progress"  # a single statement, which needs no transaction
-METHODS = ("assign", "reward", "snapshot", "decide", "find_assignments", STATEMENT)
+METHODS = ("assign", "record", "snapshot", "decide", "find_assignments", STATEMENT)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -49,8 +49,8 @@ def test_the_reward_that_ends_a_segment_opens_the_next_one(
         assert called == (["assign"] if i else opens)  # later ones are opened by rewards
         called.clear()
         live.tell(answer, float(i % 2))
-        closes = ["reward", STATEMENT, "snapshot", "decide"]
-        assert called in (["reward", STATEMENT], closes)
+        closes = ["record", STATEMENT, "snapshot", "decide"]
+        assert called in (["record", STATEMENT], closes)
         decisions += called == closes
     assert decisions >= 6
     assert live.replay().agrees

@@ -21,8 +21,8 @@ from steadyarm.live.units import KNOWN, stored_covariates
 from steadyarm.live.verdict import adjusted_text
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.storages import open_storage, upgrade_storage
+from steadyarm.storages.counting import Metrics
 from steadyarm.storages.records import LogRow, place_of
-from steadyarm.storages.series import Metrics
 from tests.live.few import LARGE, Few
 from tests.live.tampering import tamper, tamper_with_state
 from tests.storages.databases import fresh_database

@@ -18,7 +18,7 @@ from steadyarm.live.experiment import Experiment
 from steadyarm.live.export import read_export
 from steadyarm.storages import open_storage
 from steadyarm.storages.changes import Change
-from steadyarm.storages.records import Measured
+from steadyarm.storages.records import Event
 from steadyarm.storages.storage import Storage
 from tests.live.tampering import tamper
 from tests.live.worlds import create
@@ -50,15 +50,15 @@ def declared(primary: dict[str, Any] | None = None, storage: Storage | None = No
     for i in range(70):
         live.ask(f"u{i}")
         events = [
-            Measured(f"u{i}", "spent", float(rng.standard_normal()), event=f"order {j}")
+            Event(f"u{i}", float(rng.standard_normal()), "spent", key=f"order {j}")
             for j in range(rng.integers(0, 4))
         ]
-        events += [Measured(f"u{i}", "clicked", 1.0)] * (i % 3 == 0)
+        events += [Event(f"u{i}", 1.0, "clicked")] * (i % 3 == 0)
         if primary is not None:
-            events += [replace(event, metric="orders") for event in events if event.event]
+            events += [replace(event, metric="orders") for event in events if event.key]
         else:
             live.tell(f"u{i}", float(rng.standard_normal()))
-        outcomes = storage.measure(live.key, events, live.now())
+        outcomes = storage.record(live.key, events, live.now())
         assert {outcome.status for outcome in outcomes} <= {"stored", "closed"}
         live.refresh()
     return live

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 import steadyarm as sa
 from steadyarm.analysis.source import open_log
-from steadyarm.live.assigner import open_segment
 from steadyarm.live.export import read_export
 from steadyarm.storages.records import SegmentRecord, number_of
-from steadyarm.storages.rows import segment_row
+from steadyarm.storages.storage import segment_row
 from steadyarm.wording import csv_cell, csv_text
 from tests.live.tampering import tamper, tamper_with_segment, tamper_with_state
 from tests.live.worlds import Clock, create
@@ -256,12 +255,10 @@ def test_a_log_that_is_not_the_exported_one_is_refused(tmp_path: Path, change: s
 def test_a_segment_that_was_superseded_before_its_first_position_still_ends() -> None:
     live = create(budget=480)
     given: list[sa.LiveAssignment] = []
-    while not given or live.storage.progress(live.key)[0].assigned < (
-        live.storage.progress(live.key)[0].rounds
-    ):
+    while not live.storage.progress(live.key):
         given.append(live.ask(f"u{len(given)}"))
     # Another process opens the next one, and has no position yet.
-    open_segment(live.storage, live.key, live.settings, live.now)
+    live._open_segment()
     for answer in given:
         live.tell(answer, 1.0)
     carried = live.storage.snapshot(live.key).segments[-1][0]

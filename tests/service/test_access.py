@@ -16,7 +16,7 @@ from steadyarm.service import auth, service
 from steadyarm.service.app import Endpoint, Preflight, create_app
 from steadyarm.service.routes import ROUTES, Route
 from steadyarm.storages import open_storage
-from steadyarm.storages.changes import Scope
+from steadyarm.storages.service import Scope
 from tests.service.clients import SHOP, InProcess, in_process
 
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")

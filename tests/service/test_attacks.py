@@ -30,7 +30,7 @@ from steadyarm.service import auth, service
 from steadyarm.service.process import _config
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
-from steadyarm.storages.changes import Scope
+from steadyarm.storages.service import Scope
 from tests.dashboard.clients import dashboard
 from tests.service.clients import SHOP, in_process
 

@@ -16,7 +16,7 @@ import steadyarm as sa
 from steadyarm.errors import StorageError
 from steadyarm.storages import open_storage
 from steadyarm.storages.engine import MEMORY
-from steadyarm.storages.records import AssignmentResult, Event, Measured, Outcome
+from steadyarm.storages.records import AssignmentResult, Event, Outcome
 from steadyarm.storages.storage import Storage
 from tests.service.clients import SHOP, InProcess, in_process, served
 from tests.storages.databases import fresh_database
@@ -293,9 +293,9 @@ class Reached(Storage):
         super().__init__(MEMORY)
         self.reads, self.keys = 0, list[int]()
 
-    def reward(self, key: int, *given: Any, **more: Any) -> tuple[Outcome, ...]:
+    def record(self, key: int, *given: Any, **more: Any) -> tuple[Outcome, ...]:
         self.keys.append(key)
-        return super().reward(key, *given, **more)
+        return super().record(key, *given, **more)
 
     def known(self, key: int, units: Sequence[str]) -> AssignmentResult:
         self.keys.append(key)
@@ -336,15 +336,9 @@ class PartlyAway(Storage):
 
     away: frozenset[int] = frozenset()
 
-    def reward(
-        self, key: int, rewards: Sequence[Event], window: int | None, now: int, grace: int = 0
-    ) -> tuple[Outcome, ...]:
+    def record(self, key: int, events: Sequence[Event], now: int) -> tuple[Outcome, ...]:
         self._check_there(key)
-        return super().reward(key, rewards, window, now, grace)
-
-    def measure(self, key: int, events: Sequence[Measured], now: int) -> tuple[Outcome, ...]:
-        self._check_there(key)
-        return super().measure(key, events, now)
+        return super().record(key, events, now)
 
     def _check_there(self, key: int) -> None:
         if key in self.away:

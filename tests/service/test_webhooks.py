@@ -32,8 +32,8 @@ from steadyarm.service.webhooks import (
 )
 from steadyarm.storages import open_storage
 from steadyarm.storages.schema import outbox
+from steadyarm.storages.service import EVENTS, Endpoint, Notice
 from steadyarm.storages.storage import Storage
-from steadyarm.storages.webhooks import EVENTS, Endpoint, Notice
 from tests.service.clients import run_apart
 from tests.service.receivers import receiving
 from tests.storages.databases import fresh_database

@@ -26,6 +26,7 @@ from steadyarm.storages.records import (
     ExperimentRecord,
     ExperimentState,
     LogRow,
+    Outcome,
     SegmentRecord,
     Tally,
     number_of,
@@ -96,10 +97,16 @@ class Bench:
         seed: int = SEED,
         state: ExperimentState = "running",
         arms: int = 3,
+        window: int | None = None,
+        grace: int = 0,
     ) -> ExperimentRecord:
-        """An experiment without segments."""
-        units = "unit" if sticky else "request"
-        config = {"seed": seed, "arms": list("ABC")[:arms], "sticky": units}
+        """An experiment without segments; window and grace of its rewards in microseconds."""
+        config = {
+            "seed": seed,
+            "arms": list("ABC")[:arms],
+            "sticky": "unit" if sticky else "request",
+            **windows(window, grace),
+        }
         return self.storage.create(new_record(name, config, state=state, created=NOW))
 
     def running(
@@ -109,9 +116,13 @@ class Bench:
         sticky: bool = True,
         name: str = "e",
         weights: tuple[float, ...] = WEIGHTS,
+        window: int | None = None,
+        grace: int = 0,
     ) -> int:
         """The key of a running experiment with one segment."""
-        key = self.new_experiment(name, sticky=sticky, arms=len(weights)).key
+        key = self.new_experiment(
+            name, sticky=sticky, arms=len(weights), window=window, grace=grace
+        ).key
         self.open_segment(key, new_segment(rounds, weights=weights))
         return key
 
@@ -119,7 +130,7 @@ class Bench:
         """The key of an experiment with a bit of everything."""
         key = self.running(6, name=name)
         self.assign(key, [f"a{i}" for i in range(6)], now=NOW + 1)
-        self.storage.reward(key, [("a0", 0.1), ("a3", -1e9), ("a5", 1 / 3)], None, NOW + 2)
+        self.reward(key, [("a0", 0.1), ("a3", -1e9), ("a5", 1 / 3)], NOW + 2)
         self.open_segment(key, new_segment(30, "blocks", 8), closed=[0])
         self.assign(key, ["b0", "b1", "a1"], now=NOW + 3)
         self.assign(key, ["c0"], now=NOW + 4)
@@ -127,8 +138,7 @@ class Bench:
         assert self.decided(key, Decision({}, supersede=1)), "a correct decision was refused"
         self.open_segment(key, new_segment(50))
         self.assign(key, ["e0", "e1"], now=NOW + 7)
-        rewards: list[Event] = [("c0", 2.0), ("e1", 0.7), (number_of(1, 0), 0.2)]
-        self.storage.reward(key, rewards, None, NOW + 8)
+        self.reward(key, [("c0", 2.0), ("e1", 0.7), (number_of(1, 0), 0.2)], NOW + 8)
         return key
 
     def move(
@@ -170,6 +180,11 @@ class Bench:
         result = self.storage.assign(key, units, values, now=now)
         assert len(result.assigned) == len(units), "not one answer for each unit"
         return result
+
+    def reward(self, key: int, rewards: Sequence[tuple[Any, ...]], now: int) -> tuple[Outcome, ...]:
+        """`Storage.record` with rewards: a target, a value and perhaps when it happened."""
+        events = [Event(target, value, at=at[0] if at else None) for target, value, *at in rewards]
+        return self.storage.record(key, events, now)
 
     def change(
         self, key: int, kind: Kind, *, by: str = "", now: int = NOW + 9, **more: Any
@@ -276,6 +291,11 @@ def _compare(tally: Tally, segment: Segment, rows: Sequence[LogRow], what: str) 
         assert Close(tally.sums[column]) == sum(values), f"the sum of a {what} is another"
         squares = sum(value * value for value in values)
         assert Close(tally.squares[column]) == squares, f"the squares of a {what} are others"
+
+
+def windows(window: int | None, grace: int = 0) -> dict[str, float]:
+    """The part of a config that says how long rewards are waited for, in seconds."""
+    return {} if window is None else {"reward_window": window / 1e6, "reward_grace": grace / 1e6}
 
 
 def new_record(name: str, config: Mapping[str, Any], **more: Any) -> ExperimentRecord:

@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 from steadyarm.segments import Segment
 from steadyarm.storages.records import Decision, SegmentRecord
 from steadyarm.storages.storage import Storage
-from tests.storages.bench import new_record
+from tests.storages.bench import new_record, windows
 
 _databases = count()
 
@@ -25,9 +25,9 @@ def fresh_database(server: str) -> str:
     return url.render_as_string(hide_password=False)
 
 
-def running_in(storage: Storage, rounds: int) -> int:
+def running_in(storage: Storage, rounds: int, window: int | None = None) -> int:
     """The key of a running experiment of two arms with one open segment."""
-    config = {"seed": 7, "arms": ["a", "b"], "sticky": "unit"}
+    config = {"seed": 7, "arms": ["a", "b"], "sticky": "unit"} | windows(window)
     key = storage.create(new_record("e", config, state="running")).key
     segment = Segment(np.array([[0.5, 0.5]]), np.array([rounds]))
     opened = SegmentRecord(0, segment, False, False, 0, 0)

@@ -7,25 +7,17 @@ from typing import Any
 
 from sqlalchemy import Table, insert, update
 
-from steadyarm.storages.records import (
-    ExperimentRecord,
-    LogRow,
-    RunningTally,
-    Snapshot,
-    columns_of,
-    place_of,
-)
-from steadyarm.storages.rows import (
+from steadyarm.storages.counting import RunningSeries, RunningTally, columns_of
+from steadyarm.storages.records import ExperimentRecord, LogRow, Snapshot, place_of
+from steadyarm.storages.schema import assignments, dump, events, experiments, rewards, segments
+from steadyarm.storages.storage import Storage, segment_row
+from steadyarm.storages.traffic import (
     Transaction,
     add_series,
     add_tallies,
     event_row,
     reward_row,
-    segment_row,
 )
-from steadyarm.storages.schema import assignments, dump, events, experiments, rewards, segments
-from steadyarm.storages.series import RunningSeries
-from steadyarm.storages.storage import Storage
 
 
 def fill(

@@ -76,7 +76,7 @@ def test_units_that_do_not_stick(bench: Bench) -> None:
     assert [a.number for a in given] == [0, 1, 2, 3], "a request got no new position"
     assert all(a.new for a in given), "an assignment is not new"
     assert bench.find_assignments(key, ["a"]) == [None], "such units do not name assignments"
-    outcome = bench.reward(key, [("a", 1.0)], None, NOW)
+    outcome = bench.reward(key, [("a", 1.0)], NOW)
     assert outcome == (Outcome("unknown"),), "such units do not name assignments in rewards"
 
 

@@ -12,7 +12,7 @@ from steadyarm.errors import ExperimentExistsError, UnknownExperimentError
 from steadyarm.storages.records import (
     Assigned,
     Decision,
-    Measured,
+    Event,
     Outcome,
     SegmentRecord,
     Target,
@@ -110,7 +110,7 @@ def test_threads_rewards(bench: Bench) -> None:
         order = np.random.default_rng(i).permutation(60)
         said: list[Outcome] = []
         for part in np.array_split(order, 10):
-            said += storages[i % 3].reward(key, [reported[j] for j in part], None, NOW + 3 * DAY)
+            said += storages[i % 3].reward(key, [reported[j] for j in part], NOW + 3 * DAY)
         return said
 
     said = gathered(work, 8)
@@ -151,9 +151,7 @@ def test_threads_close_and_reward(bench: Bench) -> None:
     storages = [bench.again() for _ in range(3)]
 
     def tell(key: int, i: int) -> list[str]:
-        return [
-            storages[i].reward(key, [(f"u{j}", 0.1)], None, NOW)[0].status for j in range(i, 40, 3)
-        ]
+        return [storages[i].reward(key, [(f"u{j}", 0.1)], NOW)[0].status for j in range(i, 40, 3)]
 
     def close(key: int, least: int) -> list[str]:
         while True:
@@ -190,17 +188,17 @@ def test_threads_events(bench: Bench) -> None:
     units = [f"u{i}" for i in range(3)]
     storages[0].assign(key, units)
     events = [
-        Measured(unit, metric, 0.1 * (i + 1), NOW + i, f"e{i}")
+        Event(unit, 0.1 * (i + 1), metric, NOW + i, f"e{i}")
         for i in range(8)
         for unit in units
         for metric in ("orders", "spent", "speed", "seen")
-    ] + [Measured(unit, "clicked", 1.0) for unit in units]
+    ] + [Event(unit, 1.0, "clicked") for unit in units]
 
     def work(i: int) -> list[tuple[int, str]]:
         order = np.random.default_rng(i).permutation(len(events))
         found: list[tuple[int, str]] = []
         for part in np.array_split(order, 12):
-            outcomes = storages[i % 3].measure(key, [events[j] for j in part], NOW + 9)
+            outcomes = storages[i % 3].record(key, [events[j] for j in part], NOW + 9)
             found += [(int(j), o.status) for j, o in zip(part, outcomes, strict=True)]
         return found
 
@@ -225,8 +223,8 @@ def test_threads_metrics_corrected(bench: Bench) -> None:
         )
         units = [f"u{i}" for i in range(6)]
         storages[0].assign(key, units)
-        first = [Measured(u, m, 1.5, event="e0") for u in units for m in ("orders", "spent")]
-        storages[0].measure(key, first, NOW)
+        first = [Event(u, 1.5, m, key="e0") for u in units for m in ("orders", "spent")]
+        storages[0].record(key, first, NOW)
 
         def work(i: int, key: int = key, units: list[str] = units) -> None:
             mine = storages[i % 3]
@@ -242,8 +240,8 @@ def test_threads_metrics_corrected(bench: Bench) -> None:
                 mine.decide(key, version, Decision({}, ((record.index, tally),)), NOW)
             else:
                 for unit in units:
-                    events = [Measured(unit, m, 0.1, event=f"e{i}") for m in ("orders", "spent")]
-                    mine.measure(key, events, NOW)
+                    events = [Event(unit, 0.1, m, key=f"e{i}") for m in ("orders", "spent")]
+                    mine.record(key, events, NOW)
 
         together(work, 5)
         counted(storages[0], key)
@@ -265,7 +263,7 @@ def test_many_at_once(bench: Bench) -> None:
     reported: list[tuple[Target, float]] = [
         (i if i % 2 else units[i], float(i)) for i in range(3000)
     ]
-    assert {o.status for o in bench.reward(key, reported, None, NOW)} == {"stored"}
+    assert {o.status for o in bench.reward(key, reported, NOW)} == {"stored"}
     assert numbers_of(bench.find_assignments(key, units)) == [*range(3000)]
     bench.tallied(key)
 
@@ -287,7 +285,7 @@ def test_experiments_apart(bench: Bench) -> None:
     assert before[1:] == bench.everything(two)[1:], "the same steps gave another experiment"
     assert days == bench.days(two), "the same steps gave other days"
     bench.assign(two, ["x"])
-    bench.reward(two, [("x", 3.0)], None, NOW)
+    bench.reward(two, [("x", 3.0)], NOW)
     assert bench.decided(two, Decision({"other": 1})), "decide refused"
     bench.move(two, "stopped")
     assert bench.everything(one) == before, "work on one experiment changed another"

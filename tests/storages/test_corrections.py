@@ -6,16 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
-from steadyarm.storages.changes import (
-    AuditEntry,
-    Change,
-    Correction,
-    Scope,
-    SessionRecord,
-    TokenRecord,
-    as_observed,
-)
+from steadyarm.storages.changes import AuditEntry, Change, Correction, as_observed
 from steadyarm.storages.records import Decision, ExperimentState, check_of, place_of
+from steadyarm.storages.service import Scope, SessionRecord, TokenRecord
 from tests.storages.bench import (
     DAY,
     HOUR,
@@ -213,7 +206,7 @@ def test_refused_corrections(bench: Bench) -> None:
     """What cannot be corrected is refused, and leaves nothing behind."""
     key = bench.running(9)
     bench.assign(key, ["a", "b"])
-    bench.reward(key, [("a", 1.0)], None, NOW)
+    bench.reward(key, [("a", 1.0)], NOW)
     before, log = bench.everything(key), bench.audit()
     wrong: list[tuple[type[Exception], dict[str, Any]]] = [
         (UnknownAssignmentError, {"kind": "void", "target": "nobody"}),
@@ -250,7 +243,7 @@ def test_erased(bench: Bench) -> None:
     for again in (bench, bench.again()):
         assert [who] != [r.unit for r in again.log(key)][1:], "the unit is still there"
         assert again.find_assignments(key, [who]) == [None], "the unit is found"
-    outcomes = bench.reward(key, [((1, check_of(who)), 1.0), ((0, check_of(who)), 1.0)], None, NOW)
+    outcomes = bench.reward(key, [((1, check_of(who)), 1.0), ((0, check_of(who)), 1.0)], NOW)
     assert [o.status for o in outcomes] == ["stored", "unknown"], "by the id that it had"
     (new,) = bench.assign(key, [who]).assigned
     assert new is not None
@@ -287,14 +280,14 @@ def test_rewards_voided(bench: Bench) -> None:
     """A reward is voided, and recorded again; sums follow, however large it was."""
     key = bench.running(9)
     bench.assign(key, ["a", "b", NAMES[2]])
-    bench.reward(key, [("a", 0.1), ("b", 1 / 3), (NAMES[2], 1e90)], None, NOW + 5000)
+    bench.reward(key, [("a", 0.1), ("b", 1 / 3), (NAMES[2], 1e90)], NOW + 5000)
     first = bench.change(key, "void", target="a", by=NAMES[4])
     assert first.assignments == 1, "a reward is one assignment's"
     assert bench.log(key)[0] == replace(
         bench.log(key)[0], reward=None, rewarded=None, received=None
     ), "a voided reward is still there"
     bench.again().tallied(key)
-    assert bench.reward(key, [("a", 0.7)], None, NOW + 7000)[0].status == "stored"
+    assert bench.reward(key, [("a", 0.7)], NOW + 7000)[0].status == "stored"
     bench.change(key, "void", target=2)
     (tally,) = bench.tallied(key)
     assert Close(sum(tally.sums)) == 0.7 + 1 / 3, "others were lost beside a large one"
@@ -321,7 +314,7 @@ def test_excluded(bench: Bench) -> None:
     for day in range(3):
         bench.assign(key, ["a", "bot", "b", "bot"], now=NOW + day * DAY)
     numbers = [r.number for r in bench.log(key)]
-    bench.reward(key, [(n, n + 0.1) for n in numbers[:-2]], None, NOW + 2 * DAY + 5000)
+    bench.reward(key, [(n, n + 0.1) for n in numbers[:-2]], NOW + 2 * DAY + 5000)
     later = NOW + 3 * DAY
     why: dict[str, Any] = {"reason": WHY}
     out = bench.correct(key, Change("exclude", unit="bot", **why), now=later)
@@ -336,7 +329,7 @@ def test_excluded(bench: Bench) -> None:
     detail = bench.audit(experiment="e")[-1].detail
     assert detail == {"assignments": 2, "what": "a period", **since, **why}, "not the period"
     bench.again().tallied(key)
-    outcomes = bench.reward(key, [(numbers[-1], 7.0), (numbers[-2], 8.0)], None, later)
+    outcomes = bench.reward(key, [(numbers[-1], 7.0), (numbers[-2], 8.0)], later)
     assert [o.status for o in outcomes] == ["stored", "stored"], "rewards of them are kept"
     (tally,) = bench.tallied(key)
     assert tally.total_rewarded == 4, "the reward of an excluded visit counts"
@@ -352,7 +345,7 @@ def test_corrected_after_closing(bench: Bench) -> None:
     """The sums of a closed segment follow, too; corrections say what the policy has observed."""
     key = bench.running(4)
     bench.assign(key, list("abcd"), now=NOW)
-    bench.reward(key, [("a", 1.0), ("b", 2.0), ("c", 3.0)], None, NOW)
+    bench.reward(key, [("a", 1.0), ("b", 2.0), ("c", 3.0)], NOW)
     bench.change(key, "exclude", unit="d")
     bench.open_segment(key, new_segment(4), closed=[0])
     bench.assign(key, ["e"])
@@ -385,7 +378,7 @@ def test_threads_correct(bench: Bench) -> None:
         key = bench.running(12, name=f"e{turn}")
         units = [f"u{i}" for i in range(12)]
         bench.assign(key, units)
-        bench.reward(key, [(u, 1.0) for u in units[:6]], None, NOW)
+        bench.reward(key, [(u, 1.0) for u in units[:6]], NOW)
 
         def work(i: int, key: int = key, units: list[str] = units) -> None:
             mine = storages[i % 3]
@@ -393,7 +386,7 @@ def test_threads_correct(bench: Bench) -> None:
                 mine.change(key, "exclude", since=NOW, until=NOW + 1)
             elif i == 1:
                 for unit in units[6:]:
-                    mine.reward(key, [(unit, 2.0)], None, NOW)
+                    mine.reward(key, [(unit, 2.0)], NOW)
             elif i == 2:
                 for unit in units[:3]:
                     mine.change(key, "void", target=unit)

@@ -17,6 +17,7 @@ from steadyarm.errors import (
 from steadyarm.storages import engine as engine_module
 from steadyarm.storages import open_storage, storage_status
 from steadyarm.storages.engine import Database
+from steadyarm.storages.records import Event
 from steadyarm.storages.storage import Storage
 from tests.storages.bench import new_record
 from tests.storages.databases import running_in
@@ -109,7 +110,7 @@ def test_values_no_database_has(storage: Storage) -> None:
         storage.assign(key, ["fine", "\ud800"], now=0)
     assert storage.log(key) == []
     assert storage.find_assignments(key, [2**63, 2**70, -1]) == [None] * 3
-    assert storage.reward(key, [(2**70, 1.0)], None, 0)[0].status == "unknown"
+    assert storage.record(key, [Event(2**70, 1.0)], 0)[0].status == "unknown"
 
 
 def test_sqlite_is_set_up_to_keep_what_it_acknowledged(tmp_path: Path) -> None:

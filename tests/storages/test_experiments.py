@@ -15,7 +15,6 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.segments import Order, Segment
-from steadyarm.storages.changes import MOVED
 from steadyarm.storages.records import (
     Decision,
     EarlySums,
@@ -28,6 +27,7 @@ from steadyarm.storages.records import (
     Target,
     number_of,
 )
+from steadyarm.storages.storage import MOVED
 from tests.storages.bench import (
     DAY,
     FLOATS,
@@ -177,32 +177,20 @@ def test_snapshot(bench: Bench) -> None:
 
 
 def test_progress(bench: Bench) -> None:
-    """Progress says of the open segments, and only of them, what a snapshot does."""
+    """Progress says of open segments whose counter is at its end what a snapshot does."""
     key = bench.new_experiment().key
-    assert bench.progress(key) == (), "without segments there is no progress"
     bench.open_segment(key, new_segment(2))
-    assert bench.progress(key) == (Progress(0, 2, 0, 0, None),), "a new segment has progress"
+    assert bench.progress(key) == (), "a new segment is not at its end"
     bench.assign(key, ["a", "b"], now=NOW + 1)
     bench.open_segment(key, new_segment(9, "blocks", 3))
     bench.assign(key, ["c", "d"], now=NOW + 2)
-    bench.reward(key, [("a", 1.0), ("d", 1.0), ("c", 0.0)], None, NOW + 3)
-    expected = (Progress(0, 2, 2, 1, NOW + 1), Progress(1, 9, 2, 2, NOW + 2))
-    assert bench.progress(key) == expected, "another progress than there is"
-    assert bench.progress(key, exhausted=True) == expected[:1], "not those at their end"
+    bench.reward(key, [("a", 1.0), ("d", 1.0), ("c", 0.0)], NOW + 3)
+    assert bench.progress(key) == (Progress(0, 2, 2, 1, NOW + 1),), "not those at their end"
     closed = ((0, bench.tallied(key)[0]),)
     assert bench.decided(key, Decision({}, closed, supersede=1)), "decide refused"
-    left = Progress(1, 3, 2, 2, NOW + 2)
-    assert bench.again().progress(key) == (left,), "closing or superseding is not seen"
-    assert bench.progress(key, exhausted=True) == (), "not at its end, but called so"
-    bench.assign(key, ["e"])  # the last of the block
-    assert bench.progress(key, exhausted=True) == (replace(left, assigned=3),), "at its end"
-    bench.open_segment(key, new_segment(1))
-    left = replace(left, assigned=3)
-    assert bench.progress(key) == (left, Progress(2, 1, 0, 0, None)), "opening is not seen"
-    bench.assign(key, ["f"], now=NOW + 4)
-    closed = ((2, bench.tallied(key)[2]),)
-    assert bench.decided(key, Decision({}, closed)), "decide refused"
-    assert bench.progress(key) == (left,), "the last one is closed, but has progress"
+    assert bench.again().progress(key) == (), "closing is not seen"
+    bench.assign(key, ["e"], now=NOW + 2)  # the last of the block
+    assert bench.progress(key) == (Progress(1, 3, 3, 2, NOW + 2),), "superseding is not seen"
 
 
 def test_log(bench: Bench) -> None:
@@ -216,7 +204,7 @@ def test_log(bench: Bench) -> None:
     bench.open_segment(key, new_segment(10))
     given += every(bench.assign(key, ["f", "g"], now=NOW + 3))
     given += those_given(first)
-    bench.reward(key, [("e", 0.1), ("f", -1.0)], None, NOW + 4)
+    bench.reward(key, [("e", 0.1), ("f", -1.0)], NOW + 4)
     rewards = {"e": (0.1, NOW + 4), "f": (-1.0, NOW + 4)}
     expected = [
         LogRow(a.number, a.unit, a.arm, a.probability, a.created, *rewards.get(a.unit, (None,) * 2))
@@ -235,7 +223,7 @@ def test_find_assignments(bench: Bench) -> None:
     key = bench.running(10)
     bench.assign(key, ["a", "b", NAMES[2], "7"])
     bench.assign(bench.running(10, name="other"), ["foreign"])
-    bench.reward(key, [("b", 2.5)], None, NOW + 1)
+    bench.reward(key, [("b", 2.5)], NOW + 1)
     rows = bench.log(key)
     targets: list[Target] = ["b", 0, "nobody", 7, "7", NAMES[2], 1, "foreign", number_of(5, 0), "b"]
     expected = [rows[1], rows[0], None, None, rows[3], rows[2], rows[1], None, None, rows[1]]
@@ -271,17 +259,17 @@ def test_summaries_follow(bench: Bench) -> None:
     _compared(other)
     for day in range(2):
         bench.assign(key, [f"{day}.0", f"{day}.1"], now=NOW + day * DAY)
-        bench.reward(key, [(f"{day}.0", 0.5)], None, NOW + 5 * DAY)
+        bench.reward(key, [(f"{day}.0", 0.5)], NOW + 5 * DAY)
         (found,) = _compared(other)
         assert (found.assigned, found.rewarded) == (2 * day + 2, day + 1), "days are not summed"
         assert found.last == NOW + day * DAY, "not the last assignment"
     bench.open_segment(key, new_segment(3), closed=[0])
     (found,) = _compared(other)
     assert (found.version, found.observed, found.assigned) == (2, 1, 4), "a decision is not seen"
-    bench.reward(key, [("0.1", 1.0)], None, NOW + 6 * DAY)
+    bench.reward(key, [("0.1", 1.0)], NOW + 6 * DAY)
     found = replace(found, late=1)
     assert _compared(other) == [found], "a reward that came too late counts, or is not noticed"
-    bench.reward(key, [("0.1", 1.0), ("1.1", 1.0)], None, NOW + 6 * DAY)
+    bench.reward(key, [("0.1", 1.0), ("1.1", 1.0)], NOW + 6 * DAY)
     assert _compared(other)[0].late == 3, "not every reward that came too late is noticed"
     for state in ("paused", "stopped", "archived"):
         bench.move(key, state)
@@ -332,7 +320,7 @@ def test_decide(bench: Bench) -> None:
     opened = SegmentRecord(1, new_segment(2), True, False, 0, NOW + 2)
     assert bench.decide(key, 1, Decision({"n": 1}, opened=opened), NOW + 2)
     bench.assign(key, ["c", "d"])
-    bench.reward(key, [(u, 0.5) for u in "abcd"], None, NOW)
+    bench.reward(key, [(u, 0.5) for u in "abcd"], NOW)
     tallies = bench.tallied(key)
     # Whichever order the policy has seen them in is the order of their closing.
     closed = ((1, tallies[1]), (0, tallies[0]))
@@ -358,7 +346,7 @@ def test_decisions_on_what_changed(bench: Bench) -> None:
     bench.assign(key, ["a", "b"])
     bench.open_segment(key, new_segment(2))
     bench.assign(key, ["c", "d"])
-    bench.reward(key, [("a", 1.0)], None, NOW)
+    bench.reward(key, [("a", 1.0)], NOW)
     bench.open_segment(key, new_segment(6), closed=[1])
     bench.assign(key, ["e"])
     first, second, third = bench.tallied(key)
@@ -393,7 +381,7 @@ def test_decisions_on_what_changed(bench: Bench) -> None:
         assert bench.decide(key, made_on, decision, NOW) is False, f"a decision {what} is stored"
         assert bench.everything(key) == before, f"a decision {what} left something behind"
     right = Decision({}, ((0, first),), 2)
-    bench.reward(key, [("b", 0.0)], None, NOW)
+    bench.reward(key, [("b", 0.0)], NOW)
     assert not bench.decide(key, version, right, NOW), "a reward came, but it is stored"
     right = replace(right, closed=((0, bench.tallied(key)[0]),))
     assert bench.decide(key, version, right, NOW), "a decision that rests on facts is refused"

@@ -23,7 +23,7 @@ from sqlalchemy.engine import make_url
 from steadyarm.errors import StorageError
 from steadyarm.storages import engine as engine_module
 from steadyarm.storages import open_storage
-from steadyarm.storages import storage as storage_module
+from steadyarm.storages import service as service_module
 from steadyarm.storages.engine import HINTS
 from steadyarm.storages.schema import marks
 from steadyarm.storages.storage import Storage
@@ -123,7 +123,7 @@ def storage(file: Path) -> Iterator[Storage]:
 
 def wrong_with(storage: Storage, within: float = 3.0) -> str:
     """Why the storage is not ready; found out anew, and in time."""
-    storage._heartbeat._beaten = -inf
+    storage.heartbeat.beaten = -inf
     began = time.monotonic()
     with pytest.raises(StorageError) as caught:
         storage.check()
@@ -133,7 +133,7 @@ def wrong_with(storage: Storage, within: float = 3.0) -> str:
 
 
 def ready(storage: Storage) -> bool:
-    storage._heartbeat._beaten = -inf
+    storage.heartbeat.beaten = -inf
     storage.check()
     return True
 
@@ -166,8 +166,8 @@ def test_a_deleted_file_is_not_ready(storage: Storage, file: Path) -> None:
 def test_a_locked_file_is_not_ready(
     storage: Storage, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert storage_module.PATIENCE < 3.0
-    monkeypatch.setattr(storage_module, "PATIENCE", 0.2)
+    assert service_module.PATIENCE < 3.0
+    monkeypatch.setattr(service_module, "PATIENCE", 0.2)
     storage.check()
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -7,9 +7,17 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.errors import UnknownExperimentError, WrongStateError
+from steadyarm.errors import UnknownExperimentError
 from steadyarm.segments import Order, Segment
-from steadyarm.storages.records import SKEW, ExperimentState, Outcome, Target, check_of, number_of
+from steadyarm.storages.records import (
+    SKEW,
+    Event,
+    ExperimentState,
+    Outcome,
+    Target,
+    check_of,
+    number_of,
+)
 from tests.storages.bench import (
     DAY,
     HOUR,
@@ -30,7 +38,7 @@ def test_outcomes(bench: Bench) -> None:
     """An assignment has one reward, the first that was recorded; by number or by unit."""
     key = bench.running(9)
     bench.assign(key, ["a", "b", NAMES[2], "0"])
-    none = bench.reward(key, [], None, NOW)
+    none = bench.reward(key, [], NOW)
     assert none == (), "no rewards, but outcomes"
     rewards: list[tuple[Target, float]] = [
         (0, 0.1),
@@ -58,14 +66,14 @@ def test_outcomes(bench: Bench) -> None:
         Outcome("stored", 2),
         Outcome("stored", 3),
     )
-    got = bench.reward(key, rewards, None, NOW + 9)
+    got = bench.reward(key, rewards, NOW + 9)
     for reward, outcome, right in zip(rewards, got, expected, strict=True):
         assert outcome == right, f"{reward} gave {outcome}, expected {right}"
     rows = bench.log(key)
     assert [r.reward for r in rows] == [0.1, -2.0, 0.0, 3.0], "not the first rewards"
     assert [r.rewarded for r in rows] == [NOW + 9] * 4, "not the time of the request"
     before = bench.everything(key)
-    again = bench.again().reward(key, [("b", -2.0), (0, 5.0)], None, NOW + 10)
+    again = bench.again().reward(key, [("b", -2.0), (0, 5.0)], NOW + 10)
     assert again == (Outcome("repeated", 1, -2.0), Outcome("conflict", 0, 0.1)), f"{again}"
     assert bench.everything(key) == before, "a second reward changed something"
     bench.tallied(key)
@@ -78,41 +86,44 @@ def test_rewards_in_any_state(bench: Bench) -> None:
     states: dict[str, ExperimentState] = {"a": "paused", "b": "stopped"}
     for unit, state in states.items():
         bench.move(key, state)
-        (outcome,) = bench.reward(key, [(unit, 1.0)], None, NOW)
+        (outcome,) = bench.reward(key, [(unit, 1.0)], NOW)
         assert outcome.status == "stored", f"a reward was refused while {state}"
     bench.move(key, "archived")
     before = bench.everything(key)
-    promise = "a reward of an archived experiment"
-    refused(WrongStateError, promise, bench.reward, key, [("c", 1.0), ("a", 1.0)], None, NOW)
+    got = bench.reward(key, [("c", 1.0), ("a", 1.0), ("x", 1.0)], NOW)
+    assert [o.status for o in got] == ["archived", "archived", "unknown"], f"{got}"
     assert bench.everything(key) == before, "a refused reward changed something"
 
 
 def test_window(bench: Bench) -> None:
     """A reward that comes after its window is late; one that was there stays."""
-    key = bench.running(9)
+    key = bench.running(9, window=50)
     bench.assign(key, ["a", "b", "c"], now=NOW)
     bench.assign(key, ["d"], now=NOW + 100)
-    assert bench.reward(key, [("a", 1.0)], 50, NOW + 49) == (Outcome("stored", 0),)
+    assert bench.reward(key, [("a", 1.0)], NOW + 49) == (Outcome("stored", 0),)
     before = bench.everything(key)
-    late = bench.reward(key, [("b", 1.0), ("a", 1.0), ("a", 2.0)], 50, NOW + 51)
+    late = bench.reward(key, [("b", 1.0), ("a", 1.0), ("a", 2.0)], NOW + 51)
     assert late[0] == Outcome("late", 1, created=NOW), "a reward after its window was counted"
     assert late[1] == Outcome("repeated", 0, 1.0), "a repeated reward is not recognised"
     assert late[2] == Outcome("conflict", 0, 1.0), "a conflict is not recognised"
     assert bench.everything(key) == before, "a late reward changed something"
-    got = bench.reward(key, [("c", 1.0), ("d", 2.0)], 50, NOW + 140)
+    got = bench.reward(key, [("c", 1.0), ("d", 2.0)], NOW + 140)
     assert [o.status for o in got] == ["late", "stored"], "windows begin at each assignment"
-    assert bench.reward(key, [("b", 1.0)], None, NOW + 10**15)[0].status == "stored", "no window"
+    endless = bench.running(9, name="without a window")
+    bench.assign(endless, ["b"], now=NOW)
+    (outcome,) = bench.reward(endless, [("b", 1.0)], NOW + 10**15)
+    assert outcome.status == "stored", "no window"
     bench.tallied(key)
 
 
 def test_event_time(bench: Bench) -> None:
     """A reward counts by when it happened, if it arrives within the grace after its window."""
-    key = bench.running(9)
+    key = bench.running(9, window=50, grace=30)
     start = NOW + 10 * SKEW
     bench.assign(key, ["a", "b", "c", "d", "e"], now=start)
 
     def tell(unit: str, at: int, now: int) -> str:
-        (outcome,) = bench.reward(key, [(unit, 1.0, start + at)], 50, start + now, grace=30)
+        (outcome,) = bench.reward(key, [(unit, 1.0, start + at)], start + now)
         return str(outcome.status)
 
     assert tell("a", at=49, now=80) == "stored", "what happened in time and arrived in grace counts"
@@ -122,7 +133,7 @@ def test_event_time(bench: Bench) -> None:
     assert tell("c", at=-SKEW, now=20) == "stored", "clocks may differ a little"
     assert tell("d", at=500, now=30) == "stored", "nothing happens in the future: it happened now"
     pair = [("e", 2.0, start + 60), ("e", 3.0, start + 45)]
-    got = bench.reward(key, pair, 50, start + 70, grace=30)
+    got = bench.reward(key, pair, start + 70)
     assert [o.status for o in got] == ["late", "stored"], "each is judged by its own time"
     times = [(row.rewarded, row.received) for row in bench.log(key)]
     assert times == [
@@ -147,7 +158,7 @@ def test_sums_in_any_order(bench: Bench) -> None:
         reported: list[tuple[Target, float]] = [(u, v) for u, v in zip(units, values, strict=True)]
         order = rng.permutation(len(reported))
         for part in np.array_split(order, run + 1):
-            bench.reward(key, [reported[i] for i in part], None, NOW)
+            bench.reward(key, [reported[i] for i in part], NOW)
         assert [r.reward for r in bench.log(key)] == values, "a reward is not kept exactly"
         bench.again().tallied(key)
 
@@ -156,16 +167,16 @@ def test_closed_segments(bench: Bench) -> None:
     """A reward of a closed segment is refused; one that was there is recognised."""
     key = bench.running(3)
     bench.assign(key, ["a", "b", "c"])
-    bench.reward(key, [("a", 1.0)], None, NOW)
+    bench.reward(key, [("a", 1.0)], NOW)
     bench.open_segment(key, new_segment(2), closed=[0])
     before = bench.everything(key)
-    got = bench.reward(key, [("b", 1.0), ("a", 1.0), (0, 2.0)], None, NOW)
+    got = bench.reward(key, [("b", 1.0), ("a", 1.0), (0, 2.0)], NOW)
     assert got[0] == Outcome("closed", 1, created=NOW), "a reward of a closed segment is taken"
     assert got[1] == Outcome("repeated", 0, 1.0), "a repeated reward is not recognised"
     assert got[2] == Outcome("conflict", 0, 1.0), "a conflict is not recognised"
     assert bench.everything(key) == before, "a closed segment changed"
     bench.assign(key, ["d"])
-    assert bench.reward(key, [("d", 1.0)], None, NOW)[0].status == "stored", "it is open"
+    assert bench.reward(key, [("d", 1.0)], NOW)[0].status == "stored", "it is open"
     bench.tallied(key)
 
 
@@ -177,7 +188,7 @@ def test_tallies(bench: Bench) -> None:
         bench.assign(key, [f"b{p}"], now=NOW + 95 - p)
     bench.open_segment(key, new_segment(10))
     bench.assign(key, [f"c{i}" for i in range(5)], now=NOW + 60)
-    bench.reward(key, [("a0", 1.0), ("b8", 2.0), ("c2", 4.0), ("c3", 0.5)], None, NOW + 99)
+    bench.reward(key, [("a0", 1.0), ("b8", 2.0), ("c2", 4.0), ("c3", 0.5)], NOW + 99)
     first, second = bench.tallied(key)
     assert (first.total_assigned, first.total_rewarded) == (10, 2), (
         "the first segment's tally is not its own"
@@ -196,7 +207,7 @@ def test_targets_with_a_check(bench: Bench) -> None:
     meant: list[Target] = [(0, check_of("a")), (1, check_of("a")), (1, check_of("b")), (2, "")]
     rows = bench.find_assignments(key, meant)
     assert [row and row.number for row in rows] == [0, None, 1, None], "not the unit that was meant"
-    outcomes = bench.reward(key, [(target, 1.0) for target in meant], None, NOW)
+    outcomes = bench.reward(key, [(target, 1.0) for target in meant], NOW)
     assert [outcome.status for outcome in outcomes] == ["stored", "unknown", "stored", "unknown"]
 
 
@@ -233,8 +244,8 @@ def test_rewards_of_days(bench: Bench) -> None:
     reported: list[tuple[Target, float]] = [("0.0", 0.1), ("1.1", 1 / 3), (number_of(0, 1), 2.5)]
     now = NOW + 2 * DAY + 1_999
     for again in range(3):
-        bench.again().reward(key, reported, None, now + again * HOUR)
-    bench.reward(key, [("0.0", 9.0), ("2.7", -1.0), ("2.7", -1.0)], None, now - DAY)
+        bench.again().reward(key, reported, now + again * HOUR)
+    bench.reward(key, [("0.0", 9.0), ("2.7", -1.0), ("2.7", -1.0)], now - DAY)
     found = [(s.tally.total_rewarded, sum(s.waited)) for s in bench.dayed(key)]
     hours = 24 * 3_600_000
     assert found[0] == (2, 2 * (2 * hours + 1)), "whole milliseconds are not summed"
@@ -245,15 +256,15 @@ def test_rewards_of_days(bench: Bench) -> None:
 
 def test_late_rewards(bench: Bench) -> None:
     """Refused rewards count as late on their assignment's day, each attempt, and nowhere else."""
-    key = bench.running(6)
+    key = bench.running(6, window=HOUR)
     first = every(bench.assign(key, ["a", "b", "c"], now=NOW))
     second = every(bench.assign(key, ["d", "e", "f"], now=NOW + DAY))
-    bench.reward(key, [("a", 1.0)], HOUR, NOW + 1)
+    bench.reward(key, [("a", 1.0)], NOW + 1)
     before = bench.tallied(key)
     # Another opening may have nothing of its own to add to.
     other = bench.again()
-    other.reward(key, [("b", 1.0), ("b", 1.0), ("a", 1.0)], HOUR, NOW + 2 * HOUR)
-    bench.reward(key, [("b", 2.0), ("d", 0.5), ("nobody", 1.0)], HOUR, NOW + DAY + HOUR)
+    other.reward(key, [("b", 1.0), ("b", 1.0), ("a", 1.0)], NOW + 2 * HOUR)
+    bench.reward(key, [("b", 2.0), ("d", 0.5), ("nobody", 1.0)], NOW + DAY + HOUR)
     late = [0, 0, 0], [0, 0, 0]
     late[0][first[1].arm] += 3
     assert bench.late(key) == [tuple(each) for each in late], "not those after their window"
@@ -261,9 +272,9 @@ def test_late_rewards(bench: Bench) -> None:
     assert tally.total_rewarded == before[0].total_rewarded + 1, "a late reward is in the tally"
     bench.open_segment(key, new_segment(9), closed=[0])
     bench.assign(key, ["g"], now=NOW + DAY)
-    statuses = [o.status for o in other.reward(key, [("e", 1.0), ("g", 1.0)], None, NOW + DAY)]
+    statuses = [o.status for o in other.reward(key, [("e", 1.0), ("g", 1.0)], NOW + DAY)]
     assert statuses == ["closed", "stored"], f"{statuses}"
-    bench.reward(key, [("c", 1.0), ("f", 1.0), ("d", 0.5)], HOUR, NOW + 9 * DAY)
+    bench.reward(key, [("c", 1.0), ("f", 1.0), ("d", 0.5)], NOW + 9 * DAY)
     for given in (first[2], second[1], second[2]):
         late[0 if given in first else 1][given.arm] += 1
     assert bench.late(key) == [*(tuple(each) for each in late), (0, 0, 0)], (
@@ -282,7 +293,7 @@ def test_many_days(bench: Bench) -> None:
         units = [f"{day}.{i}" for i in range(3)]
         bench.assign(key, units, now=NOW + day * DAY)
         reported += [(unit, 0.1 * day + i) for i, unit in enumerate(units)]
-    bench.again().reward(key, reported[::-1], None, NOW + 50 * DAY)
+    bench.again().reward(key, reported[::-1], NOW + 50 * DAY)
     days = bench.dayed(key)
     assert [sums.tally.total_rewarded for sums in days] == [3] * 40, "rewards are not on their days"
     assert bench.tallied(key)[1].total_rewarded == 60, "rewards are not in their segment"
@@ -346,8 +357,8 @@ def test_other_arms(bench: Bench) -> None:
     assert [len(tally.sums) for tally in bench.tallied(key)] == [4, 3, 3], "other columns"
     assert [len(sums.late) for sums in bench.dayed(key)] == [4, 3, 3], "other columns of days"
     reported: list[tuple[Target, float]] = [("a0", 9.0), ("b0", 9.0)]
-    bench.reward(key, reported, None, NOW)
-    (outcome,) = bench.reward(key, [("a9", 1.0)], None, NOW + DAY)
+    bench.reward(key, reported, NOW)
+    (outcome,) = bench.reward(key, [("a9", 1.0)], NOW + DAY)
     assert outcome.status == "closed", f"{outcome}"
     assert sum(bench.days(key)[0].late) == 1, "a late reward has no column"
     bench.tallied(key)
@@ -361,22 +372,21 @@ def _play(bench: Bench, key: int, name: str, units: int) -> None:
 
 def _reward(bench: Bench, key: int, units: list[str]) -> None:
     reported: list[tuple[Target, float]] = [(unit, 0.1 + i / 3) for i, unit in enumerate(units)]
-    bench.reward(key, reported, None, NOW + 99)
+    bench.reward(key, reported, NOW + 99)
 
 
 def test_a_late_reward_counts_where_a_worker_has_counted_nothing_yet(open_fresh: Open) -> None:
     storage = open_fresh()
-    key = running_in(storage, 10)
+    key = running_in(storage, 10, window=5)
     storage.assign(key, ["a", "b"], now=0)
     storage._database.shard = 3
     other = open_fresh()
     other._database.shard = 4
-    once: list[tuple[Target, float]] = [("a", 1.0)]
-    for told in (once, [*once, ("b", 1.0), ("a", 2.0)]):
+    once = [Event("a", 1.0)]
+    for told in (once, [*once, Event("b", 1.0), Event("a", 2.0)]):
         for worker in (storage, other):
-            said = worker.reward(key, told, 5, 6)
+            said = worker.record(key, told, 6)
             assert {outcome.status for outcome in said} == {"late"}
     (sums,) = storage.days(key)
     assert (sum(sums.late), sums.tally.total_assigned, sums.tally.total_rewarded) == (8, 2, 0)
-    assert [o.status for o in other.reward(key, [("a", 1.0)], None, 6)] == ["stored"]
     assert [sums.tally for sums in storage.days(key)] == [storage.snapshot(key).segments[0][1]]

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
+from steadyarm.errors import InvalidInputError, UnknownAssignmentError
 from steadyarm.storages.changes import Change, Correction, as_observed
 from steadyarm.storages.records import (
     Decision,
+    Event,
     LogRow,
-    Measured,
     MetricEvent,
     Outcome,
     SeriesSums,
@@ -33,6 +33,7 @@ from tests.storages.bench import (
     new_record,
     new_segment,
     refused,
+    windows,
 )
 
 CLICKED: dict[str, Any] = {"name": "clicked"}
@@ -52,6 +53,8 @@ def declared(
     products: Sequence[tuple[str, ...]] = (),
     rounds: int = 60,
     name: str = "e",
+    window: int | None = None,
+    grace: int = 0,
 ) -> int:
     """The key of a running experiment with these metrics, and one segment."""
     usual = {"role": "secondary", "several": "first", "window": None, "grace": None, "cap": None}
@@ -60,6 +63,7 @@ def declared(
         "sticky": "unit",
         "metrics": [usual | metric for metric in metrics],
         "products": [list(names) for names in products],
+        **windows(window, grace),
     }
     made = bench.create(new_record(name, config, state="running", created=NOW))
     bench.open_segment(made.key, new_segment(rounds))
@@ -157,20 +161,20 @@ def test_metrics(bench: Bench) -> None:
     """Every metric counts its events as declared; no reward and no other experiment is touched."""
     key, other = declared(bench, *ALL), bench.running(9, name="other")
     bench.assign(key, ["a", "b", "c"])
-    bench.reward(key, [("a", 1.0)], None, NOW)
+    bench.reward(key, [("a", 1.0)], NOW)
     before = bench.everything(other), bench.snapshot(key).segments[0][1], bench.days(key)
     events = [
-        Measured("a", "clicked", 1.0),
-        Measured("a", "spent", 0.1, event="o1"),
-        Measured((0, check_of("a")), "spent", 0.2, event="o2"),
-        Measured(1, "spent", 70.0, event="o1"),
-        Measured(1, "spent", 70.0, event="o2"),
-        Measured("b", "speed", -3.0, event="x"),
-        Measured("b", "speed", -2.0, event="y"),
-        Measured("c", "seen", 5.0, NOW + 9, event="x"),
-        Measured("c", "seen", 7.0, NOW + 8, event="y"),
+        Event("a", 1.0, "clicked"),
+        Event("a", 0.1, "spent", key="o1"),
+        Event((0, check_of("a")), 0.2, "spent", key="o2"),
+        Event(1, 70.0, "spent", key="o1"),
+        Event(1, 70.0, "spent", key="o2"),
+        Event("b", -3.0, "speed", key="x"),
+        Event("b", -2.0, "speed", key="y"),
+        Event("c", 5.0, "seen", NOW + 9, key="x"),
+        Event("c", 7.0, "seen", NOW + 8, key="y"),
     ]
-    assert said(bench.measure(key, events, NOW + 9)) == ["stored"] * 9
+    assert said(bench.record(key, events, NOW + 9)) == ["stored"] * 9
     for view in (bench, bench.again()):
         found = counted(view, key)
         assert found["clicked"] == (1, 1)
@@ -190,39 +194,39 @@ def test_events_once(bench: Bench) -> None:
     key = declared(bench, *ALL)
     bench.assign(key, ["a", "b"])
     first = [
-        Measured("a", "clicked", 0.0),
-        Measured("a", "spent", 5.0, event=NAMES[2]),
-        Measured("b", "spent", 5.0, event=NAMES[2]),
-        Measured("a", "spent", 5.0, event=NAMES[2]),
-        Measured("a", "clicked", 1.0, event="given for nothing"),
-        Measured("nobody", "spent", 5.0, event="x"),
-        Measured((0, "ffffff"), "spent", 5.0, event="x"),
+        Event("a", 0.0, "clicked"),
+        Event("a", 5.0, "spent", key=NAMES[2]),
+        Event("b", 5.0, "spent", key=NAMES[2]),
+        Event("a", 5.0, "spent", key=NAMES[2]),
+        Event("a", 1.0, "clicked", key="given for nothing"),
+        Event("nobody", 5.0, "spent", key="x"),
+        Event((0, "ffffff"), 5.0, "spent", key="x"),
     ]
     wanted = ["stored", "stored", "stored", "repeated", "conflict", "unknown", "unknown"]
-    outcomes = bench.measure(key, first, NOW)
+    outcomes = bench.record(key, first, NOW)
     assert said(outcomes) == wanted, f"{said(outcomes)}"
     assert (outcomes[3].number, outcomes[3].previous) == (0, 5.0)
     assert (outcomes[4].number, outcomes[4].previous) == (0, 0.0), "not what was stored before"
     more = [
-        Measured("a", "clicked", 0.0),
-        Measured(0, "spent", 6.0, event=NAMES[2]),
-        Measured(0, "spent", 6.0, event=NAMES[4]),
-        Measured(1, "clicked", 1.0),
+        Event("a", 0.0, "clicked"),
+        Event(0, 6.0, "spent", key=NAMES[2]),
+        Event(0, 6.0, "spent", key=NAMES[4]),
+        Event(1, 1.0, "clicked"),
     ]
-    outcomes = bench.again().measure(key, more, NOW + 5)
+    outcomes = bench.again().record(key, more, NOW + 5)
     assert said(outcomes) == ["repeated", "conflict", "stored", "stored"], f"{said(outcomes)}"
     found = counted(bench, key)
     assert (found["spent"], found["clicked"]) == ((2, 16), (2, 1))
-    wrong = [Measured("b", "spent", 1.0, event="good"), Measured("a", "unheard-of", 1.0)]
-    for bad in (wrong[1], Measured("a", "spent", 1.0), Measured("a", "seen", 1.0, event="")):
+    wrong = [Event("b", 1.0, "spent", key="good"), Event("a", 1.0, "unheard-of")]
+    for bad in (wrong[1], Event("a", 1.0, "spent"), Event("a", 1.0, "seen", key="")):
         promise = f"{bad}"
-        refused(InvalidInputError, promise, bench.measure, key, [wrong[0], bad], NOW)
+        refused(InvalidInputError, promise, bench.record, key, [wrong[0], bad], NOW)
     assert counted(bench, key) == found, "a refused request left an event behind"
     bench.move(key, "stopped")
-    assert said(bench.measure(key, [Measured("b", "speed", 1.0, event="e")], NOW)) == ["stored"]
+    assert said(bench.record(key, [Event("b", 1.0, "speed", key="e")], NOW)) == ["stored"]
     bench.move(key, "archived")
-    event = Measured("b", "speed", 2.0, event="f")
-    refused(WrongStateError, "an event of an archived test", bench.measure, key, [event], NOW)
+    event = Event("b", 2.0, "speed", key="f")
+    assert said(bench.record(key, [event], NOW)) == ["archived"]
 
 
 def test_late_events(bench: Bench) -> None:
@@ -231,46 +235,46 @@ def test_late_events(bench: Bench) -> None:
     bench.assign(key, ["a", "b"])
     bench.open_segment(key, new_segment(9), closed=[0])
     events = [
-        Measured("a", "seen", 1.0, NOW + HOUR, "in time"),
-        Measured("a", "seen", 2.0, NOW + HOUR + 1, "too late"),
-        Measured("a", "seen", 3.0, NOW - HOUR, "too early"),
-        Measured("b", "spent", 4.0, NOW + 99 * DAY, "no window"),
+        Event("a", 1.0, "seen", NOW + HOUR, "in time"),
+        Event("a", 2.0, "seen", NOW + HOUR + 1, "too late"),
+        Event("a", 3.0, "seen", NOW - HOUR, "too early"),
+        Event("b", 4.0, "spent", NOW + 99 * DAY, "no window"),
     ]
-    outcomes = bench.measure(key, events, NOW + 2 * HOUR)
+    outcomes = bench.record(key, events, NOW + 2 * HOUR)
     assert said(outcomes) == ["stored", "late", "early", "stored"], f"{said(outcomes)}"
     assert outcomes[1].created == NOW, "not when it was assigned"
     later = NOW + 2 * HOUR + 1
-    after = [events[0], replace(events[0], event="after the grace")]
-    assert said(bench.measure(key, after, later)) == ["repeated", "late"]
+    after = [events[0], replace(events[0], key="after the grace")]
+    assert said(bench.record(key, after, later)) == ["repeated", "late"]
     assert counted(bench, key)["seen"] == (1, 1)
     assert _late(bench.series(key)) == {"seen": 2, "spent": 0}, "late events are not counted"
     assert sum(map(sum, bench.late(key))) == 0, "late events count as late rewards"
     bench.change(key, "exclude", unit="a", now=later)
-    bench.measure(key, [events[1]], later)
+    bench.record(key, [events[1]], later)
     assert _late(bench.series(key))["seen"] == 2, "an event of an excluded visit counts as late"
 
 
 def test_products(bench: Bench) -> None:
     """Products are summed where both values are there, whichever came first."""
-    key = declared(bench, CLICKED, SPENT, products=PRODUCTS)
+    key = declared(bench, CLICKED, SPENT, products=PRODUCTS, window=HOUR, grace=HOUR)
     bench.assign(key, ["a", "b", "c", "d"])
-    bench.measure(key, [Measured(u, "spent", 0.1, event="o1") for u in "abc"], NOW)
-    bench.reward(key, [("a", 0.7), ("d", 3.0)], None, NOW)
-    bench.measure(key, [Measured("b", "clicked", 1.0), Measured("d", "clicked", 1.0)], NOW)
+    bench.record(key, [Event(u, 0.1, "spent", key="o1") for u in "abc"], NOW)
+    bench.reward(key, [("a", 0.7), ("d", 3.0)], NOW)
+    bench.record(key, [Event("b", 1.0, "clicked"), Event("d", 1.0, "clicked")], NOW)
     found = counted(bench, key)
     assert found["reward*spent"] == (1, 0.7 * 0.1), "rewards are left out"
     assert found["clicked*spent"] == (1, 0.1)
-    bench.measure(key, [Measured(u, "spent", 0.2, event="o2") for u in "abd"], NOW)
+    bench.record(key, [Event(u, 0.2, "spent", key="o2") for u in "abd"], NOW)
     spent, two = float(0.1 + 0.2), 0.2
     found = counted(bench, key)
     assert found["reward*spent"] == (2, 0.7 * spent + 3 * two), "not the new value"
     assert found["clicked*spent"] == (2, spent + two), "not the new value"
-    assert said(bench.reward(key, [("a", 0.7), ("a", 1.0)], None, NOW)) == [
+    assert said(bench.reward(key, [("a", 0.7), ("a", 1.0)], NOW)) == [
         "repeated",
         "conflict",
     ]
-    limits = {"window": HOUR, "now": NOW + 3 * HOUR, "grace": HOUR}
-    assert said(bench.reward(key, [("b", 1.0)], **limits)) == ["late"], "the window is ignored"
+    late = bench.reward(key, [("b", 1.0)], NOW + 3 * HOUR)
+    assert said(late) == ["late"], "the window is ignored"
     assert counted(bench, key) == found, "refused rewards changed something"
 
 
@@ -283,11 +287,11 @@ def test_covariates(bench: Bench) -> None:
     key = declared(bench, AGE, CLICKED, LOYAL, products=products, rounds=4)
     other = declared(bench, CLICKED, products=[("clicked", "reward")], name="other")
     bench.assign(key, ["a", "b", "c", "d"])
-    known = [Measured(u, "age", 0.1 + i) for i, u in enumerate("abc")]
-    known += [Measured(u, "loyal", 3.0) for u in "bcd"]
-    assert said(bench.measure(key, known, NOW)) == ["stored"] * 6
-    bench.measure(key, [Measured("a", "clicked", 1.0)], NOW)
-    bench.reward(key, [("b", 0.7), ("d", 1.0)], None, NOW)
+    known = [Event(u, 0.1 + i, "age") for i, u in enumerate("abc")]
+    known += [Event(u, 3.0, "loyal") for u in "bcd"]
+    assert said(bench.record(key, known, NOW)) == ["stored"] * 6
+    bench.record(key, [Event("a", 1.0, "clicked")], NOW)
+    bench.reward(key, [("b", 0.7), ("d", 1.0)], NOW)
     found = counted(bench, key)
     one = 1.1
     assert found["age"] == (3, 0.1 + one + 2.1)
@@ -297,7 +301,7 @@ def test_covariates(bench: Bench) -> None:
     assert found["age*loyal"] == (2, 3 * (one + 2.1))
     bench.open_segment(key, new_segment(9))
     bench.assign(key, ["e"])
-    bench.measure(key, [Measured("e", "age", 5.0)], NOW)
+    bench.record(key, [Event("e", 5.0, "age")], NOW)
     steer = {"age", "loyal", *map("*".join, STEERING)}
     for everything in (False, True):
         held = bench.again().snapshot(key, everything).series
@@ -310,8 +314,8 @@ def test_decisions_on_covariates(bench: Bench) -> None:
     """A decision is refused if a covariate came meanwhile; a closed segment takes none."""
     key = declared(bench, AGE, CLICKED, products=[("age", "reward")], rounds=2)
     bench.assign(key, ["a", "b"])
-    bench.measure(key, [Measured("a", "age", 1.0)], NOW)
-    bench.reward(key, [("a", 1.0), ("b", 0.0)], None, NOW)
+    bench.record(key, [Event("a", 1.0, "age")], NOW)
+    bench.reward(key, [("a", 1.0), ("b", 0.0)], NOW)
 
     def decision() -> tuple[int, Decision]:
         seen = bench.snapshot(key)
@@ -319,15 +323,15 @@ def test_decisions_on_covariates(bench: Bench) -> None:
         return seen.experiment.version, Decision({}, tallies, series=seen.series)
 
     version, made = decision()
-    bench.measure(key, [Measured("b", "clicked", 1.0)], NOW)
-    bench.measure(key, [Measured("b", "age", 2.0)], NOW)
+    bench.record(key, [Event("b", 1.0, "clicked")], NOW)
+    bench.record(key, [Event("b", 2.0, "age")], NOW)
     before = bench.everything(key)
     assert not bench.decide(key, version, made, NOW), "made before a covariate came, yet stored"
     assert not bench.decide(key, version, replace(made, series=()), NOW), "made on no sums"
     assert bench.everything(key) == before, "refused, and yet changed"
     version, made = decision()
-    late = [Measured("b", "age", 2.0), Measured("b", "age", 3.0)]
-    assert said(bench.measure(key, late, NOW)) == ["repeated", "conflict"]
+    late = [Event("b", 2.0, "age"), Event("b", 3.0, "age")]
+    assert said(bench.record(key, late, NOW)) == ["repeated", "conflict"]
     assert bench.decide(key, version, made, NOW), "a correct decision was refused"
     sums = bench.snapshot(key, everything=True).series
     void = Change("void", target="a", metric="age", reason=WHY)
@@ -336,10 +340,10 @@ def test_decisions_on_covariates(bench: Bench) -> None:
     assert bench.snapshot(key, everything=True).series != sums, "an excluded visit counts"
     key = declared(bench, AGE, CLICKED, rounds=1, name="closed")
     bench.assign(key, ["a"])
-    bench.reward(key, [("a", 1.0)], None, NOW)
+    bench.reward(key, [("a", 1.0)], NOW)
     bench.open_segment(key, new_segment(9), closed=[0])
-    events = [Measured("a", "age", 1.0), Measured("a", "clicked", 1.0)]
-    assert said(bench.measure(key, events, NOW)) == ["closed", "stored"], "the policy has seen it"
+    events = [Event("a", 1.0, "age"), Event("a", 1.0, "clicked")]
+    assert said(bench.record(key, events, NOW)) == ["closed", "stored"], "the policy has seen it"
     assert _late(bench.series(key)) == {"age": 1, "clicked": 0}, "it is not counted as late"
     assert bench.snapshot(key).experiment.observed == 1
 
@@ -354,15 +358,15 @@ def test_rewards_of_events(bench: Bench) -> None:
     key = declared(bench, primary, CLICKED, products=[("revenue", "clicked")], rounds=4)
     bench.assign(key, ["a", "b", "c", "d"])
     events = [
-        Measured("a", "revenue", 0.1, NOW + 5_000, "o1"),
-        Measured("a", "revenue", 0.2, NOW + 3_000, "o2"),
-        Measured("b", "reward", 30.0, event="o1"),
-        Measured("b", "revenue", 30.0, event="o2"),
-        Measured("b", "revenue", 30.0, event="o2"),
-        Measured("c", "clicked", 1.0),
-        Measured("a", "clicked", 1.0),
+        Event("a", 0.1, "revenue", NOW + 5_000, "o1"),
+        Event("a", 0.2, "revenue", NOW + 3_000, "o2"),
+        Event("b", 30.0, "reward", key="o1"),
+        Event("b", 30.0, "revenue", key="o2"),
+        Event("b", 30.0, "revenue", key="o2"),
+        Event("c", 1.0, "clicked"),
+        Event("a", 1.0, "clicked"),
     ]
-    outcomes = bench.measure(key, events, NOW + 9_000)
+    outcomes = bench.record(key, events, NOW + 9_000)
     assert said(outcomes) == ["stored"] * 4 + ["repeated"] + ["stored"] * 2, f"{said(outcomes)}"
     rows = bench.log(key)
     three = fsum([0.1, 0.2])
@@ -374,26 +378,26 @@ def test_rewards_of_events(bench: Bench) -> None:
     assert counted(bench, key)["revenue*clicked"] == (1, three)
     assert all(sums.series != "revenue" for sums in bench.series(key)), "the reward is a series"
     events = [
-        Measured("a", "revenue", 0.3, NOW + DAY, "o3"),
-        Measured("a", "revenue", 0.3, NOW + DAY + 1, "o4"),
-        Measured("c", "revenue", -1.0, NOW - HOUR, "o1"),
+        Event("a", 0.3, "revenue", NOW + DAY, "o3"),
+        Event("a", 0.3, "revenue", NOW + DAY + 1, "o4"),
+        Event("c", -1.0, "revenue", NOW - HOUR, "o1"),
     ]
-    outcomes = bench.again().measure(key, events, NOW + DAY + HOUR)
+    outcomes = bench.again().record(key, events, NOW + DAY + HOUR)
     assert said(outcomes) == ["stored", "late", "early"], f"{said(outcomes)}"
-    after = [replace(events[0], event="after the grace")]
-    assert said(bench.measure(key, after, NOW + DAY + HOUR + 1)) == ["late"]
+    after = [replace(events[0], key="after the grace")]
+    assert said(bench.record(key, after, NOW + DAY + HOUR + 1)) == ["late"]
     six = fsum([0.1, 0.2, 0.3])
     assert bench.log(key)[0].reward == six, "not the sum of all events"
     (tally,) = bench.tallied(key)
-    refused(InvalidInputError, "a reward without a key", bench.reward, key, [("c", 1.0)], None, 0)
+    refused(InvalidInputError, "a reward without a key", bench.reward, key, [("c", 1.0)], 0)
     bench.open_segment(key, new_segment(9), closed=[0])
     events = [
-        Measured("a", "revenue", 9.0, event="o9"),
-        Measured("a", "revenue", 0.1, event="o1"),
-        Measured("d", "revenue", 9.0, event="o9"),
-        Measured("d", "clicked", 1.0),
+        Event("a", 9.0, "revenue", key="o9"),
+        Event("a", 0.1, "revenue", key="o1"),
+        Event("d", 9.0, "revenue", key="o9"),
+        Event("d", 1.0, "clicked"),
     ]
-    outcomes = bench.measure(key, events, NOW + 9_001)
+    outcomes = bench.record(key, events, NOW + 9_001)
     assert said(outcomes) == ["closed", "repeated", "closed", "stored"], f"{said(outcomes)}"
     assert bench.tallied(key)[0] == tally, "a closed segment has other sums"
     assert sum(map(sum, bench.late(key))) == 4, "rewards that came too late are not counted"
@@ -405,8 +409,8 @@ def test_capped_rewards(bench: Bench) -> None:
     primary = {"name": "reward", "role": "primary", "cap": 2.0}
     key = declared(bench, primary)
     bench.assign(key, ["a", "b"])
-    assert said(bench.reward(key, [("a", 9.0), ("b", 1.0)], None, NOW)) == ["stored"] * 2
-    assert said(bench.reward(key, [("a", 9.0), ("b", 2.0)], None, NOW)) == [
+    assert said(bench.reward(key, [("a", 9.0), ("b", 1.0)], NOW)) == ["stored"] * 2
+    assert said(bench.reward(key, [("a", 9.0), ("b", 2.0)], NOW)) == [
         "repeated",
         "conflict",
     ], "a capped reward is compared with what was reported"
@@ -424,8 +428,8 @@ def test_last_and_largest_rewards(bench: Bench) -> None:
         key = declared(bench, primary, name=several)
         bench.assign(key, ["a"])
         for i, value in enumerate((2.0, 3.0, 1.0)):
-            event = Measured("a", "score", value, NOW + i * DAY, f"e{i}")
-            assert said(bench.measure(key, [event], NOW + i * DAY)) == ["stored"]
+            event = Event("a", value, "score", NOW + i * DAY, f"e{i}")
+            assert said(bench.record(key, [event], NOW + i * DAY)) == ["stored"]
             (tally,) = bench.tallied(key)
             assert tally.total_rewarded == 1, "counted again with each event"
         (row,) = bench.log(key)
@@ -442,18 +446,18 @@ def test_metrics_excluded(bench: Bench) -> None:
     for day in range(2):
         bench.assign(key, [f"{day}.{i}" for i in range(3)], now=NOW + day * DAY)
     units = [row.unit for row in bench.log(key)]
-    bench.reward(key, [(unit, 0.3) for unit in units], None, NOW + DAY)
-    bought = [Measured(unit, "spent", 0.1, event=f"o{i}") for unit in units for i in range(3)]
-    clicks = [Measured(unit, "clicked", 1.0) for unit in units[:4]]
-    bench.measure(key, bought + clicks, NOW + DAY)
+    bench.reward(key, [(unit, 0.3) for unit in units], NOW + DAY)
+    bought = [Event(unit, 0.1, "spent", key=f"o{i}") for unit in units for i in range(3)]
+    clicks = [Event(unit, 1.0, "clicked") for unit in units[:4]]
+    bench.record(key, bought + clicks, NOW + DAY)
     later = NOW + 2 * DAY
     bench.change(key, "exclude", unit=units[0], now=later)
     assert counted(bench, key)["spent"][0] == 5
     bench.change(key, "exclude", since=NOW, until=NOW + DAY, now=later)
     found = counted(bench.again(), key)
     assert found["spent"][0] == found["reward*spent"][0] == 3, "the excluded still count"
-    more = [Measured(units[0], "spent", 7.0, event="o9"), Measured(units[5], "clicked", 1.0)]
-    assert said(bench.measure(key, more, later)) == ["stored", "stored"], "it is not kept"
+    more = [Event(units[0], 7.0, "spent", key="o9"), Event(units[5], 1.0, "clicked")]
+    assert said(bench.record(key, more, later)) == ["stored", "stored"], "it is not kept"
     assert counted(bench, key)["spent"] == found["spent"], "an event of an excluded visit counts"
 
 
@@ -461,16 +465,16 @@ def test_metrics_voided(bench: Bench) -> None:
     """A value of a metric is voided with a trace, however large; the reward stays as it was."""
     key = declared(bench, CLICKED, SPENT | {"cap": None}, products=PRODUCTS)
     bench.assign(key, ["a", "b", "c"])
-    bench.reward(key, [("a", 1.0), ("b", 2.0)], None, NOW)
-    bought = [Measured(u, "spent", 10.0, event=f"o{i}") for u in "ab" for i in range(3)]
-    wrong_one = Measured("c", "spent", 1e90, event="o1")
-    bench.measure(key, [*bought, wrong_one, Measured("a", "clicked", 1.0)], NOW + 5)
+    bench.reward(key, [("a", 1.0), ("b", 2.0)], NOW)
+    bought = [Event(u, 10.0, "spent", key=f"o{i}") for u in "ab" for i in range(3)]
+    wrong_one = Event("c", 1e90, "spent", key="o1")
+    bench.record(key, [*bought, wrong_one, Event("a", 1.0, "clicked")], NOW + 5)
     tally = bench.snapshot(key).segments[0][1]
     first = bench.change(key, "void", target="c", metric="spent")
     assert counted(bench, key)["spent"] == (2, 60), "the others were lost beside it"
     bench.change(key, "void", target="b", metric="spent")
     assert counted(bench, key)["spent"] == (1, 30), "a voided value counts"
-    assert said(bench.measure(key, [bought[3]], NOW + 9)) == ["stored"], "voided, and yet there"
+    assert said(bench.record(key, [bought[3]], NOW + 9)) == ["stored"], "voided, and yet there"
     assert counted(bench, key)["spent"] == (2, 40), "not what came after it was voided"
     made = bench.again().corrections(key)
     assert made == [
@@ -497,9 +501,9 @@ def test_rewards_of_events_voided(bench: Bench) -> None:
     primary = {"name": "revenue", "role": "primary", "several": "sum"}
     key = declared(bench, primary, CLICKED, products=[("reward", "clicked")], rounds=3)
     bench.assign(key, ["a", "b", "c"])
-    events = [Measured(u, "revenue", 0.1, event=f"o{i}") for u in "abc" for i in range(2)]
-    clicks = [Measured(u, "clicked", 1.0) for u in "ab"]
-    bench.measure(key, [*events, *clicks], NOW + 5)
+    events = [Event(u, 0.1, "revenue", key=f"o{i}") for u in "abc" for i in range(2)]
+    clicks = [Event(u, 1.0, "clicked") for u in "ab"]
+    bench.record(key, [*events, *clicks], NOW + 5)
     bench.open_segment(key, new_segment(9), closed=[0])
     bench.change(key, "void", target="b", metric="revenue")
     assert counted(bench, key)["reward*clicked"] == (1, 0.2), "products do not follow"
@@ -518,12 +522,12 @@ def test_metrics_of_erased_units(bench: Bench) -> None:
     """The values of an erased unit stay; events that name its assignment still count."""
     key = declared(bench, SPENT)
     bench.assign(key, ["a"])
-    bench.measure(key, [Measured("a", "spent", 1.0, event="o1")], NOW)
+    bench.record(key, [Event("a", 1.0, "spent", key="o1")], NOW)
     series = bench.series(key)
     bench.change(key, "erase", unit="a")
     assert bench.series(key) == series, "erasing changed sums"
-    events = [Measured((0, check_of("a")), "spent", 1.0, event=f"o{i}") for i in (1, 2)]
-    assert said(bench.measure(key, events, NOW)) == ["repeated", "stored"]
+    events = [Event((0, check_of("a")), 1.0, "spent", key=f"o{i}") for i in (1, 2)]
+    assert said(bench.record(key, events, NOW)) == ["repeated", "stored"]
     assert counted(bench, key)["spent"] == (1, 2)
 
 
@@ -531,14 +535,14 @@ def test_metrics_pruned(bench: Bench) -> None:
     """A deleted experiment leaves no events behind; a new one begins with none."""
     key = declared(bench, SPENT)
     bench.assign(key, ["a"])
-    bench.measure(key, [Measured("a", "spent", 1.0, event="o1")], NOW)
+    bench.record(key, [Event("a", 1.0, "spent", key="o1")], NOW)
     bench.move(key, "stopped", now=NOW)
     bench.move(key, "archived", now=NOW)
     assert bench.prune(NOW + 9, NOW + 9).experiments == ("e",)
     key = declared(bench, SPENT)
     bench.assign(key, ["a"])
     assert bench.series(key) == ()
-    assert said(bench.measure(key, [Measured("a", "spent", 1.0, event="o1")], NOW)) == ["stored"]
+    assert said(bench.record(key, [Event("a", 1.0, "spent", key="o1")], NOW)) == ["stored"]
 
 
 def test_metrics_of_some_arms(bench: Bench) -> None:
@@ -549,10 +553,10 @@ def test_metrics_of_some_arms(bench: Bench) -> None:
     bench.assign(key, [f"u{i}" for i in range(90)])
     units = [row.unit for row in bench.log(key) if row.arm >= 17]
     assert len(units) > 9, "the check is not worth much"
-    bench.reward(key, [(unit, 0.5) for unit in units], None, NOW)
-    events = [Measured(unit, "spent", 0.1 * i, event="o1") for i, unit in enumerate(units)]
-    events += [Measured(unit, "seen", 1.0, NOW + 2 * HOUR, "s") for unit in units[:4]]
-    bench.measure(key, events, NOW + 2 * HOUR)
+    bench.reward(key, [(unit, 0.5) for unit in units], NOW)
+    events = [Event(unit, 0.1 * i, "spent", key="o1") for i, unit in enumerate(units)]
+    events += [Event(unit, 1.0, "seen", NOW + 2 * HOUR, "s") for unit in units[:4]]
+    bench.record(key, events, NOW + 2 * HOUR)
     found = counted(bench, key)
     assert found["spent"][0] == found["reward*spent"][0] == len(units)
     assert _late(bench.series(key))["seen"] == 4, "late events have no column"

@@ -23,11 +23,9 @@ from steadyarm.errors import (
     InvalidInputError,
     StorageError,
 )
-from steadyarm.storages import open_storage, storage_faults, upgrade_storage
-from steadyarm.storages import rewards as rewards_module
-from steadyarm.storages import rows as rows_module
-from steadyarm.storages.audit import note
-from steadyarm.storages.records import Measured
+from steadyarm.storages import open_storage, storage_faults, traffic, upgrade_storage
+from steadyarm.storages.corrections import note
+from steadyarm.storages.records import Event as Reported
 from steadyarm.storages.schema import assignments, events, series
 from steadyarm.storages.storage import Storage
 from tests.storages.bench import NOW, Bench, new_record
@@ -76,7 +74,7 @@ def _visit(url: str, i: int, barrier: ProcessBarrier) -> None:
     for start in range(0, 120, 5):
         part = units[start : start + 5]
         assert None not in storage.assign(key, part, now=start).assigned
-        storage.reward(key, [(unit, int(unit[1:]) / 10) for unit in part], None, start)
+        storage.record(key, [Reported(unit, int(unit[1:]) / 10) for unit in part], start)
     storage.close()
 
 
@@ -198,9 +196,9 @@ def test_a_refused_call_is_not_tried_again(storage: Storage) -> None:
 # Crashes
 
 
-def _all_events() -> list[Measured]:
+def _all_events() -> list[Reported]:
     return [
-        Measured(f"u{unit}", metric, 0.1 * (i + 1), NOW + i, f"e{i}")
+        Reported(f"u{unit}", 0.1 * (i + 1), metric, NOW + i, f"e{i}")
         for unit in range(6)
         for metric in ("orders", "spent", "seen")
         for i in range(5)
@@ -219,16 +217,16 @@ def _send(url: str, i: int, breaks: int | None) -> None:
     key = storage.find("e").key
     given = _all_events()
     if breaks is not None:
-        add = rows_module.add_series
+        add = traffic.add_series
 
         def die(*args: Any) -> None:
             add(*args)
             if sent >= breaks:
                 os._exit(7)
 
-        setattr(rewards_module, "add_series", die)  # noqa: B010
+        setattr(traffic, "add_series", die)  # noqa: B010
     for part in np.array_split(np.random.default_rng(i).permutation(len(given)), 15):
-        storage.measure(key, [given[j] for j in part], NOW + 9)
+        storage.record(key, [given[j] for j in part], NOW + 9)
         sent += len(part)
     storage.close()
 
@@ -259,7 +257,7 @@ def test_events_count_once_although_processes_race_and_die(url: str) -> None:
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_check_finds_events_that_belong_to_nothing(url: str, storage: Storage) -> None:
     key = _prepared(storage)
-    storage.measure(key, _all_events(), NOW + 9)
+    storage.record(key, _all_events(), NOW + 9)
     assert storage_faults(url) == ()
 
     def damage(connection: Connection) -> None:

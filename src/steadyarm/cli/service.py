@@ -29,7 +29,8 @@ from steadyarm.errors import InvalidInputError, SteadyArmError
 
 if TYPE_CHECKING:
     from steadyarm.storages import Storage
-    from steadyarm.storages.changes import AuditEntry, TokenRecord
+    from steadyarm.storages.changes import AuditEntry
+    from steadyarm.storages.service import TokenRecord
     from steadyarm.wire.responses import AuditEntryAnswer
 
 DASHBOARD = "steadyarm.dashboard.app:create_app"  # imported when it is served

@@ -46,7 +46,7 @@ from steadyarm.service.problems import (
     problem_response,
 )
 from steadyarm.service.service import Service
-from steadyarm.storages.changes import Scope, SessionRecord, TokenRecord
+from steadyarm.storages.service import Scope, SessionRecord, TokenRecord
 from steadyarm.wire.responses import PROBLEM
 
 LASTS = 12 * 60 * 60  # seconds that somebody stays signed in

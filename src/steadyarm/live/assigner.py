@@ -1,34 +1,29 @@
-"""Assigner: how units get positions and decisions are carried out, and how reports are checked."""
+"""What callers give to an experiment and get from it: visits, assignments, reports, refusals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from steadyarm.errors import (
-    BudgetSpentError,
     InvalidInputError,
     RepeatedRewardError,
-    RewardsPendingError,
     RewardTooLateError,
     SteadyArmError,
     UnknownAssignmentError,
     WrongStateError,
 )
-from steadyarm.live.decisions import decide, is_over
-from steadyarm.live.metrics import REWARD, Metric, duration_text, microseconds, unnamed
+from steadyarm.live.metrics import REWARD, Metric, duration_text, microseconds
 from steadyarm.live.settings import Settings
 from steadyarm.storages.records import (
     LATEST,
     SKEW,
     Assigned,
-    AssignmentResult,
     Event,
-    Measured,
+    ExperimentState,
     Outcome,
-    Target,
     in_words,
     to_datetime,
     to_micros,
@@ -36,12 +31,7 @@ from steadyarm.storages.records import (
 from steadyarm.validation import finite_number
 from steadyarm.wording import did_you_mean, shortened
 
-if TYPE_CHECKING:
-    from steadyarm.storages.storage import Storage
-
 LONGEST = 512  # characters of a unit, or of the key of an event
-
-Clock = Callable[[], int]  # asked when it is needed, since it may ask the storage
 
 
 @dataclass(frozen=True)
@@ -120,90 +110,16 @@ class Visit:
 
     Attributes
     ----------
-    unit : who asks; the error if it is no proper unit, or its attributes or covariates are wrong
+    unit : who asks
     values : its attributes and covariates, by the names of their metrics
+    error : why it gets no variant: it is no proper unit, or its attributes or covariates are wrong
     assigned : its assignment, once it has one
     """
 
-    unit: str | InvalidInputError
+    unit: str
     values: Mapping[str, float]
+    error: InvalidInputError | None = None
     assigned: Assigned | None = None
-
-    @property
-    def waiting(self) -> bool:
-        """Whether it may get an assignment and has none."""
-        return self.assigned is None and isinstance(self.unit, str)
-
-
-def take_positions(
-    storage: Storage, key: int, visits: Sequence[Visit], now: int, new: bool
-) -> AssignmentResult:
-    """Give visits the assignments of their units in one transaction.
-
-    new : whether units without an assignment get one; if not, the storage is only read
-    """
-    waiting = [visit for visit in visits if visit.waiting]
-    units = [str(visit.unit) for visit in waiting]
-    if new:
-        values = [visit.values for visit in waiting]
-        result = storage.assign(key, units, values if any(values) else (), now=now)
-    else:
-        result = storage.known(key, units)
-    for visit, assigned in zip(waiting, result.assigned, strict=True):
-        visit.assigned = assigned
-    return result
-
-
-def not_running(result: AssignmentResult) -> WrongStateError:
-    """Why an experiment that is not running assigns nothing."""
-    if result.state == "running":
-        return WrongStateError("the test is over; it assigns no variants any more.")
-    return WrongStateError(
-        f"the experiment is {in_words(result.state)}; only a running one assigns variants."
-    )
-
-
-# Decisions: two transactions each, the snapshot and the decision
-
-
-def open_segment(
-    storage: Storage, key: int, settings: Settings, clock: Clock
-) -> SteadyArmError | None:
-    """Make sure that there are positions; returns the reason if there can be none."""
-    while True:
-        snapshot = storage.snapshot(key)
-        last = snapshot.segments[-1][0] if snapshot.segments else None
-        if last is not None and last.closed is None and last.handed < last.rounds:
-            return None
-        now = clock()
-        try:
-            decision = decide(settings, snapshot, now, need=True)
-        except (BudgetSpentError, RewardsPendingError) as error:
-            return error
-        assert decision is not None
-        if storage.decide(key, snapshot.experiment.version, decision, now) and decision.opened:
-            return None
-
-
-def close_segments(storage: Storage, key: int, settings: Settings, clock: Clock) -> bool:
-    """Let the policy observe the segments that are over; whether there were any."""
-    closed = False
-    while is_due(storage, key, settings, now := clock()):
-        snapshot = storage.snapshot(key)
-        decision = decide(settings, snapshot, now, need=False)
-        if decision is None:
-            break
-        if storage.decide(key, snapshot.experiment.version, decision, now):
-            closed = True
-            # A superseded segment is shorter, and may be over itself.
-            if decision.supersede is None:
-                break
-    return closed
-
-
-def is_due(storage: Storage, key: int, settings: Settings, now: int) -> bool:
-    """Whether a segment is over that the policy has not observed; cheap."""
-    return any(is_over(settings, part, now) for part in storage.progress(key, exhausted=True))
 
 
 # Arguments
@@ -247,8 +163,6 @@ INSTEAD = {  # of a reward that came too late, by what `missing` says
 def checked_values(settings: Settings, reward: Any, event: str | None) -> dict[str, float]:
     """Checked values by the names of metrics: all are good, or the report is refused.
 
-    The primary metric has an empty name where its value is stored as a plain reward.
-
     reward : values by the names of metrics, or the value of the primary metric alone
     event : the key of the event, which metrics with several events of a unit need
     """
@@ -260,10 +174,7 @@ def checked_values(settings: Settings, reward: Any, event: str | None) -> dict[s
         )
     if event is not None:
         checked_unit(event, "the event", "identifies it, such as the number of an order")
-    # A reward beside values of other metrics is stored with them, in one transaction, if storages
-    # know its window from its declaration.
-    alone = not settings.by_event and (len(given) == 1 or unnamed(settings.metrics))
-    found = {}
+    values = {}
     for name, value in given.items():
         if name not in known:
             raise InvalidInputError(
@@ -278,63 +189,49 @@ def checked_values(settings: Settings, reward: Any, event: str | None) -> dict[s
                 'event="order 17", so that one that is reported twice counts once.',
                 field="event",
             )
-        if name == primary:
-            found["" if alone else name] = settings.check_reward(value)
-        else:
-            found[name] = metric.check(value)
-    return found
+        values[name] = settings.check_reward(value) if name == primary else metric.check(value)
+    return values
 
 
-@dataclass(frozen=True)
-class ReportedEvent:
-    """One event of a report, validated.
+# Why something is refused
 
-    Attributes
-    ----------
-    place : of the report among those of the same call
-    shown : its target as it was given
-    target : the same, as storages find it
-    metric : its name; empty for a plain reward
-    value, at, event : of the event; `at` is None for just now
-    """
 
-    place: int
-    shown: str
-    target: Target
-    metric: str
-    value: float
-    at: int | None
-    event: str | None
-
-    def as_reward(self) -> Event:
-        """The event as `Storage.reward` takes it."""
-        if self.at is None:
-            return self.target, self.value
-        return self.target, self.value, self.at
-
-    def as_measured(self) -> Measured:
-        """The event as `Storage.measure` takes it."""
-        return Measured(self.target, self.metric, self.value, self.at, self.event)
+def not_running(state: ExperimentState) -> WrongStateError:
+    """Why an experiment assigns nothing that is not running, or whose test is over."""
+    if state == "running":
+        return WrongStateError("the test is over; it assigns no variants any more.")
+    return WrongStateError(
+        f"the experiment is {in_words(state)}; only a running one assigns variants."
+    )
 
 
 def refusal(
-    settings: Settings, experiment: str, reported: ReportedEvent, outcome: Outcome, now: int
+    settings: Settings,
+    experiment: str,
+    of: LiveAssignment | str,
+    event: Event,
+    outcome: Outcome,
+    now: int,
 ) -> SteadyArmError:
-    """The error that says why a storage refused an event."""
-    metric = settings.measured[reported.metric] if reported.metric else settings.primary
-    target, value, at = reported.shown, reported.value, reported.at
+    """The error that says why a storage refused an event.
+
+    of : the target of its report
+    """
+    metric = settings.measured.get(event.metric, settings.primary)
+    target = of.id if isinstance(of, LiveAssignment) else of
     what = "reward" if metric.name == REWARD else metric.name
     match outcome.status:
+        case "archived":
+            return WrongStateError("the experiment is archived; it takes no rewards.")
         case "unknown":
             return UnknownAssignmentError(
                 f"{target!r} is neither the id of an assignment of {experiment!r} nor a unit that "
                 "has one; report rewards by the id or the unit of an assignment."
             )
         case "conflict":
-            named = reported.metric and reported.event is not None
-            of = f" of the event {reported.event!r}" if named else ""
+            key = f" of the event {event.key!r}" if metric.keyed else ""
             return RepeatedRewardError(
-                f"{target!r} has the {what} {outcome.previous!r}{of} already, {value!r} is "
+                f"{target!r} has the {what} {outcome.previous!r}{key} already, {event.value!r} is "
                 "another; the first one counts."
             )
         case "early":
@@ -342,7 +239,7 @@ def refusal(
                 f"the {what} of {target!r} is said to have happened before its assignment; check "
                 "its time, and the clock of whoever reported it, and report it again."
             )
-    late = _why_too_late(metric, now if at is None else at, outcome, now)
+    late = _why_too_late(metric, now if event.at is None else event.at, outcome, now)
     return RewardTooLateError(
         f"the {what} of {target!r} {late}; it does not count; "
         f"{INSTEAD[metric.missing or 'zero']} (missing={metric.missing!r})."

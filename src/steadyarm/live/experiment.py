@@ -1,23 +1,24 @@
 """Experiment: ask/tell for a live test that is kept in a storage.
 
-The facade checks its arguments, the storage keeps them, the `Assigner` assigns positions, and
-`decisions` computes what follows. Any number of processes may hold the same experiment.
+An experiment validates arguments, stores assignments and rewards, and carries out what `decisions`
+computes. Any number of processes may hold the same experiment.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from steadyarm.covariates import each_with_expected, with_expected
+from steadyarm.covariates import with_expected
 from steadyarm.errors import (
     BudgetSpentError,
     InvalidInputError,
+    RewardsPendingError,
     SteadyArmError,
     StorageError,
     UnknownAssignmentError,
@@ -30,21 +31,17 @@ from steadyarm.live.assigner import (
     At,
     LiveAssignment,
     Report,
-    ReportedEvent,
     ReportStatus,
     Values,
     Visit,
     checked_unit,
     checked_values,
-    close_segments,
-    is_due,
     not_running,
-    open_segment,
     refusal,
-    take_positions,
     when_of,
 )
 from steadyarm.live.breakdowns import Breakdown, breakdown_of
+from steadyarm.live.decisions import decide, is_over
 from steadyarm.live.estimates import MetricResult
 from steadyarm.live.export import export_experiment
 from steadyarm.live.measured import metric_results
@@ -59,7 +56,7 @@ from steadyarm.live.results import (
     with_outlier,
 )
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import ITSELF, LEVEL, Stopped, stop_now, stopped_in
+from steadyarm.live.stopping import ITSELF, LEVEL, stop_now, stopped_in
 from steadyarm.live.units import (
     Covariates,
     Given,
@@ -75,9 +72,9 @@ from steadyarm.storages.records import (
     LATEST,
     Assigned,
     AssignmentResult,
+    Event,
     ExperimentHead,
     ExperimentState,
-    Outcome,
     Target,
     id_of,
     in_words,
@@ -92,6 +89,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("steadyarm")
 
+UNKNOWN = UnknownAssignmentError("the unit has no variant yet.")
 OVER = (BudgetSpentError, WrongStateError)  # why a unit is not part of the test
 EXAMINED = 60.0  # seconds after which it is examined again whether a test stops itself
 SECOND = microseconds(1)
@@ -203,12 +201,8 @@ class Experiment(LiveTest):
             that were declared; kept with a new assignment, to take noise away
         expected : the covariate of that name: the reward that a model of your own predicts
         """
-        known = with_expected(covariates, expected)
-        (answer,) = self.ask_many(
-            [unit],
-            attributes=None if attributes is None else [attributes],
-            covariates=None if known is None else [known],
-        )
+        visit = self._validate_visit(unit, attributes, covariates, expected)
+        (answer,) = self.answer_visits([visit])
         if isinstance(answer, SteadyArmError):
             raise answer
         return answer
@@ -240,27 +234,47 @@ class Experiment(LiveTest):
         check_as_many(units, attributes, "attributes")
         check_as_many(units, covariates, "covariates")
         check_as_many(units, expected, "expected")
-        covariates = each_with_expected(covariates, expected)
         visits = []
         for i, unit in enumerate(units):
             try:
-                levels = levels_in(self.settings.attributes, attributes[i] if attributes else None)
-                values = values_in(self.settings.covariates, covariates[i] if covariates else None)
-                visits.append(Visit(self._unit(unit), dict.fromkeys(levels, 1.0) | values))
+                visit = self._validate_visit(
+                    unit,
+                    attributes[i] if attributes else None,
+                    covariates[i] if covariates else None,
+                    expected[i] if expected else None,
+                )
             except InvalidInputError as error:
-                visits.append(Visit(error, {}))
+                visit = Visit("", {}, error)
+            visits.append(visit)
         return visits
+
+    def _validate_visit(
+        self,
+        unit: str | None,
+        attributes: Given | None = None,
+        covariates: Covariates | None = None,
+        expected: float | None = None,
+    ) -> Visit:
+        unit = "" if unit is None and self.settings.sticky == "none" else checked_unit(unit)
+        if attributes is None and covariates is None and expected is None:
+            return Visit(unit, {})
+        levels = levels_in(self.settings.attributes, attributes)
+        values = values_in(self.settings.covariates, with_expected(covariates, expected))
+        return Visit(unit, dict.fromkeys(levels, 1.0) | values)
 
     def answer_visits(self, visits: Sequence[Visit]) -> list[LiveAssignment | SteadyArmError]:
         """Assign variants; if the segment is exhausted, decide and assign again."""
-        if self.settings.window is not None and self._is_time():
+        if self.settings.window is not None and self.now() >= self._next_check:
+            self._next_check = self.now() + SECOND
             self.refresh()
+        answers = self.try_visits(visits)
         refused: SteadyArmError | None = None
-        while (answers := self.try_visits(visits, refused)) is None:
+        while answers is None:
             if self._over:
                 self._choose_default()
             else:
-                refused = open_segment(self.storage, self.key, self.settings, self.now)
+                refused = self._open_segment()
+            answers = self.try_visits(visits, refused)
         return answers
 
     def try_visits(
@@ -274,24 +288,32 @@ class Experiment(LiveTest):
         refused : why there are no positions left
         """
         now = self.now()
-        new = refused is None and not self._over
-        result = take_positions(self.storage, self.key, visits, now, new)
-        self._over = result.outside is not None or result.state in ("stopped", "archived")
-        waiting = any(visit.waiting for visit in visits)
-        if waiting and result.running and refused is None:
-            return None
-        if waiting and refused is None:
-            refused = not_running(result)
-        outside = Outside.read(result.outside)
-        shows = waiting and self.settings.after == "show" and isinstance(refused, OVER)
-        if shows and outside is None and result.state in ("draft", "paused"):
-            outside = Outside(default=self.settings.control)
-        elif shows and (outside is None or outside.default is None):
-            self._over = True
-            return None
-        default = outside.default if shows and outside is not None else None
-        if waiting and default is None and result.state == "stopped":
-            refused = why_stopped(self)
+        waiting = [visit for visit in visits if visit.assigned is None and visit.error is None]
+        units = [visit.unit for visit in waiting]
+        if refused is None and not self._over:
+            values = [visit.values for visit in waiting]
+            result = self.storage.assign(self.key, units, values if any(values) else (), now=now)
+        else:
+            result = self.storage.known(self.key, units)
+        for visit, assigned in zip(waiting, result.assigned, strict=True):
+            visit.assigned = assigned
+        outside = None if result.outside is None else Outside.read(result.outside)
+        self._over = outside is not None or result.state in ("stopped", "archived")
+        default = None
+        if None in result.assigned:
+            if refused is None and result.state == "running" and outside is None:
+                return None  # a segment has to be opened
+            refused = refused or not_running(result.state)
+            if self.settings.after == "show" and isinstance(refused, OVER):
+                if outside is not None and outside.default is not None:
+                    default = outside.default
+                elif outside is None and result.state in ("draft", "paused"):
+                    default = self.settings.control
+                else:
+                    self._over = True
+                    return None  # the default has to be chosen
+            if default is None and result.state == "stopped":
+                refused = why_stopped(self)
         return [self._answer_visit(visit, outside, default, refused, now) for visit in visits]
 
     def _answer_visit(
@@ -303,36 +325,36 @@ class Experiment(LiveTest):
         now: int,
     ) -> LiveAssignment | SteadyArmError:
         """What a visit is shown, in the test or outside of it, or why nothing."""
-        if not isinstance(visit.unit, str):
-            return visit.unit
-        rolled_out = outside and outside.variant_for(self.settings.seed, visit.unit)
-        if rolled_out:
-            return self._shown_outside(visit.unit, rolled_out, now)
-        if visit.assigned is not None:
+        if visit.error is not None:
+            return visit.error
+        shown = outside and outside.variant_for(self.settings.seed, visit.unit)
+        if shown is None and visit.assigned is not None:
             return self.answer(visit.assigned)
-        if default is not None:
-            return self._shown_outside(visit.unit, default, now)
-        assert refused is not None
-        return refused
+        shown = shown or default
+        if shown is None:
+            assert refused is not None
+            return refused
+        arm = self.arms.index(shown)
+        value, created = self.settings.variant_values[arm], to_datetime(now)
+        return LiveAssignment("", visit.unit, arm, shown, nan, created, False, value, in_test=False)
 
-    def _choose_default(self) -> None:
-        """Choose what is shown after the test, unless that was done."""
-        outside = Outside.read(self.storage.known(self.key, []).outside)
-        choose_default(self, outside)
+    def answer(self, assigned: Assigned) -> LiveAssignment:
+        """An assignment of the test, as programs work with it.
 
-    def _shown_outside(self, unit: str, name: str, now: int) -> LiveAssignment:
-        arm = self.arms.index(name)
-        value = self.settings.variant_values[arm]
-        created = to_datetime(now)
-        return LiveAssignment("", unit, arm, name, math.nan, created, False, value, in_test=False)
-
-    def _is_time(self) -> bool:
-        """Whether windows have not been checked for a second."""
-        now = self.now()
-        due = now >= self._next_check
-        if due:
-            self._next_check = now + SECOND
-        return due
+        Parameters
+        ----------
+        assigned : what the storage has of it
+        """
+        return LiveAssignment(
+            id_of(self.tag, assigned.number, assigned.unit),
+            assigned.unit,
+            assigned.arm,
+            self.settings.arms.names[assigned.arm],
+            assigned.probability,
+            to_datetime(assigned.created),
+            assigned.new,
+            self.settings.variant_values[assigned.arm],
+        )
 
     def known(
         self, units: Sequence[str | None], stored: AssignmentResult | None = None
@@ -345,25 +367,42 @@ class Experiment(LiveTest):
         stored : what the storage has of them, if it was read before
         """
         visits = self.visits(units)
-        good = [str(visit.unit) for visit in visits if isinstance(visit.unit, str)]
-        result = self.storage.known(self.key, good) if stored is None else stored
-        assigned = {row.unit: row for row in result.assigned if row is not None}
-        outside, now = Outside.read(result.outside), 0
-        default = None
+        if stored is None:
+            good = [visit.unit for visit in visits if visit.error is None]
+            stored = self.storage.known(self.key, good)
+        assigned = {row.unit: row for row in stored.assigned if row is not None}
+        outside, default, now = Outside.read(stored.outside), None, 0
         if outside is not None:
-            now = self.now()
             default = outside.default if self.settings.after == "show" else None
-        answers: list[LiveAssignment | None] = []
+            now = self.now()
+        answers = []
         for visit in visits:
-            unit = visit.unit if isinstance(visit.unit, str) else ""
-            visit.assigned = assigned.get(unit)
-            reached = outside and outside.variant_for(self.settings.seed, unit)
-            if isinstance(visit.unit, str) and (visit.assigned or reached or default):
-                shown = self._answer_visit(visit, outside, default, None, now)
-                answers.append(shown if isinstance(shown, LiveAssignment) else None)
-            else:
-                answers.append(None)
+            visit.assigned = assigned.get(visit.unit)
+            answer = self._answer_visit(visit, outside, default, UNKNOWN, now)
+            answers.append(answer if isinstance(answer, LiveAssignment) else None)
         return answers
+
+    def _open_segment(self) -> SteadyArmError | None:
+        """Make sure that there are positions; returns why there can be none."""
+        while True:
+            snapshot = self.storage.snapshot(self.key)
+            last = snapshot.segments[-1][0] if snapshot.segments else None
+            if last is not None and last.closed is None and last.handed < last.rounds:
+                return None
+            now = self.now()
+            try:
+                decision = decide(self.settings, snapshot, now, need=True)
+            except (BudgetSpentError, RewardsPendingError) as error:
+                return error
+            assert decision is not None
+            stored = self.storage.decide(self.key, snapshot.experiment.version, decision, now)
+            if stored and decision.opened:
+                return None
+
+    def _choose_default(self) -> None:
+        """Choose what is shown after the test, unless that was done."""
+        outside = Outside.read(self.storage.known(self.key, []).outside)
+        choose_default(self, outside)
 
     # Rewards
 
@@ -397,73 +436,56 @@ class Experiment(LiveTest):
 
         Each is a `Report`, or a tuple of its fields. The answers say of each whether it was stored,
         was there already, or is of something shown outside of the test ("outside"), which counts
-        nowhere; a refused one has the error in its place, and the others are stored. Values of
-        further metrics are stored in a second transaction, together with a primary metric that was
-        reported beside them.
+        nowhere; a refused one has the error in its place, and the others are stored. An archived
+        test refuses all with a WrongStateError.
 
         refresh : False leaves it to the caller to `refresh` afterwards
         """
         now = self.now()
         answers: list[ReportStatus | SteadyArmError] = []
-        events: list[ReportedEvent] = []
-        for place, report in enumerate(Report(*reward) for reward in rewards):
-            answers.append("repeated")
-            target = report.target
-            shown = target.id if isinstance(target, LiveAssignment) else target
-            if shown == "":  # the id of what is shown outside of the test
-                answers[place] = "outside"
-                continue
+        places: list[int] = []  # of the report that each event is part of
+        events: list[Event] = []
+        reports = [Report(*reward) for reward in rewards]
+        for place, report in enumerate(reports):
             try:
-                events += self._events_of(report, place, shown, now)
+                reported = self._events_of(report, now)
             except (InvalidInputError, UnknownAssignmentError) as error:
-                answers[place] = error
-        try:
-            outcomes = self._store(events, now)
-        except WrongStateError as error:
-            self._refuse_archived(events, answers, error)
-            return answers
+                answers.append(error)
+                continue
+            answers.append("repeated" if reported else "outside")
+            events += reported
+            places += [place] * len(reported)
+        outcomes = self.storage.record(self.key, events, now) if events else ()
         unknown = any(outcome.status == "unknown" for outcome in outcomes)
         outside = unknown and self._shows_outside()
-        for event, outcome in zip(events, outcomes, strict=True):
-            answer: ReportStatus | SteadyArmError
-            if outcome.status == "stored" or outcome.status == "repeated":
-                answer = outcome.status
+        for place, event, outcome in zip(places, events, outcomes, strict=True):
+            if outcome.status == "repeated" or isinstance(answers[place], SteadyArmError):
+                continue
+            if outcome.status == "stored":
+                answers[place] = "stored"
             elif outside and outcome.status == "unknown" and isinstance(event.target, str):
-                answer = "outside"
+                answers[place] = "outside"
             else:
-                answer = refusal(self.settings, self.name, event, outcome, now)
-            if answer != "repeated" and not isinstance(answers[event.place], SteadyArmError):
-                answers[event.place] = answer
+                target = reports[place].target
+                answers[place] = refusal(self.settings, self.name, target, event, outcome, now)
+        archived = [answer for answer in answers if isinstance(answer, WrongStateError)]
+        if archived and len(archived) == len(answers):
+            raise archived[0]
         if refresh and "stored" in answers:
             self._try_to_refresh()
         return answers
 
-    def _events_of(self, report: Report, place: int, shown: str, now: int) -> list[ReportedEvent]:
-        """Validate a report: one event for each of its metrics, the plain reward without a name."""
-        target = self._target(report.target)
+    def _events_of(self, report: Report, now: int) -> list[Event]:
+        """Validate a report: one event for each of its metrics, none if it is of no assignment."""
+        given = report.target
+        if (given.id if isinstance(given, LiveAssignment) else given) == "":
+            return []  # the id of what is shown outside of the test
+        target = self._target(given)
         at = None if report.at is None else when_of(report.at, now)
-        if isinstance(report.values, Mapping) or self.settings.by_event:
-            values = checked_values(self.settings, report.values, report.event)
-        else:
-            values = {"": self.settings.check_reward(report.values)}
-        return [
-            ReportedEvent(place, shown, target, metric, value, at, report.event)
-            for metric, value in values.items()
-        ]
-
-    def _store(self, events: list[ReportedEvent], now: int) -> list[Outcome]:
-        """Store plain rewards, then events of metrics; sorts `events` in that order."""
-        events.sort(key=lambda event: bool(event.metric))
-        plain = [event.as_reward() for event in events if not event.metric]
-        measured = [event.as_measured() for event in events if event.metric]
-        # Where nothing may be missing a late reward is better than none.
-        window = None if self.settings.missing == "fail" else self.settings.window
-        outcomes: list[Outcome] = []
-        if plain:
-            outcomes += self.storage.reward(self.key, plain, window, now, self.settings.grace)
-        if measured:
-            outcomes += self.storage.measure(self.key, measured, now)
-        return outcomes
+        if not isinstance(report.values, Mapping) and not self.settings.by_event:
+            return [Event(target, self.settings.check_reward(report.values), at=at)]
+        values = checked_values(self.settings, report.values, report.event)
+        return [Event(target, value, name, at, report.event) for name, value in values.items()]
 
     def _shows_outside(self) -> bool:
         """Whether units without an assignment may have been shown something."""
@@ -471,21 +493,6 @@ class Experiment(LiveTest):
         return known.outside is not None or (
             known.state != "running" and self.settings.after == "show"
         )
-
-    def _refuse_archived(
-        self,
-        events: Sequence[ReportedEvent],
-        answers: list[ReportStatus | SteadyArmError],
-        error: WrongStateError,
-    ) -> None:
-        """Refuse rewards of an archived test, except those of units that are no part of it."""
-        rows = self.storage.find_assignments(self.key, [event.target for event in events])
-        outside = self._shows_outside()
-        for event, row in zip(events, rows, strict=True):
-            unknown = outside and row is None and isinstance(event.target, str)
-            answers[event.place] = "outside" if unknown else error
-        if all(isinstance(answer, WrongStateError) for answer in answers):
-            raise error
 
     def _try_to_refresh(self) -> None:
         """Refresh; what was stored before stays stored if that fails."""
@@ -499,40 +506,47 @@ class Experiment(LiveTest):
 
         A test that is sure at a new look then stops itself.
         """
-        closed = close_segments(self.storage, self.key, self.settings, self._closing_time)
-        due = closed or time.monotonic() >= self._next_look  # others may have closed some, too
-        if self.settings.stop == "when sure" and due:
+        closed = False
+        while self.due:
+            snapshot, now = self.storage.snapshot(self.key), self._closing_time()
+            decision = decide(self.settings, snapshot, now, need=False)
+            if decision is None:
+                break
+            if self.storage.decide(self.key, snapshot.experiment.version, decision, now):
+                closed = True
+                # A superseded segment is shorter, and may be over itself.
+                if decision.supersede is None:
+                    break
+        if self.settings.stop != "when sure":
+            return
+        if closed or time.monotonic() >= self._next_look:  # others may have closed some, too
             self._next_look = time.monotonic() + EXAMINED
-            stopped = self._stop_now()
-            if stopped is not None:
-                self._stop_itself(stopped)
+            self._stop_when_sure()
 
-    def _stop_now(self) -> Stopped | None:
-        """Why the test stops itself at its last look; None if it goes on.
+    def _stop_when_sure(self) -> None:
+        """Stop the test if it is sure at its last look; another process may be faster.
 
         A look that lacked evidence is not examined again, unless rewards are corrected. One that
         only a guardrail or a health check kept from stopping is, until the next one is taken.
         """
         if self.state not in ("running", "paused"):
-            return None
+            return
         results = self._results()
-        seen = results.last_look
-        if not seen or seen == self._examined or not results.tells:
-            return None
-        found, done = stop_now(results, self.metrics(LEVEL))
-        self._examined = seen if done else None
-        return found
-
-    def _stop_itself(self, found: Stopped) -> None:
-        """Stop the test; nothing happens if another process was faster."""
-        detail = found.to_dict()
-        self.storage.move(self.key, "stopped", self.now(), by=ITSELF, detail=detail)
-        log.info("experiment %r has stopped itself: %s", self.name, found.reason)
+        look = results.last_look
+        if not look or look == self._examined or not results.tells:
+            return
+        stopped, done = stop_now(results, self.metrics(LEVEL))
+        self._examined = look if done else None
+        if stopped is not None:
+            detail = stopped.to_dict()
+            self.storage.move(self.key, "stopped", self.now(), by=ITSELF, detail=detail)
+            log.info("experiment %r has stopped itself: %s", self.name, stopped.reason)
 
     @property
     def due(self) -> bool:
         """Whether `refresh` has something to do; cheap."""
-        return is_due(self.storage, self.key, self.settings, self._closing_time())
+        parts = self.storage.progress(self.key)
+        return any(is_over(self.settings, part, self._closing_time()) for part in parts)
 
     def _closing_time(self) -> int:
         """The time by which windows close; never where the clock of a simulation is not given."""
@@ -548,7 +562,7 @@ class Experiment(LiveTest):
             raise UnknownAssignmentError(
                 f"{shortened(str(target))} is no id of an assignment of {self.name!r}."
             )
-        unit = self._unit(target)
+        unit = checked_unit(target)
         if self.settings.sticky == "none":
             raise UnknownAssignmentError(
                 f"{target!r} is no id of an assignment of {self.name!r}, and units may have many; "
@@ -704,7 +718,7 @@ class Experiment(LiveTest):
             name: None if when is None else to_micros(when, LATEST)
             for name, when in (("since", since), ("until", until))
         }
-        who = None if unit is None else self._unit(unit)
+        who = None if unit is None else checked_unit(unit)
         return self._correct(by, now, kind="exclude", unit=who, reason=reason, **ends)
 
     def erase(self, unit: str, *, reason: str = "", by: str = "") -> Corrected:
@@ -719,7 +733,7 @@ class Experiment(LiveTest):
         reason : why, for those who read the audit log; name no unit in it
         by : who does it, for the audit log
         """
-        return self._correct(by, kind="erase", unit=self._unit(unit), reason=reason)
+        return self._correct(by, kind="erase", unit=checked_unit(unit), reason=reason)
 
     def corrections(self) -> list[AuditEntry]:
         """The entries of the audit log that corrected something, oldest first."""
@@ -825,28 +839,3 @@ class Experiment(LiveTest):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    # Arguments and answers
-
-    def _unit(self, unit: Any) -> str:
-        if unit is None and self.settings.sticky == "none":
-            return ""
-        return checked_unit(unit)
-
-    def answer(self, found: Assigned) -> LiveAssignment:
-        """An assignment of the test, as programs work with it.
-
-        Parameters
-        ----------
-        found : what the storage has of it
-        """
-        return LiveAssignment(
-            id_of(self.tag, found.number, found.unit),
-            found.unit,
-            found.arm,
-            self.settings.arms.names[found.arm],
-            found.probability,
-            to_datetime(found.created),
-            found.new,
-            self.settings.variant_values[found.arm],
-        )

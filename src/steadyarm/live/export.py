@@ -26,6 +26,7 @@ from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmErro
 from steadyarm.estimators import is_one_hot
 from steadyarm.segments import Segment
 from steadyarm.storages.changes import AuditEntry, Correction, Trace
+from steadyarm.storages.counting import Metrics, RunningSeries, RunningTally, columns_of
 from steadyarm.storages.records import (
     LATEST,
     DaySums,
@@ -34,19 +35,16 @@ from steadyarm.storages.records import (
     ExperimentState,
     LogRow,
     MetricEvent,
-    RunningTally,
     SegmentRecord,
     SeriesSums,
     Snapshot,
     check_of,
-    columns_of,
     id_of,
     parse_assignment_id,
     place_of,
     to_datetime,
     to_micros,
 )
-from steadyarm.storages.series import Metrics, RunningSeries
 from steadyarm.validation import check_choice, finite_number, whole_number
 from steadyarm.wording import csv_cell, csv_text
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from steadyarm.live.scorecard import Scorecard
 from steadyarm.storages.records import LATEST, Summary, to_datetime, to_micros
-from steadyarm.storages.webhooks import EventType, Message, Notice
+from steadyarm.storages.service import EventType, Message, Notice
 
 DAY = 86_400_000_000  # microseconds
 LONGEST = 1000  # characters of a sentence in a message

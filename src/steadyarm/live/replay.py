@@ -33,20 +33,17 @@ from steadyarm.live.settings import Settings
 from steadyarm.policies import State
 from steadyarm.segments import Draws, Segment
 from steadyarm.storages.changes import Correction, as_observed
+from steadyarm.storages.counting import Columns, Metrics, RunningSeries, RunningTally, columns_of
 from steadyarm.storages.records import (
-    Columns,
     EarlySums,
     ExperimentRecord,
     LogRow,
-    RunningTally,
     SegmentRecord,
     SeriesSums,
     Snapshot,
     Tally,
-    columns_of,
     place_of,
 )
-from steadyarm.storages.series import Metrics, RunningSeries
 from steadyarm.wording import counted
 
 if TYPE_CHECKING:

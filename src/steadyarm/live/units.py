@@ -5,7 +5,7 @@ a level is one more metric, whose value is 1 for every assignment of that level:
 visits of the level, and its products with the reward add up what these visits brought. Attributes
 never steer anything.
 
-A covariate is a number. To a storage it is one more metric (see `storages.series`), whose events
+A covariate is a number. To a storage it is one more metric (see `storages.counting`), whose events
 are refused once the policy has observed their segment, since decisions rest on it.
 `steadyarm.covariates` says what is done with the sums; `moments_in` makes them from what is stored.
 """
@@ -21,8 +21,8 @@ import numpy as np
 from steadyarm.covariates import Moments, covariate_row
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.metrics import REWARD, check_name
+from steadyarm.storages.counting import COVARIATE, REWARDED
 from steadyarm.storages.records import SeriesSums, Tally
-from steadyarm.storages.series import COVARIATE, REWARDED
 from steadyarm.wording import did_you_mean, shortened
 
 Declared = Mapping[str, tuple[str, ...]]  # levels by attribute

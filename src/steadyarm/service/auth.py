@@ -34,7 +34,7 @@ from steadyarm.live.metrics import microseconds
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.settings import is_loopback
 from steadyarm.signing import signed_unit
-from steadyarm.storages.changes import Scope, TokenRecord
+from steadyarm.storages.service import Scope, TokenRecord
 from steadyarm.storages.storage import Storage
 
 log = logging.getLogger("steadyarm.service")

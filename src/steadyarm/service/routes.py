@@ -22,7 +22,7 @@ from steadyarm.live.lifecycle import NAME
 from steadyarm.service import flags, handlers
 from steadyarm.service.auth import Publishable
 from steadyarm.service.problems import KINDS, MEDIA
-from steadyarm.storages.changes import Scope
+from steadyarm.storages.service import Scope
 from steadyarm.wire import flags as wire_flags
 from steadyarm.wire import requests, responses
 

@@ -30,16 +30,8 @@ from steadyarm.live.lifecycle import NAME
 from steadyarm.live.notices import find_next_time, format_time, make_messages
 from steadyarm.live.scoring import scorecard_of
 from steadyarm.storages.records import Summary
+from steadyarm.storages.service import EVENTS, FORMATS, TEST, Delivery, Endpoint, Format, Notice
 from steadyarm.storages.storage import Storage
-from steadyarm.storages.webhooks import (
-    EVENTS,
-    FORMATS,
-    TEST,
-    Delivery,
-    Endpoint,
-    Format,
-    Notice,
-)
 from steadyarm.validation import check_choice
 
 log = logging.getLogger("steadyarm.service")

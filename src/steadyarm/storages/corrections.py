@@ -1,4 +1,7 @@
-"""Corrections: rewards are voided, visits are excluded, and identities of units are erased.
+"""The audit log, and corrections: rewards are voided, visits excluded, and units erased.
+
+Entries of the audit log are only ever appended. They become visible in the order of their ids, so a
+reader who goes on after the last id seen misses none.
 
 A correction locks all segments, so that no reward and no decision comes in between. Sums are not
 subtracted but counted anew from the rows that are left, because a wrong reward may be so large that
@@ -8,8 +11,8 @@ the others are lost beside it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import asdict, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -27,15 +30,38 @@ from sqlalchemy import (
     literal,
     null,
     select,
+    text,
     tuple_,
     update,
 )
 
-from steadyarm.errors import InvalidInputError, UnknownAssignmentError
-from steadyarm.storages.audit import note, reserve
-from steadyarm.storages.changes import Change, Corrected, Correction, Kind, check_open
-from steadyarm.storages.records import DAY, POSITIONS, ArmDay, LogRow, place_of, pseudonym
-from steadyarm.storages.rows import (
+from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
+from steadyarm.storages.changes import ACTIONS, AuditEntry, Change, Corrected, Correction, Kind
+from steadyarm.storages.counting import RunningSeries
+from steadyarm.storages.records import (
+    DAY,
+    POSITIONS,
+    REWARD,
+    ArmDay,
+    LogRow,
+    place_of,
+    pseudonym,
+)
+from steadyarm.storages.schema import (
+    assignments,
+    audit,
+    corrections,
+    dump,
+    events,
+    experiments,
+    load,
+    rewards,
+    same_assignment,
+    segments,
+    series,
+    tallies,
+)
+from steadyarm.storages.traffic import (
     LOGGED,
     Place,
     Transaction,
@@ -46,18 +72,12 @@ from steadyarm.storages.rows import (
     lock_rows,
     with_events,
 )
-from steadyarm.storages.schema import (
-    assignments,
-    corrections,
-    events,
-    experiments,
-    rewards,
-    same_assignment,
-    segments,
-    series,
-    tallies,
-)
-from steadyarm.storages.series import REWARD, RunningSeries
+
+TURN = 0x57EAD7A4  # PostgreSQL's advisory lock for writing to the audit log
+NEXT = {
+    "sqlite": text(f"SELECT 1 + max(seq) FROM sqlite_sequence WHERE name = '{audit.name}'"),
+    "postgresql": text(f"SELECT nextval(pg_get_serial_sequence('{audit.name}', 'id'))"),
+}
 
 ROWS = 20_000  # assignments in one statement; all in one would take a minute
 
@@ -82,10 +102,76 @@ _closed = (
 )
 
 
+# The audit log
+
+
+def note(
+    connection: Connection,
+    now: int,
+    author: str,
+    action: str,
+    experiment: str | None = None,
+    detail: Mapping[str, Any] | None = None,
+    *,
+    id: int | None = None,
+) -> None:
+    """Append an entry to the audit log. The arguments are those of `AuditEntry`.
+
+    id : one that was reserved; by default the next one
+    """
+    row: dict[str, Any] = {
+        "created": now,
+        "author": author,
+        "action": action,
+        "experiment": experiment,
+        "detail": dump(detail or {}),
+    }
+    if id is None:
+        _take_turn(connection)
+    else:
+        row["id"] = id
+    connection.execute(insert(audit), row)
+
+
+def reserve(connection: Connection) -> int:
+    """The id of an entry that follows in this transaction; others wait until its end."""
+    _take_turn(connection)
+    return int(connection.execute(NEXT[connection.dialect.name]).scalar() or 1)
+
+
+def read_entries(
+    connection: Connection, after: int, most: int, experiment: str | None
+) -> list[AuditEntry]:
+    """The next entries after an id; only those of an experiment if its name is given."""
+    page = select(audit).where(audit.c.id > after).order_by(audit.c.id).limit(most)
+    if experiment is not None:
+        page = page.where(audit.c.experiment == experiment)
+    entries = [AuditEntry(*row) for row in connection.execute(page)]
+    return [replace(entry, detail=load(str(entry.detail))) for entry in entries]
+
+
+def _take_turn(connection: Connection) -> None:
+    """Wait for others who write to the audit log, so that entries appear in the order of ids."""
+    if connection.dialect.name == "postgresql":  # where an id is taken before it is committed
+        connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": TURN})
+
+
+# Corrections
+
+
 def correct(t: Transaction, change: Change, now: int, by: str) -> Corrected:
     """Make a correction; see `Storage.correct`."""
     name, state = known(t.key, t.connection.execute(NAMED, {"key": t.key}).one_or_none())
-    check_open(change, name, state, now)
+    if state == "archived" and change.kind != "erase":
+        raise WrongStateError(
+            f"the experiment {name!r} is archived and can no longer be corrected. The identity of "
+            "a unit can still be erased."
+        )
+    if change.until is not None and change.until > now:
+        raise InvalidInputError(
+            "the period to exclude ends in the future; exclude what has passed, and pause the "
+            "experiment if visits are bad right now."
+        )
     if change.kind != "erase":  # which changes no sums
         t.connection.execute(HOLD, {"key": t.key}).all()
     entry = reserve(t.connection)
@@ -95,7 +181,7 @@ def correct(t: Transaction, change: Change, now: int, by: str) -> Corrected:
         touched = _exclude(t, change, entry)
     else:
         touched = _erase(t, change, entry)
-    note(t.connection, now, by, change.action, name, change.detail(touched), id=entry)
+    note(t.connection, now, by, ACTIONS[change.kind], name, change.detail(touched), id=entry)
     if change.kind != "erase":
         _count_anew(t, entry)
     return Corrected(entry, touched)
@@ -134,7 +220,7 @@ def _void(t: Transaction, change: Change, entry: int) -> int:
             "there is no such assignment; give its id, or the unit if units keep their variant."
         )
     row = lock_rows(t, [found.number])[found.number]
-    rule = t.metrics.rule(change.metric)
+    rule = t.metrics.rule(change.metric or REWARD)
     is_reward = rule is t.metrics.primary
     what = REWARD if is_reward else f"value of {rule.name!r}"
     if rule.steers and not is_reward:

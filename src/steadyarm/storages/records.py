@@ -1,4 +1,4 @@
-"""Records: what a storage keeps of an experiment, and how its rewards are counted.
+"""Records: what a storage keeps of an experiment and its assignments.
 
 Times are whole microseconds since 1970 (UTC).
 """
@@ -12,41 +12,40 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from secrets import choice, token_hex
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from steadyarm.errors import InvalidInputError, WrongStateError
+from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import shortened
+
+REWARD = "reward"  # names the primary metric, whatever its own name is
 
 ExperimentState = Literal["draft", "running", "paused", "stopped", "archived"]
 
 # An assignment: its number, its number and the check of its unit, or its unit.
 Target = int | tuple[int, str] | str
 
-# A reward: whose it is, its value and, if it did not happen just now, when it did.
-Event = tuple[Target, float] | tuple[Target, float, int]
-
 
 @dataclass(frozen=True)
-class Measured:
-    """An event of a metric that is to be recorded.
+class Event:
+    """A reward, or another event of a metric, that is to be recorded.
 
     Attributes
     ----------
     target : whose it is
     metric : name of the metric; "reward" for the primary metric, which may have a name of its own
     at : when it happened, if not just now
-    event : identifies the event among those of its assignment and metric; only needed if these may
-        be several
+    key : identifies the event among those of its assignment and metric; only needed if these may be
+        several
     """
 
     target: Target
-    metric: str
     value: float
+    metric: str = REWARD
     at: int | None = None
-    event: str | None = None
+    key: str | None = None
 
 
 class MetricEvent(NamedTuple):
@@ -175,41 +174,9 @@ def to_micros(when: Any, now: int) -> int:
     return min(stored, now)
 
 
-def happened(
-    event: Event, created: int, window: int | None, grace: int, now: int
-) -> int | Literal["early", "late"]:
-    """When a reward happened, or why it does not count.
-
-    It counts if it happened within the window after its assignment and arrived within the grace
-    after that window. Its segment is not closed before.
-
-    Examples
-    --------
-    >>> happened(("visitor 1", 1.0, 130), created=100, window=50, grace=50, now=190)
-    130
-    >>> happened(("visitor 1", 1.0, 160), created=100, window=50, grace=50, now=190)
-    'late'
-    """
-    at = now
-    if len(event) == 3:
-        at = min(event[2], now)
-        if at < min(created, now) - SKEW:  # the clock may have been set back meanwhile
-            return "early"
-    at = max(at, created)
-    if window is not None and (at - created > window or now - created > window + grace):
-        return "late"
-    return at
-
-
 def in_words(state: ExperimentState) -> str:
     """What an experiment is: "a draft", "running" and so on."""
     return "a draft" if state == "draft" else state
-
-
-def check_not_archived(state: ExperimentState) -> None:
-    """Refuse reports and rewards of an archived experiment."""
-    if state == "archived":
-        raise WrongStateError("the experiment is archived; it takes no reports and no rewards.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -503,13 +470,16 @@ class Outcome:
     status : "stored"; "repeated", the same value was stored before; "conflict", another value was
         stored before; "unknown", there is no such assignment; "early", it happened before its
         assignment; "late", it happened after its window or arrived after the grace; "closed", the
-        policy has observed its segment already (only rewards)
+        policy has observed its segment already (only rewards); "archived", the experiment takes
+        nothing any more
     number : of the assignment, None if unknown
     previous : the value that was stored before, if any
     created : when it was assigned, if the reward is late or its segment closed
     """
 
-    status: Literal["stored", "repeated", "conflict", "unknown", "early", "late", "closed"]
+    status: Literal[
+        "stored", "repeated", "conflict", "unknown", "early", "late", "closed", "archived"
+    ]
     number: int | None = None
     previous: float | None = None
     created: int | None = None
@@ -664,32 +634,6 @@ class SeriesSums:
 
 DAY = 86_400_000_000  # microseconds
 
-Columns: TypeAlias = Sequence[int] | Mapping[int, int]  # the column of each arm that is played
-
-
-class _SomeArms(dict[int, int]):
-    """Columns of some of the arms."""
-
-    def __missing__(self, arm: int) -> int:
-        raise InvalidInputError(
-            f"arm {arm} was not assigned from this segment, which plays {len(self)} others; the "
-            "log and the segments do not belong together."
-        )
-
-
-def columns_of(segment: Segment) -> Columns:
-    """The column in which a segment keeps the sums of each arm that it plays.
-
-    Examples
-    --------
-    >>> some = Segment(np.array([[0.5, 0.5]]), np.array([9]), arms=np.array([3, 7000]))
-    >>> columns_of(some)[7000]
-    1
-    """
-    if segment.arms is None:
-        return range(segment.columns)
-    return _SomeArms((arm, column) for column, arm in enumerate(segment.arms.tolist()))
-
 
 def day_of(time: int) -> int:
     """Days since 1970 (UTC)."""
@@ -727,135 +671,10 @@ class ArmDay:
         self.squares += times * value * value
         self.waited += times * waited
 
-    def reward_of(self, row: LogRow, times: int = 1) -> int:
-        """Count the reward of an assignment, if it has one and counts; how often it was counted."""
+    def reward_of(self, row: LogRow, times: int = 1) -> None:
+        """Count the reward of an assignment, if it has one and counts."""
         if row.reward is None or row.excluded is not None:
-            return 0
-        waited = 0 if row.rewarded is None else waited_between(row.created, row.rewarded)
+            return
+        happened = row.created if row.rewarded is None else row.rewarded
+        waited = max(0, happened - row.created) // 1000  # clocks may say that it came before
         self.reward(row.reward, waited, times)
-        return times
-
-
-def rewarded(
-    row: LogRow, event: Event, closed: bool, window: int | None, grace: int, now: int
-) -> tuple[Outcome, LogRow | None]:
-    """What happens to a reward, and its assignment with it if it is to be stored.
-
-    closed : whether the policy has observed its segment already
-    """
-    number, value = row.number, float(event[1])
-    if row.reward is not None:
-        return Outcome("repeated" if row.reward == value else "conflict", number, row.reward), None
-    at = happened(event, row.created, window, grace, now)
-    if at == "early":
-        return Outcome(at, number), None
-    if closed or at == "late":
-        return Outcome("closed" if closed else "late", number, created=row.created), None
-    new = {"reward": value, "rewarded": at, "received": None if at == now else now}
-    return Outcome("stored", number), LogRow(**vars(row) | new)  # `replace` takes twice as long
-
-
-def waited_between(created: int, rewarded: int) -> int:
-    """Whole milliseconds from an assignment to its reward; 0 where clocks say it came before."""
-    return max(0, rewarded - created) // 1000
-
-
-def tally_of(counts: Iterable[ArmDay | Any], columns: Columns) -> Tally:
-    """The tally of a segment, or of one of its days, from the counts of its arms and days.
-
-    counts : any objects with the attributes of `ArmDay`, such as the rows of a table
-    """
-    m = len(columns)
-    totals: list[list[Any]] = [[0] * m, [0] * m, [0.0] * m, [0.0] * m, [0] * m]
-    last: int | None = None
-    for row in counts:
-        column = columns[row.arm]
-        counts_of = row.assigned, row.rewarded, row.sums, row.squares, row.excluded
-        for total, value in zip(totals, counts_of, strict=True):
-            total[column] += value
-        if row.last is not None:
-            last = row.last if last is None else max(last, row.last)
-    assigned, rewarded, sums, squares, excluded = map(tuple, totals)
-    return Tally(assigned, rewarded, sums, squares, last, excluded)
-
-
-def day_sums(segment: int, day: int, counts: Sequence[ArmDay | Any], columns: Columns) -> DaySums:
-    """The sums of one day of a segment, from the counts of its arms."""
-    waited, late = [0] * len(columns), [0] * len(columns)
-    for row in counts:
-        waited[columns[row.arm]] += row.waited
-        late[columns[row.arm]] += row.late
-    return DaySums(segment, day, tally_of(counts, columns), tuple(waited), tuple(late))
-
-
-class RunningTally:
-    """Counts of one segment that can be added to, by arm and day.
-
-    Attributes
-    ----------
-    columns : of the arms that the segment plays
-    days : counts by day and arm
-    assigned, rewarded, excluded, late : totals of all arms and days
-    last : time of the last assignment; None before the first
-
-    Examples
-    --------
-    >>> counted = RunningTally(range(2))
-    >>> counted.add(LogRow(0, "u", 1, 0.5, created=3 * DAY, reward=0.5, rewarded=4 * DAY))
-    >>> counted.tally().sums
-    (0.0, 0.5)
-    >>> [(sums.day, sums.tally.rewarded, sums.waited) for sums in counted.day_sums(segment=0)]
-    [(3, (0, 1), (0, 86400000))]
-    """
-
-    def __init__(self, columns: Columns) -> None:
-        self.columns = columns
-        self.days: dict[int, dict[int, ArmDay]] = {}
-        self.assigned = self.rewarded = self.excluded = self.late = 0
-        self.last: int | None = None
-
-    def _at(self, arm: int, created: int) -> ArmDay:
-        day = self.days.setdefault(day_of(created), {})
-        if arm not in day:
-            self.columns[arm]  # refuses an arm that is not played
-            day[arm] = ArmDay(arm)
-        return day[arm]
-
-    def assign(self, arm: int, created: int) -> None:
-        """Count an assignment."""
-        self._at(arm, created).assign(created)
-        self.assigned += 1
-        self.last = created if self.last is None else max(self.last, created)
-
-    def reward(self, row: LogRow, times: int = 1) -> None:
-        """Count the reward of an assignment, if it has one and counts; -1 times to take it back."""
-        self.rewarded += self._at(row.arm, row.created).reward_of(row, times)
-
-    def exclude(self, row: LogRow, times: int = 1) -> None:
-        """Count an assignment as excluded; -1 times to take that back."""
-        self._at(row.arm, row.created).excluded += times
-        self.excluded += times
-
-    def refuse(self, row: LogRow) -> None:
-        """Count a reward that came too late."""
-        self._at(row.arm, row.created).late += 1
-        self.late += 1
-
-    def add(self, row: LogRow) -> None:
-        """Count an assignment, and its reward if it has one, unless it was excluded."""
-        self.assign(row.arm, row.created)
-        if row.excluded is not None:
-            self.exclude(row)
-        self.reward(row)
-
-    def tally(self) -> Tally:
-        """The sums of all days."""
-        counts = (count for day in self.days.values() for count in day.values())
-        return tally_of(counts, self.columns)
-
-    def day_sums(self, segment: int) -> tuple[DaySums, ...]:
-        """The sums of each day, in order."""
-        return tuple(
-            day_sums(segment, day, list(counts.values()), self.columns)
-            for day, counts in sorted(self.days.items())
-        )

@@ -15,16 +15,8 @@ for ever, even when requests race. Otherwise each request is a new assignment.
 JSON-like and means nothing to a storage. Once there is something nothing new is assigned.
 
 **Rewards.** An assignment has one reward, the first that was recorded. A reward counts in its own
-segment, or is refused if the policy has observed that segment already. The sums of a segment that
-plays some of very many arms (`Segment.arms`) have one column for each of these arms; assignments
-and the log give the arm itself. The same sums are kept by the day (UTC) of the assignment, with the
-time that passed until rewards came and the number of rewards that came too late.
-
-**Metrics.** Beside its reward an assignment may have values of further metrics, and each value may
-be made of several events; `series.Metrics` has the rules. An event counts once, however often it
-comes. No decision rests on further metrics: their segments are never closed. Metrics whose role is
-"covariate" are an exception: decisions rest on them, so they are refused like rewards if the policy
-has observed their segment, and nobody voids them.
+segment, or is refused if the policy has observed that segment already. Sums are kept by segment,
+arm and day (UTC) of the assignment. `counting.Metrics` has the rules, also of further metrics.
 
 **Decisions.** Only `decide` opens, supersedes and closes segments. It stores a whole decision if
 nothing that the decision rests on has changed, and nothing otherwise: so the policy observes each
@@ -32,11 +24,10 @@ segment exactly once, whichever process notices first. A decision must not super
 open another: the rest of the superseded block would never be assigned. An opened segment may rest
 on rewards of segments that stay open (`SegmentRecord.early`): these may change meanwhile.
 
-**Corrections.** A reward is voided, the assignments of a unit or of a period are excluded, both
-with a reason; sums follow in the same transaction. An excluded assignment counts nowhere but in
+**Corrections.** Sums follow in the same transaction. An excluded assignment counts nowhere but in
 `assigned` and `excluded` of its tally, and its segment does not wait for it. Corrections never
-touch a policy's state, which knows what it has observed. An erased unit gets a random name in all
-tables; rewards that name one of its assignments still count.
+touch a policy's state. An erased unit gets a random name in all tables; rewards that name one of
+its assignments still count.
 
 **Time.** Times are whole microseconds since 1970. Callers read `now` and give times; no other
 method reads a clock.
@@ -44,24 +35,35 @@ method reads a clock.
 
 from __future__ import annotations
 
-import os
-import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from itertools import groupby
 from math import inf
-from threading import Lock
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.engine import URL
 
-from steadyarm.errors import SteadyArmError, StorageError
+from steadyarm.errors import ExperimentExistsError, UnknownExperimentError, WrongStateError
 from steadyarm.segments import Draws
-from steadyarm.storages import assignments, corrections, experiments
-from steadyarm.storages.access import Sessions, Tokens
-from steadyarm.storages.audit import read_entries
-from steadyarm.storages.changes import AuditEntry, Change, Corrected, Correction, Pruned, Trace
-from steadyarm.storages.engine import HINTS, MEMORY, Database
+from steadyarm.storages import corrections, traffic
+from steadyarm.storages.changes import AuditEntry, Change, Corrected, Correction, Trace
+from steadyarm.storages.corrections import note
+from steadyarm.storages.counting import Metrics, columns_of, day_sums, series_sums, tally_of
+from steadyarm.storages.engine import MEMORY, Database
 from steadyarm.storages.records import (
     AssignmentResult,
     DaySums,
@@ -70,49 +72,167 @@ from steadyarm.storages.records import (
     ExperimentRecord,
     ExperimentState,
     LogRow,
-    Measured,
     Outcome,
     Progress,
     SegmentRecord,
     SeriesSums,
     Snapshot,
     Summary,
+    Tally,
     Target,
+    in_words,
 )
-from steadyarm.storages.rewards import record_events
-from steadyarm.storages.rows import (
-    LOGGED,
-    Transaction,
-    find_rows,
-    known,
-    read_segments,
-    with_events,
+from steadyarm.storages.schema import (
+    AnyRow,
+    assignments,
+    dump,
+    experiments,
+    load,
+    rewards,
+    same_assignment,
+    segments,
+    series,
+    tallies,
 )
-from steadyarm.storages.schema import assignments as assignments_table
-from steadyarm.storages.schema import experiments as experiments_table
-from steadyarm.storages.schema import load, rewards, same_assignment
-from steadyarm.storages.series import Metrics, as_measured
-from steadyarm.storages.upkeep import prepare, prune
-from steadyarm.storages.webhooks import Webhooks
+from steadyarm.storages.schema import corrections as corrections_table
+from steadyarm.storages.service import (
+    Heartbeat,
+    Sessions,
+    Tokens,
+    Webhooks,
+    note_unmatched,
+    read_unmatched,
+)
+from steadyarm.storages.traffic import Transaction, find_rows, known, read_standing, with_events
+from steadyarm.storages.upkeep import Pruned, prepare, prune
 
 T = TypeVar("T")
 
-EVERY = 1.0  # seconds between two heartbeats
-PATIENCE = 2.5  # seconds after which a heartbeat has failed
-ROOM = 1 << 20  # free bytes below which a disk counts as full
+# The moves between states that are allowed, with their names in the audit log.
+MOVED: dict[tuple[ExperimentState, ExperimentState], str] = {
+    ("draft", "running"): "experiment.started",
+    ("paused", "running"): "experiment.resumed",
+    ("running", "paused"): "experiment.paused",
+    ("running", "stopped"): "experiment.stopped",
+    ("paused", "stopped"): "experiment.stopped",
+    ("draft", "archived"): "experiment.archived",
+    ("stopped", "archived"): "experiment.archived",
+}
 
-CONFIG = select(experiments_table.c.config).where(experiments_table.c.key == bindparam("key"))
+_key: BindParameter[Any] = bindparam("key")
+_some: BindParameter[Any] = bindparam("indices", expanding=True)
+
+CREATE = upsert(experiments).on_conflict_do_nothing().returning(experiments.c.key)
+CONFIG = select(experiments.c.config).where(experiments.c.key == _key)
+CONFIGS = select(experiments.c.key, experiments.c.config).where(
+    experiments.c.key.in_(bindparam("keys", expanding=True))
+)
+BY_NAME = select(experiments).where(experiments.c.name == bindparam("name"))
+BY_KEY = select(experiments).where(experiments.c.key == _key)
+ALONE = BY_KEY.with_for_update()
+LOCKED = BY_KEY.with_for_update(key_share=True)  # traffic goes on, only `move` waits
+
+_others = segments.alias("others")
+LAST = select(func.max(_others.c.index)).where(_others.c.key == _key)
+ALL_SEGMENTS = select(segments).where(segments.c.key == _key).order_by(segments.c.index)
+OPEN_AND_LAST = ALL_SEGMENTS.where(
+    or_(segments.c.closed.is_(None), segments.c.index == LAST.scalar_subquery())
+)
+LOCKED_SEGMENTS = ALL_SEGMENTS.where(segments.c.index.in_(_some)).with_for_update()
+# In one order, because sums of floats depend on it.
+COUNTS = (
+    select(tallies)
+    .where(tallies.c.key == _key)
+    .order_by(tallies.c.segment, tallies.c.day, tallies.c.arm, tallies.c.shard)
+)
+SOME_COUNTS = COUNTS.where(tallies.c.segment.in_(_some))
+SERIES = (
+    select(series)
+    .where(series.c.key == _key)
+    .order_by(series.c.segment, series.c.arm, series.c.day, series.c.series, series.c.shard)
+)
+STEERING = SERIES.where(
+    series.c.segment.in_(_some), series.c.series.in_(bindparam("names", expanding=True))
+)
+_tallied = (tallies.c.key == segments.c.key) & (tallies.c.segment == segments.c.index)
+EXHAUSTED = (
+    select(
+        segments.c.index,
+        segments.c.rounds,
+        func.sum(tallies.c.assigned),
+        func.sum(tallies.c.rewarded + tallies.c.excluded),
+        func.max(tallies.c.last),
+    )
+    .select_from(segments.outerjoin(tallies, _tallied))
+    .where(
+        segments.c.key == _key,
+        segments.c.closed.is_(None),
+        segments.c.handed >= segments.c.rounds,
+    )
+    .group_by(segments.c.index, segments.c.rounds)
+    .order_by(segments.c.index)
+)
 LOG = (
-    LOGGED.where(assignments_table.c.number > bindparam("after"))
-    .order_by(assignments_table.c.number)
+    traffic.LOGGED.where(assignments.c.number > bindparam("after"))
+    .order_by(assignments.c.number)
     .limit(bindparam("most"))
 )
 EXTREME = (
-    select(assignments_table.c.unit, rewards.c.reward)
-    .select_from(rewards.join(assignments_table, same_assignment(assignments_table)))
-    .where(rewards.c.key == bindparam("key"), assignments_table.c.excluded.is_(None))
+    select(assignments.c.unit, rewards.c.reward)
+    .select_from(rewards.join(assignments, same_assignment(assignments)))
+    .where(rewards.c.key == _key, assignments.c.excluded.is_(None))
     .order_by(func.abs(rewards.c.reward).desc(), rewards.c.number)
     .limit(1)
+)
+
+TOTALS = ("assigned", "rewarded", "late", "corrected", "measured")
+LONG = ("config", "policy_state")  # columns that lists do without
+
+
+def _summaries(*which: ColumnElement[bool]) -> Select[Any]:
+    """Experiments with their totals; `which` says of which tallies."""
+    totals = (
+        select(
+            tallies.c.key,
+            *(func.sum(tallies.c[name]).label(name) for name in ("assigned", "rewarded", "late")),
+            func.max(tallies.c.last).label("last"),
+        )
+        .where(*which)
+        .group_by(tallies.c.key)
+        .subquery()
+    )
+    first = (segments.c.key == experiments.c.key) & (segments.c.index == 0)
+    last_correction = (
+        select(func.max(corrections_table.c.entry))
+        .where(corrections_table.c.key == experiments.c.key)
+        .scalar_subquery()
+    )
+    recorded = (
+        select(func.sum(series.c.events)).where(series.c.key == experiments.c.key).scalar_subquery()
+    )
+    return (
+        select(
+            *(column for column in experiments.c if column.name not in LONG),
+            totals.c.assigned,
+            totals.c.rewarded,
+            totals.c.late,
+            segments.c.opened.label("started"),
+            totals.c.last,
+            last_correction.label("corrected"),
+            recorded.label("measured"),
+        )
+        .select_from(
+            experiments.outerjoin(segments, first).outerjoin(
+                totals, totals.c.key == experiments.c.key
+            )
+        )
+        .order_by(experiments.c.key)
+    )
+
+
+SUMMARIES = _summaries()
+SUMMARY = _summaries(tallies.c.key == bindparam("only")).where(
+    experiments.c.key == bindparam("only")
 )
 
 
@@ -121,7 +241,7 @@ class Storage:
 
     Attributes
     ----------
-    tokens, sessions : who may use a service on it
+    tokens, sessions, heartbeat : who may use a service on it, and whether it takes writes
     webhooks : endpoints, and messages to them
     in_memory : it belongs to one process, and ends with it
     """
@@ -130,8 +250,10 @@ class Storage:
         self._database = Database(url)
         self._draws = Draws()
         self._facts: dict[int, tuple[int, bool, Metrics]] = {}  # seed, sticky and metrics, by key
-        self._configs: dict[int, Mapping[str, Any]] = {}
-        self._heartbeat = Heartbeat(self._database)
+        self._configs: dict[int, Mapping[str, Any]] = {}  # which never change, by key
+        self.now = self._database.now
+        self.heartbeat = Heartbeat(self._database)
+        self.check = self.heartbeat.check
         self.tokens = Tokens(self._database)
         self.sessions = Sessions(self._database)
         self.webhooks = Webhooks(self._database, self._database.now)
@@ -153,18 +275,60 @@ class Storage:
         ExperimentExistsError if the name is taken. The audit log gets an entry
         "experiment.created", by `by`.
         """
-        return self._database.write(lambda c: experiments.create(c, record, by))
+        row = {name: value for name, value in vars(record).items() if name != "key"}
+        row |= {"config": dump(record.config), "policy_state": dump(record.policy_state)}
+        row["outside"] = None if record.outside is None else dump(record.outside)
+
+        def work(connection: Connection) -> ExperimentRecord:
+            key = connection.execute(CREATE, row).scalar()
+            if key is None:
+                raise ExperimentExistsError(
+                    f"there is an experiment {record.name!r} in the storage already; choose "
+                    "another name."
+                )
+            detail = {"state": record.state}
+            note(connection, record.created, by, "experiment.created", record.name, detail)
+            return _experiment_of(connection.execute(BY_KEY, {"key": key}).one())
+
+        return self._database.write(work)
 
     def find(self, name: str) -> ExperimentRecord:
         """The experiment of that name, or UnknownExperimentError with similar names."""
-        return self._database.read(lambda c: experiments.find(c, name))
+
+        def work(connection: Connection) -> ExperimentRecord:
+            row = connection.execute(BY_NAME, {"name": name}).one_or_none()
+            if row is None:
+                names = connection.execute(select(experiments.c.name)).scalars()
+                near = get_close_matches(name, list(names))
+                hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+                raise UnknownExperimentError(
+                    f"there is no experiment {name!r} in the storage{hint}"
+                )
+            return _experiment_of(row)
+
+        return self._database.read(work)
 
     def summaries(self, only: int | None = None) -> list[Summary]:
         """All experiments and their totals, in the order of their creation.
 
         only : the key of an experiment, to list just that one
         """
-        return self._database.read(lambda c: experiments.read_summaries(c, only, self._configs))
+
+        def work(connection: Connection) -> list[Summary]:
+            rows = connection.execute(SUMMARIES if only is None else SUMMARY, {"only": only}).all()
+            new = [row.key for row in rows if row.key not in self._configs]
+            for key, config in connection.execute(CONFIGS, {"keys": new}) if new else ():
+                self._configs[key] = load(config)
+            return [
+                Summary(
+                    **dict(row._mapping)
+                    | {name: int(row._mapping[name] or 0) for name in TOTALS}
+                    | {"config": self._configs[row.key], "outside": load(row.outside)}
+                )
+                for row in rows
+            ]
+
+        return self._database.read(work)
 
     def move(
         self,
@@ -179,7 +343,22 @@ class Storage:
 
         The audit log gets an entry, by `by`, unless it is in that state already.
         """
-        return self._database.write(lambda c: experiments.move(c, key, to, now, by, detail))
+
+        def work(connection: Connection) -> ExperimentRecord:
+            row = known(key, connection.execute(ALONE, {"key": key}).one_or_none())
+            if row.state != to:
+                if (row.state, to) not in MOVED:
+                    before = " or ".join(in_words(begin) for begin, end in MOVED if end == to)
+                    raise WrongStateError(
+                        f"the experiment {row.name!r} is {in_words(row.state)} and cannot become "
+                        f"{in_words(to)}; only one that is {before or 'new'} can."
+                    )
+                this = update(experiments).where(experiments.c.key == key)
+                connection.execute(this.values(state=to))
+                note(connection, now, by, MOVED[row.state, to], row.name, detail)
+            return replace(_experiment_of(row), state=to)
+
+        return self._database.write(work)
 
     def show_outside(
         self,
@@ -196,31 +375,57 @@ class Storage:
 
         The audit log gets an entry with that action.
         """
-        return self._database.write(
-            lambda c: experiments.show_outside(c, key, before, after, action, now, by, detail)
-        )
+
+        def work(connection: Connection) -> bool:
+            row = known(key, connection.execute(ALONE, {"key": key}).one_or_none())
+            if load(row.outside) != before:
+                return False
+            this = update(experiments).where(experiments.c.key == key)
+            connection.execute(this.values(outside=dump(after)))
+            note(connection, now, by, action, row.name, detail)
+            return True
+
+        return self._database.write(work)
 
     def note_unmatched(self, events: Sequence[str]) -> None:
         """Keep the names of events that no experiment measures; snapshots have the latest."""
         now = self.now()
-        self._database.write(lambda c: experiments.note_unmatched(c, events, now))
+        self._database.write(lambda c: note_unmatched(c, events, now))
 
     def unmatched(self) -> tuple[str, ...]:
         """The names of events that no experiment measured, the latest ones."""
-        return self._database.read(lambda c: experiments.read_unmatched(c, 0))
+        return self._database.read(lambda c: read_unmatched(c, 0))
 
     # Decisions
 
     def snapshot(self, key: int, everything: bool = False) -> Snapshot:
         """The experiment with the segments that are open and the last one; or with all of them."""
-        return self._read(key, lambda t: experiments.read_snapshot(t, everything))
 
-    def progress(self, key: int, exhausted: bool = False) -> tuple[Progress, ...]:
-        """How far the open segments have come, in the order of their opening; cheap.
+        def work(t: Transaction) -> Snapshot:
+            row = t.connection.execute(BY_KEY, {"key": key}).one()
+            statement = ALL_SEGMENTS if everything else OPEN_AND_LAST
+            records = list(map(traffic.segment_of, t.connection.execute(statement, {"key": key})))
+            sums = _tallies(t, records, everything)
+            pairs = tuple((record, sums[record.index]) for record in records)
+            experiment, steering = _experiment_of(row), _steering(t, records)
+            if not everything:
+                return Snapshot(experiment, pairs, series=steering)
+            corrected = corrections.corrected_segments(t.connection, key)
+            unmatched = read_unmatched(t.connection, experiment.created)
+            return Snapshot(experiment, pairs, corrected, steering, unmatched)
 
-        exhausted : only those whose counter is at its end, since no others can be over; cheaper
+        return self._read(key, work)
+
+    def progress(self, key: int) -> tuple[Progress, ...]:
+        """How far the open segments have come whose counter is at its end; cheap.
+
+        They are in the order of their opening. No other segments can be over.
         """
-        return self._database.read_one(lambda c: experiments.read_progress(c, key, exhausted))
+        rows = self._database.read_one(lambda c: c.execute(EXHAUSTED, {"key": key}).all())
+        return tuple(
+            Progress(index, rounds, int(assigned or 0), int(done or 0), last)
+            for index, rounds, assigned, done, last in rows
+        )
 
     def decide(self, key: int, version: int, decision: Decision, now: int) -> bool:
         """Store a decision made on that version; False if something has changed, and then nothing.
@@ -229,7 +434,7 @@ class Storage:
         positions that are not assigned, or another tally, or other sums of covariates; `supersede`
         is not the last segment; the index of `opened` is not the next one.
         """
-        return self._write(key, lambda t: experiments.decide(t, version, decision, now))
+        return self._write(key, lambda t: _decide(t, version, decision, now))
 
     # Traffic
 
@@ -251,22 +456,28 @@ class Storage:
         values : attributes and covariates of each unit, by the names of their metrics, which are
             stored with new assignments; empty if no unit has any
         """
-        rows: list[LogRow | None] | None = None
-        if self._database.sqlite:  # where readers do not wait for the one writer
-            rows = self._database.read_one(lambda c: find_rows(self._transaction(c, key), units))
-            if None not in rows:
-                return self.known(key, units)
+        rows: list[LogRow | None] | None
+        # Readers wait for no writer, so units that are known are answered without a turn.
+        rows = self._database.read_one(lambda c: find_rows(self._transaction(c, key), units))
+        if None not in rows:
+            return self.known(key, units)
 
         def work(t: Transaction) -> AssignmentResult:
             nonlocal rows
             before, rows = rows, None  # if others assign meanwhile, they are read once more
-            return assignments.assign(t, self._draws, units, values, now, before)
+            return traffic.assign(t, self._draws, units, values, now, before)
 
         return self._write(key, work)
 
     def known(self, key: int, units: Sequence[str]) -> AssignmentResult:
         """The assignments that units have (none if units are not sticky); only reads."""
-        return self._read(key, lambda t: assignments.look_up(t, units))
+
+        def work(t: Transaction) -> AssignmentResult:
+            rows = find_rows(t, units)
+            assigned = tuple(None if row is None else row.assigned() for row in rows)
+            return AssignmentResult(assigned, *read_standing(t.connection, key))
+
+        return self._read(key, work)
 
     def experiments_of(
         self, units: Sequence[str], keys: Sequence[int]
@@ -275,28 +486,16 @@ class Storage:
 
         Experiments whose units are not sticky, and those that do not exist, are never among them.
         """
-        return self._database.read(lambda c: assignments.find_experiments(c, units, keys))
+        return self._database.read(lambda c: traffic.find_experiments(c, units, keys))
 
-    def reward(
-        self, key: int, rewards: Sequence[Event], window: int | None, now: int, grace: int = 0
-    ) -> tuple[Outcome, ...]:
-        """Record rewards of targets (units only if they are sticky), with one outcome each.
+    def record(self, key: int, events: Sequence[Event], now: int) -> tuple[Outcome, ...]:
+        """Record rewards and events of targets (units only if they are sticky), each once.
 
-        WrongStateError if the experiment is archived.
-
-        window : microseconds after an assignment in which its reward must happen; None for no limit
-        grace : microseconds after its window in which the reward may still arrive
+        There is one outcome for each event. WrongStateError if the experiment is archived.
+        InvalidInputError, and nothing is recorded, if it has no such metric, or an event has no key
+        although there may be several.
         """
-        entries = [as_measured(reward) for reward in rewards]
-        return self._write(key, lambda t: record_events(t, entries, now, (window, grace)))
-
-    def measure(self, key: int, events: Sequence[Measured], now: int) -> tuple[Outcome, ...]:
-        """Record events of metrics, with one outcome each.
-
-        WrongStateError if the experiment is archived. InvalidInputError, and nothing is recorded,
-        if it has no such metric, or an event has no key although there may be several.
-        """
-        return self._write(key, lambda t: record_events(t, events, now))
+        return self._write(key, lambda t: traffic.record(t, events, now))
 
     # Corrections
 
@@ -320,15 +519,56 @@ class Storage:
         """
         return self._read(key, lambda t: corrections.read_corrections(t, after, most))
 
+    def audit(
+        self, after: int = 0, most: int = 10_000, experiment: str | None = None
+    ) -> list[AuditEntry]:
+        """The next entries of the audit log after an id, in the order of their ids.
+
+        experiment : only those of the experiment of that name
+        """
+        return self._database.read_one(
+            lambda c: corrections.read_entries(c, after, most, experiment)
+        )
+
+    def history(self, name: str) -> list[AuditEntry]:
+        """All entries of the audit log about the experiment of that name."""
+        entries: list[AuditEntry] = []
+        while page := self.audit(entries[-1].id if entries else 0, experiment=name):
+            entries += page
+        return entries
+
+    def trace(self, key: int, name: str) -> Trace:
+        """The same with all corrections, which may be as many as there are assignments."""
+        made, last = list[Correction](), (0, -1)
+        while page := self.corrections(key, last):
+            made += page
+            last = page[-1].entry, page[-1].number
+        return Trace(tuple(self.history(name)), tuple(made))
+
     # Reading
 
     def days(self, key: int) -> tuple[DaySums, ...]:
         """Sums by segment and day, in that order, without days on which nothing was assigned."""
-        return self._read(key, experiments.read_days)
+
+        def work(t: Transaction) -> tuple[DaySums, ...]:
+            columns = _columns(t)
+            rows = t.connection.execute(COUNTS, {"key": key})
+            return tuple(
+                day_sums(segment, day, [*group], columns[segment])
+                for (segment, day), group in groupby(rows, lambda row: (row.segment, row.day))
+            )
+
+        return self._read(key, work)
 
     def series(self, key: int) -> tuple[SeriesSums, ...]:
         """Sums of metrics by segment, day and name, in that order, without those of nothing."""
-        return self._read(key, experiments.read_series)
+
+        def work(t: Transaction) -> tuple[SeriesSums, ...]:
+            if not t.metrics:
+                return ()
+            return _series(t.connection.execute(SERIES, {"key": key}), _columns(t))
+
+        return self._read(key, work)
 
     def log(self, key: int, after: int = -1, most: int = 10_000) -> list[LogRow]:
         """The next assignments after a number, in the order of numbers, with rewards and events."""
@@ -353,7 +593,7 @@ class Storage:
 
     def segments(self, key: int, indices: Iterable[int]) -> dict[int, SegmentRecord]:
         """Segments by their index."""
-        return self._read(key, lambda t: read_segments(t, indices))
+        return self._read(key, lambda t: traffic.read_segments(t, indices))
 
     def find_assignments(self, key: int, targets: Sequence[Target]) -> list[LogRow | None]:
         """Assignments of targets (units only if they are sticky); None for those unknown."""
@@ -366,44 +606,7 @@ class Storage:
 
         return self._read(key, work)
 
-    # The audit log
-
-    def audit(
-        self, after: int = 0, most: int = 10_000, experiment: str | None = None
-    ) -> list[AuditEntry]:
-        """The next entries of the audit log after an id, in the order of their ids.
-
-        experiment : only those of the experiment of that name
-        """
-        return self._database.read_one(lambda c: read_entries(c, after, most, experiment))
-
-    def history(self, name: str) -> list[AuditEntry]:
-        """All entries of the audit log about the experiment of that name."""
-        entries: list[AuditEntry] = []
-        while page := self.audit(entries[-1].id if entries else 0, experiment=name):
-            entries += page
-        return entries
-
-    def trace(self, key: int, name: str) -> Trace:
-        """The same with all corrections, which may be as many as there are assignments."""
-        made, last = list[Correction](), (0, -1)
-        while page := self.corrections(key, last):
-            made += page
-            last = page[-1].entry, page[-1].number
-        return Trace(tuple(self.history(name)), tuple(made))
-
     # The storage itself
-
-    def now(self) -> int:
-        """The time: PostgreSQL's, or that of this machine with SQLite."""
-        return self._database.now()
-
-    def check(self) -> None:
-        """Return if the storage takes durable writes, raise StorageError if not.
-
-        Tests it with a write at most once a second, and repeats the last result in between.
-        """
-        self._heartbeat.check()
 
     def prune(self, now: int, archived_before: int | None = None, dry: bool = False) -> Pruned:
         """Remove what nobody needs any more, such as expired sessions.
@@ -439,49 +642,95 @@ class Storage:
         return Transaction(connection, key, self._database.shard, *self._facts[key])
 
 
-class Heartbeat:
-    """Whether a database takes durable writes, tested at most once a second.
+def _experiment_of(row: AnyRow) -> ExperimentRecord:
+    parsed = {name: load(row._mapping[name]) for name in ("config", "policy_state", "outside")}
+    return ExperimentRecord(**dict(row._mapping) | parsed)
 
-    The heartbeat is one row. It proves what a `SELECT 1` does not: that the storage takes a durable
-    write now.
+
+def _decide(t: Transaction, version: int, decision: Decision, now: int) -> bool:
+    """Store a decision; see `Storage.decide`."""
+    row = t.connection.execute(LOCKED, {"key": t.key}).one()
+    last = t.connection.execute(LAST, {"key": t.key}).scalar()
+    last = -1 if last is None else last
+    if row.version != version or decision.supersede not in (None, last):
+        return False
+    if decision.opened is not None and decision.opened.index != last + 1:
+        return False
+    closing = {index for index, _ in decision.closed}
+    # The last segment is locked even if another is opened, to wait for who moves its counter.
+    values = {"key": t.key, "indices": sorted({last, *closing})}
+    rows = t.connection.execute(LOCKED_SEGMENTS, values)
+    records = {record.index: record for record in map(traffic.segment_of, rows)}
+    if len(closing) < len(decision.closed) or not closing <= records.keys():
+        return False
+    closed = [records[index] for index in closing]
+    sums = _tallies(t, closed)
+    for index, tally in decision.closed:
+        is_open = records[index].closed is None
+        if not is_open or sums[index] != tally or tally.total_assigned != records[index].rounds:
+            return False
+    if not decision.rests_on(_steering(t, closed)):
+        return False
+    mine = update(segments).where(segments.c.key == t.key)
+    for rank, (index, _) in enumerate(decision.closed, row.observed + 1):
+        this = mine.where(segments.c.index == index)
+        t.connection.execute(this.values(closed=rank, closed_at=now))
+    if decision.supersede is not None:
+        rounds = decision.cut(records[last]).rounds
+        this = mine.where(segments.c.index == last)
+        t.connection.execute(this.values(rounds=rounds, superseded=True))
+    if decision.opened is not None:
+        t.connection.execute(insert(segments), segment_row(t.key, decision.opened))
+    changes = {
+        "version": version + 1,
+        "observed": row.observed + len(decision.closed),
+        "policy_state": dump(decision.policy_state),
+    }
+    t.connection.execute(update(experiments).where(experiments.c.key == t.key).values(changes))
+    return True
+
+
+def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
+    """The row that `traffic.segment_of` reads."""
+    fields = {name: value for name, value in vars(record).items() if name != "segment"}
+    stored = record.segment.to_dict()
+    for name in ("weights", "reference", "arms"):
+        stored[name] = None if stored[name] is None else dump(stored[name])
+    early = None if record.early is None else dump(record.early)
+    return fields | stored | {"key": key, "early": early}
+
+
+def _columns(t: Transaction) -> dict[int, Any]:
+    """The columns of all segments, by index."""
+    records = map(traffic.segment_of, t.connection.execute(ALL_SEGMENTS, {"key": t.key}))
+    return {record.index: columns_of(record.segment) for record in records}
+
+
+def _steering(t: Transaction, records: Sequence[SegmentRecord]) -> tuple[SeriesSums, ...]:
+    """Sums of covariates of some segments."""
+    if not t.metrics.steering or not records:
+        return ()
+    columns = {record.index: columns_of(record.segment) for record in records}
+    values = {"key": t.key, "indices": sorted(columns), "names": sorted(t.metrics.steering)}
+    return _series(t.connection.execute(STEERING, values), columns)
+
+
+def _series(rows: Iterable[AnyRow], columns: Mapping[int, Any]) -> tuple[SeriesSums, ...]:
+    return series_sums(
+        (((row.segment, row.arm, row.day, row.series), row) for row in rows), columns
+    )
+
+
+def _tallies(
+    t: Transaction, records: Sequence[SegmentRecord], everything: bool = False
+) -> dict[int, Tally]:
+    """Tallies of segments, summed over days and shards.
+
+    everything : of all segments
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._turn = Lock()
-        self._beaten = -inf
-        self._error: SteadyArmError | None = None
-
-    def check(self) -> None:
-        """Return if the last heartbeat succeeded; it is at most a second old."""
-        with self._turn:
-            if time.monotonic() - self._beaten >= EVERY:
-                self._error = self._beat()
-                self._beaten = time.monotonic()
-            error = self._error
-        if error is not None:
-            again = type(error)(str(error))
-            if isinstance(error, StorageError) and isinstance(again, StorageError):
-                again.reason = error.reason
-            raise again
-
-    def _beat(self) -> SteadyArmError | None:
-        file = self._database.file
-        if file is not None:  # what a small write does not show
-            if not file.exists():
-                return self._failure("the file was deleted or moved")
-            if not os.access(file, os.W_OK):
-                return self._failure(HINTS[8])
-            if shutil.disk_usage(file.parent).free < ROOM:
-                return self._failure(HINTS[13])
-        row = {"name": "heartbeat", "value": time.time_ns() // 1000}
-        try:
-            self._database.write(lambda c: c.execute(experiments.SET_MARK, row).close(), PATIENCE)
-        except SteadyArmError as error:
-            return error
-        return None
-
-    def _failure(self, reason: str) -> StorageError:
-        error = StorageError(f"{self._database.shown}: {reason}.")
-        error.reason = reason
-        return error
+    values = {"key": t.key, "indices": [record.index for record in records]}
+    counts: dict[int, list[Any]] = {record.index: [] for record in records}
+    for row in t.connection.execute(COUNTS if everything else SOME_COUNTS, values):
+        if row.segment in counts:  # not so if rows are damaged
+            counts[row.segment].append(row)
+    return {r.index: tally_of(counts[r.index], columns_of(r.segment)) for r in records}

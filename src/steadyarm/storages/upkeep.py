@@ -29,7 +29,6 @@ from sqlalchemy import (
 
 from steadyarm.errors import InvalidInputError, MissingExtraError, StorageError, StorageVersionError
 from steadyarm.storages import database_url
-from steadyarm.storages.changes import Pruned
 from steadyarm.storages.engine import BUSY, Database, file_of, shown
 from steadyarm.storages.records import POSITIONS
 from steadyarm.storages.schema import (
@@ -138,18 +137,28 @@ def upgrade_storage(url: str | None = None) -> tuple[str | None, str]:
 def migrate(connection: Connection, revision: str) -> None:
     """Run the migrations up to a revision, in the connection's transaction."""
     try:
-        from alembic import command
         from alembic.config import Config
+        from alembic.runtime.environment import EnvironmentContext
+        from alembic.script import ScriptDirectory
     except ImportError as error:
         raise MissingExtraError(
             f"making the tables of a storage needs {error.name}; install it with: "
             "pip install 'steadyarm[live]'"
         ) from None
-    config = Config(attributes={"connection": connection})
+    config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
-    with ALEMBIC:
-        command.upgrade(config, revision)
+    scripts = ScriptDirectory.from_config(config)
+
+    def steps(current: Any, _: Any) -> Any:
+        return scripts._upgrade_revs(revision, current)
+
+    with ALEMBIC, EnvironmentContext(config, scripts, fn=steps) as environment:
+        environment.configure(
+            connection=connection, version_table=VERSION_TABLE, transactional_ddl=True
+        )
+        with environment.begin_transaction():
+            environment.run_migrations()
 
 
 def _create(connection: Connection) -> tuple[str | None, State]:
@@ -355,6 +364,20 @@ def backup_storage(url: str | None, target: str | Path, *, force: bool = False) 
 
 
 # What nobody needs any more
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What `Storage.prune` has removed, or would remove.
+
+    Attributes
+    ----------
+    sessions : number of expired sessions
+    experiments : names of deleted experiments
+    """
+
+    sessions: int
+    experiments: tuple[str, ...]
 
 
 def prune(database: Database, now: int, archived_before: int | None, dry: bool) -> Pruned:
