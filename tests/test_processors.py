@@ -25,6 +25,7 @@ ARMS = {
     "one-hot": sa.ArmSet.one_hot(["A", "B", "C", "D"]),
     "factorial": sa.ArmSet.factorial({"a": ["1", "2"], "b": ["1", "2", "3"]}),
     "symmetric": sa.ArmSet.factorial({f"slot {i}": ["off", "on"] for i in range(4)}, 2),
+    "bundles": sa.ArmSet.bundles(list("abcdef"), 2, interactions=1),  # dependent features
     "near": sa.ArmSet.from_features(
         np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1e3, 1e-3, 1], [1, 1, 1]])
     ),
@@ -37,8 +38,9 @@ BUDGET = 400
 
 
 def decisions() -> list[list[object]]:
-    """Per test: variants assigned, where segments end, and what is recommended on the way."""
+    """Per test: assignments, ends of segments and recommendations; last the limits of all."""
     found: list[list[object]] = []
+    limits: list[object] = []
     for name, arms in ARMS.items():
         for policy in POLICIES:
             test = sa.Session(policy, arms, budget=BUDGET, seed=len(found))
@@ -56,9 +58,11 @@ def decisions() -> list[list[object]]:
                 if i % 80 == 79:
                     leaders.append(test.recommend().arm)
             found.append([name, repr(policy), assigned, segments, leaders])
+            if type(policy) in (sa.Steady, sa.GBAI):
+                limits.append(test.recommend().intervals.tolist())
     world = sa.Environment.from_means(ARMS["factorial"], np.linspace(0, 1, 6), budget=300)
     results = sa.simulate(sa.Steady(), world, trials=50, seed=4)
-    return [*found, ["simulated", results.errors]]
+    return [*found, ["simulated", results.errors], limits]
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +79,11 @@ def test_decisions_do_not_depend_on_the_processor(other: str, here: list[list[ob
         text=True,
         check=True,
     )
-    for mine, theirs in zip(here, json.loads(child.stdout), strict=True):
+    *there, limits = json.loads(child.stdout)
+    for mine, theirs in zip(here[:-1], there, strict=True):
         assert mine == theirs
+    for own, others in zip(here[-1], limits, strict=True):
+        np.testing.assert_allclose(own, others, rtol=1e-8, atol=1e-9)
 
 
 if __name__ == "__main__":

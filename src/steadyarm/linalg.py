@@ -81,7 +81,7 @@ def inverse_root(A: Floats) -> Floats:
 def first_largest(values: Floats) -> NDArray[np.intp]:
     """Index of the first number along the last axis that is the largest, up to rounding.
 
-    Numbers within a billionth of the largest are equal: which of them is larger depends on the
+    Numbers within 1e-7 of the largest are equal: which of them is larger may depend on the
     processor.
 
     Examples
@@ -90,4 +90,4 @@ def first_largest(values: Floats) -> NDArray[np.intp]:
     0
     """
     best = values.max(axis=-1, keepdims=True)
-    return np.asarray((values >= best - 1e-9 * np.abs(best)).argmax(axis=-1))
+    return np.asarray((values >= best - 1e-7 * np.abs(best)).argmax(axis=-1))

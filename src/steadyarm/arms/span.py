@@ -22,7 +22,7 @@ from steadyarm.arms.rows import (
     is_large,
 )
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import gram
+from steadyarm.linalg import first_largest, gram
 
 Floats = NDArray[np.float64]
 
@@ -58,8 +58,8 @@ def span_of_features(given: DenseRows) -> Span:
     """Coordinates of few arms in their span, stored.
 
     Independent features of similar scale are the coordinates themselves. Otherwise columns are
-    scaled and the arms written in their left singular vectors, so that a year beside a share, or
-    a column that repeats others, does no harm to later arithmetic.
+    scaled and the arms written in an orthogonal basis, so that a year beside a share, or a column
+    that repeats others, does no harm to later arithmetic.
     """
     features, (K, d) = np.asarray(given.array), given.shape
     size = np.abs(features).max(axis=0)
@@ -67,8 +67,8 @@ def span_of_features(given: DenseRows) -> Span:
     left, singular, rows = np.linalg.svd(features / size, full_matrices=False)
     if _may_stay(singular, size, K, d):
         return Span(given)
-    basis, dual = _bases(singular, rows, size, K)
-    coordinates = left[:, : basis.shape[1]] * np.sqrt(K)
+    basis, dual, turn = _bases(singular, rows, size, K)
+    coordinates = left[:, : len(turn)] @ (turn * np.sqrt(K))
     return Span(DenseRows(frozen(coordinates)), frozen(basis), frozen(dual))
 
 
@@ -96,7 +96,7 @@ def span_of_rows(rows: Rows) -> Span:
         singular, right = _by_rotation(rows, size)
         if _may_stay(singular, size, K, d):
             return Span(rows)
-    basis, dual = map(frozen, _bases(singular, right, size, K))
+    basis, dual = map(frozen, _bases(singular, right, size, K)[:2])
     mapped = SparseRows(rows.matrix, dual) if _is_sparse(rows) else MappedRows(rows, dual)
     return Span(mapped, basis, dual)
 
@@ -245,12 +245,24 @@ def _rounding(K: int, d: int) -> float:
     return max(K, d) * float(np.finfo(np.float64).eps)
 
 
-def _bases(singular: Floats, rows: Floats, size: Floats, K: int) -> tuple[Floats, Floats]:
-    """Basis and dual, so that coordinates are left singular vectors times √K."""
+def _bases(singular: Floats, rows: Floats, size: Floats, K: int) -> tuple[Floats, Floats, Floats]:
+    """Basis and dual, so that coordinates are left singular vectors times √K, turned; and the turn.
+
+    Singular vectors of equal singular values depend on the processor. The turn (r, r) makes the
+    basis unique: the features that span it become triangular, with a positive diagonal.
+    """
     rank = _rank(singular, K, len(size))
     scale = singular[:rank] / np.sqrt(K)
     own = rows[:rank].T
-    return size[:, None] * own * scale, own / scale / size[:, None]
+    left = own * scale
+    pivots = []
+    for _ in range(rank):  # the feature farthest from the span of those before
+        pivots.append(int(first_largest(np.square(left).sum(axis=1))))
+        direction = left[pivots[-1]] / np.linalg.norm(left[pivots[-1]])
+        left = left - np.outer(left @ direction, direction)
+    turn, triangle = np.linalg.qr((own[pivots] * scale).T)
+    turn = turn * np.where(np.diag(triangle) < 0, -1.0, 1.0)
+    return size[:, None] * (own * scale) @ turn, (own / scale / size[:, None]) @ turn, turn
 
 
 def check_distinct(features: Rows, names: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ GOOD_ENOUGH = 0.9  # mean efficiency at which no exchange is tried
 RIDGE = 1e-3  # share of the design added to every exact one, so that missing directions can mend
 CANDIDATES = 4  # times the length: how many of many arms, those of the largest weights, may be used
 AFRESH = 64  # exchanges after which sums are computed anew
-ROUNDING = 1e-9  # relative difference up to which two numbers are a tie
+ROUNDING = 1e-7  # difference up to which two numbers are a tie: designs agree to about 1e-9
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -148,7 +148,12 @@ def _largest_remainders(weights: Floats, length: int) -> Floats:
     """Whole numbers (n, K) that sum to `length`, each within one of weights * length."""
     share = weights / weights.sum(axis=1, keepdims=True) * length
     counts = np.floor(share + ROUNDING)
-    order = np.argsort(-np.round(share - counts, 9), axis=1, kind="stable")
+    remainders = share - counts
+    falling = np.argsort(-remainders, axis=1)
+    steps = -np.diff(np.take_along_axis(remainders, falling, axis=1), axis=1, prepend=np.inf)
+    group = np.empty(counts.shape, dtype=np.int64)  # remainders that are a tie
+    np.put_along_axis(group, falling, np.cumsum(steps > ROUNDING, axis=1), axis=1)
+    order = np.argsort(group, axis=1, kind="stable")
     rank = np.argsort(order, axis=1, kind="stable")
     return np.asarray(counts + (rank < length - counts.sum(axis=1, keepdims=True)))
 
