@@ -306,7 +306,7 @@ def bounded_terms(
     """Squared terms (n, J, r, r) up to each piece, bounds (2, n, J, K) of a term, what a term is.
 
     Terms are compared with the reference. Independent rounds are terms; so are, with twice the
-    squares and bounds, those of blocks of whole numbers (docs/technical_note.md); for arms that share
+    squares and bounds, those of blocks of whole numbers (technical note); for arms that share
     nothing not even that is needed. Otherwise whole pieces are the terms.
     """
     bounds = checked_range(reward_range)
