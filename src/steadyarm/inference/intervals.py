@@ -189,8 +189,8 @@ class Intervals:
 
     Each of the four statements, on all values, on all gaps, on the plausible set and on the
     winner, holds with probability `level`, each over all arms at once and whichever arm is
-    recommended. They never contradict each other (see the technical note). For a large set they give
-    the numbers of a short list, and the statements still hold over the whole set.
+    recommended. They never contradict each other (docs/technical_note.md). For a large set they
+    give the numbers of a short list, and the statements still hold over the whole set.
 
     Attributes
     ----------
