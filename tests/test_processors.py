@@ -83,7 +83,7 @@ def test_decisions_do_not_depend_on_the_processor(other: str, here: list[list[ob
     for mine, theirs in zip(here[:-1], there, strict=True):
         assert mine == theirs
     for own, others in zip(here[-1], limits, strict=True):
-        np.testing.assert_allclose(own, others, rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(np.array(own), np.array(others), rtol=1e-8, atol=1e-9)
 
 
 if __name__ == "__main__":
