@@ -39,7 +39,6 @@ def plain_join(
     events: Sequence[Event],
     measures: Sequence[tuple[str, str]],
     window: timedelta | None,
-    drop: bool = False,
 ) -> list[Unit]:
     """Units in order, with each of the measures (kind, event), in loops."""
     end = max([one[1] for one in exposures] + [one[1] for one in events])
@@ -48,7 +47,7 @@ def plain_join(
         mine = [one for one in exposures if one[0] == unit]
         start = min(one[1] for one in mine)
         firsts = [one for one in mine if one[1] == start]
-        if len({one[2] for one in firsts}) > 1 or (drop and len({one[2] for one in mine}) > 1):
+        if len({one[2] for one in firsts}) > 1:
             continue
         if window is not None and start + window > end:
             continue

@@ -36,11 +36,10 @@ def analyze(
     *,
     source: Any = None,
     window: Any = None,
-    contaminated: Any = "first",
     **options: Any,
 ) -> sa.Analysis:
     """The analysis of two tables, of files or of a database."""
-    asked = sa.Events(events, metrics, window, contaminated)
+    asked = sa.Events(events, metrics, window)
     if source is None:
         return sa.analyze(exposures, events=asked, **options)
     return sa.analyze(source, query=exposures, events=asked, **options)
@@ -86,7 +85,6 @@ def units_of(
     metrics: list[str],
     window: Any,
     source: Any = None,
-    contaminated: Any = "first",
 ) -> list[Unit]:
     """The rows that the expression makes, in order of units."""
     left, right = paths
@@ -94,8 +92,7 @@ def units_of(
     exposures, events = open_tables(first, query, right, {}, {})
     try:
         measured = parse_metrics(metrics, window)
-        asked = sa.Events(right, metrics, window, contaminated)
-        joined = join_tables(exposures, events, asked, measured)
+        joined = join_tables(exposures, events, measured)
         table, _ = joined._mature(measured.metrics[0])
         rows = exposures.fetch(table.order_by("unit"))
     finally:
@@ -118,8 +115,6 @@ def test_by_hand(tmp_path: Path) -> None:
         Unit(at(1), "B", 0.5, (1.0, 2.0, 24.0, 16.0)),
         Unit(at(4), "B", 0.5, (0.0, 0.0, 0.0, 0.0)),
     ]
-    dropped = units_of(paths, METRICS, "1 day", contaminated="drop")
-    assert [unit.arm for unit in dropped] == ["A", "B"]
     endless = units_of(paths, METRICS, None)
     assert [unit.values[2] for unit in endless] == [7.0, 256.0, 24.0, 0.0]  # with the unit late
 
@@ -178,24 +173,21 @@ Times = st.integers(0, 30).map(at)
         max_size=25,
     ),
     hours=st.sampled_from([None, 1, 6, 24]),
-    drop=st.booleans(),
 )
 def test_any_two_tables(
     exposures: list[Exposure],
     events: list[Event],
     hours: int | None,
-    drop: bool,
     tmp_path_factory: Any,
 ) -> None:
     # the first event of both kinds makes sure that they are there, and when the data end
     events = [("x", at(60), "purchase", 1.0), ("x", at(60), "view", 1.0), *events]
     window = None if hours is None else timedelta(hours=hours)
     folder = tmp_path_factory.mktemp("tables")
-    how = "drop" if drop else "first"
-    true = plain_join(exposures, events, MEASURES, window, drop)
+    true = plain_join(exposures, events, MEASURES, window)
     database = write_sqlite_tables(folder / "shop.db", exposures, events)
-    assert units_of(write_parquets(folder, exposures, events), METRICS, window, None, how) == true
-    assert units_of(("exposures", "events"), METRICS, window, database, how) == true
+    assert units_of(write_parquets(folder, exposures, events), METRICS, window) == true
+    assert units_of(("exposures", "events"), METRICS, window, database) == true
 
 
 def as_rows(units: list[Unit], place: int) -> list[Row]:
@@ -283,10 +275,6 @@ def test_contamination_is_reported(tmp_path: Path) -> None:
     finding = analyze(**common).health.findings[-1]
     assert (finding.name, finding.status) == ("variants per unit", "warn")
     assert f"{several} of 300 units were exposed to several variants; each counts" in str(finding)
-    dropped = analyze(**common, contaminated="drop")
-    assert dropped.rows == 300 - several
-    assert "left out" in dropped.health.findings[-1].explanation
-    assert "biases" in dropped.health.findings[-1].advice
 
 
 def test_columns_are_mapped_for_one_table_or_both(tmp_path: Path) -> None:
@@ -511,7 +499,9 @@ def test_a_bot_widens_a_count_but_never_below_zero(tmp_path: Path) -> None:
     events: list[Event] = [(f"u{i}", at(31), "order", None) for i in range(0, 3000, 17)]
     events += [("u7", at(32), "order", None)] * 1000
     paths = write_parquets(tmp_path, exposures, events)
-    found = analyze(*paths, ["orders = count(order)"], split="equal", control="A")
+    columns = {"probability": None}
+    metrics = ["orders = count(order)"]
+    found = analyze(*paths, metrics, columns=columns, split="equal", control="A")
     (outlier,) = [finding for finding in found.health.findings if finding.name == "outliers"]
     assert "One unit (u7) accounts for 100 % of the variance of orders" in outlier.explanation
     low, high = found.intervals.low[0], found.intervals.high[0]

@@ -285,7 +285,7 @@ def _analyze_tables(
     measured = parse_metrics(asked.metrics, asked.window, question.direction or "maximize")
     exposures, events = open_tables(source, query, asked.table, columns, question.extra)
     with closing(exposures):
-        joined = join_tables(exposures, events, asked, measured)
+        joined = join_tables(exposures, events, measured)
         further = max(len(measured.metrics) - 1, 1)
         analyses: dict[str, Analysis] = {}
         notes: list[str] = []

@@ -297,85 +297,57 @@ def _units_in(log: Source, again: Any) -> str:
 
 
 def unit_finding(units: Units) -> Finding:
-    """Whether units that should keep their variant were seen with several."""
-    name, total = "units", f"{units.units:,} units"
-    if units.cluster:
-        return _cluster_finding(units)
+    """Whether units that should keep their variant were seen with several, and suffice."""
     if units.too_few:
         return Finding(
-            name,
+            "units",
             "warn",
             None,
             f"The log has only {counted(units.units, 'unit')}, too few to estimate variances.",
             "See whether the column is who was assigned; map another one (unit=COLUMN), or none "
             '(columns={"unit": None}, --column unit=) if rows were drawn independently.',
         )
-    if not units.kept:
+    name = f"{units.noun}s"
+    whole = f" ({units.cluster})" if units.cluster else ""
+    total = f"{counted(units.units, units.noun)}{whole}"
+    several = f"{units.several:,} of {total} have rows of several variants"
+    if not units.several:
+        text = f"Each of {total} keeps its variant."
+    elif not units.kept:
+        drawn = "within clusters, as in a switchback" if units.cluster else "anew for every row"
+        text = f"{several}: variants are drawn {drawn}."
+    else:
         text = (
-            f"Variants were drawn anew for every row: {units.several:,} of {total} have rows of "
-            "several."
+            f"{several}, although the others keep theirs; every row was counted for the variant "
+            "that it shows."
         )
-        return Finding(name, "ok", None, text)
-    if units.changed:
+    if units.changed and units.kept and not units.cluster:
         changed = counted(units.changed, "unit keeps its variant", "units keep their variant")
-        more = (
+        text += (
             f" {changed} while the logged probability changes; the one of the first row was used, "
             "with which the unit was drawn."
         )
-    else:
-        more = ""
-    if not units.several:
-        return Finding(name, "ok", None, f"Each of {total} keeps its variant.{more}")
-    text = (
-        f"{units.several:,} of {total} have rows of several variants, although the others keep "
-        f"theirs; every row was counted for the variant that it shows.{more}"
-    )
-    if units.several <= CONTAMINATED * units.units:
+    if units.cluster and units.units < FEW_CLUSTERS:
+        text += f" Variances of fewer than {FEW_CLUSTERS} clusters are rough."
+        advice = (
+            "Intervals allow for it (Student's t). Draw variants for more clusters, or anew for "
+            "every day of each (a switchback), and name both: cluster=['store', 'day'], --cluster "
+            "store --cluster day."
+        )
+        return Finding(name, "warn", None, text, advice)
+    if not units.kept or units.several <= (0 if units.cluster else CONTAMINATED * units.units):
         return Finding(name, "ok", None, text)
-    return Finding(
-        name,
-        "warn",
-        None,
-        text,
-        "Find out why (lost cookies, several devices, a changed split). Such units blur the "
-        "differences; see whether the result holds without them.",
-    )
-
-
-def _cluster_finding(units: Units) -> Finding:
-    """Whether there are enough clusters, and what was drawn for them."""
-    name, total = "clusters", f"{counted(units.units, 'cluster')} ({units.cluster})"
-    if not units.kept:
-        drawn = (
-            f"{units.several:,} of {total} have rows of several variants: variants are drawn "
-            "within clusters, as in a switchback"
-        )
-    elif units.several:
-        drawn = (
-            f"{units.several:,} of {total} have rows of several variants, although the others keep "
-            "theirs"
-        )
-    else:
-        drawn = f"Each of {total} keeps its variant"
-    drawn += "."
-    if units.units >= FEW_CLUSTERS and (not units.kept or not units.several):
-        return Finding(name, "ok", None, drawn)
-    if units.units >= FEW_CLUSTERS:
+    if units.cluster:
         advice = (
             "Find out why: if variants are drawn anew for every day of a cluster, or so, name both "
             "(cluster=['store', 'day'])."
         )
-        return Finding(name, "warn", None, drawn, advice)
-    return Finding(
-        name,
-        "warn",
-        None,
-        f"{drawn} With fewer than {FEW_CLUSTERS} clusters, variances are rough, whatever the "
-        "number of rows, and one unusual cluster can decide.",
-        "Intervals allow for it (Student's t). Draw variants for more clusters, or anew for every "
-        "day of each (a switchback), and name both: cluster=['store', 'day'], --cluster store "
-        "--cluster day.",
-    )
+    else:
+        advice = (
+            "Find out why (lost cookies, several devices, a changed split). Such units blur the "
+            "differences; see whether the result holds without them."
+        )
+    return Finding(name, "warn", None, text, advice)
 
 
 UNKNOWN_DRAWS = Finding(

@@ -29,7 +29,7 @@ from steadyarm.inference.health import Finding
 from steadyarm.live.measured import ratio_widening
 from steadyarm.live.metrics import DURATION, Metric, check_name, duration_text, seconds_of
 from steadyarm.segments import Direction
-from steadyarm.validation import check_choice, finite_number
+from steadyarm.validation import finite_number
 from steadyarm.wording import counted, did_you_mean, percent, shortened, strung
 
 Kind = Literal["conversion", "count", "sum", "max"]
@@ -63,8 +63,6 @@ class Events:
         verdict is about
     window : within which time after a unit's first exposure events count, for metrics without a
         window of their own; by default all later events count
-    contaminated : units that were exposed to several variants count for the "first", which keeps
-        estimates unbiased, or "drop" leaves them out
 
     Examples
     --------
@@ -75,7 +73,6 @@ class Events:
     table: Any
     metrics: Sequence[str | Metric] | Mapping[str, str]
     window: float | str | timedelta | None = None
-    contaminated: Literal["first", "drop"] = "first"
 
 
 @dataclass(frozen=True)
@@ -334,9 +331,11 @@ class Joined:
         return said
 
 
-def join_tables(exposures: Source, events: Source, asked: Events, measured: Measured) -> Joined:
-    """Units by their first exposure, with all that the metrics need."""
-    check_choice(asked.contaminated, "contaminated", ("first", "drop"))
+def join_tables(exposures: Source, events: Source, measured: Measured) -> Joined:
+    """Units by their first exposure, with all that the metrics need.
+
+    A unit that saw several variants counts for the first one, which keeps estimates unbiased.
+    """
     left, seen = _check_exposures(exposures)
     right, totals = _check_events(events, measured)
     numeric = [table.time.type().is_numeric() for table in (left, right)]
@@ -356,8 +355,7 @@ def join_tables(exposures: Source, events: Source, asked: Events, measured: Meas
         changed, unclear = each.low != each.high, each.arm != each.other
         [found] = exposures.fetch(each.aggregate(several=changed.sum(), tied=unclear.sum()))
         several, tied = int(found["several"] or 0), int(found["tied"] or 0)
-        first = each.filter(~changed if asked.contaminated == "drop" else ~unclear)
-        first = first.drop("low", "high", "other")
+        first = each.filter(~unclear).drop("low", "high", "other")
     table = exposures.keep("units and metrics", _measure_units(exposures, first, right, measured))
     sums = {
         _column(measured, one): table[_column(measured, one)].sum()
@@ -395,7 +393,7 @@ def join_tables(exposures: Source, events: Source, asked: Events, measured: Meas
         ordered=False,
         single=True,
     )
-    finding = _contamination(seen["units"], several, tied, asked.contaminated)
+    finding = _contamination(seen["units"], several, tied)
     return Joined(log, measured, max(times), finding, tuple(notes), empty)
 
 
@@ -403,7 +401,7 @@ def _column(measured: Measured, measure: Measure) -> str:
     return f"measure {list(measured.measures.values()).index(measure)}"
 
 
-def _contamination(units: int, several: int, tied: int, contaminated: str) -> Finding:
+def _contamination(units: int, several: int, tied: int) -> Finding:
     """Whether units saw several variants, and what was done with these."""
     name = "variants per unit"
     if not several:
@@ -414,13 +412,7 @@ def _contamination(units: int, several: int, tied: int, contaminated: str) -> Fi
         "Find out why (lost cookies, several devices, a changed split). Counted by the first "
         "variant, estimates stay unbiased, but differences are diluted."
     )
-    if contaminated == "drop":
-        text = f"{were} and left out"
-        advice = (
-            "Who is left out may depend on the variant, which biases estimates: compare with "
-            'contaminated="first", and find out why (lost cookies, several devices).'
-        )
-    elif tied:
+    if tied:
         text += f", but {counted(tied, 'unit')} that saw two at the same time left out"
     if several <= checks.CONTAMINATED * units:
         return Finding(name, "ok", None, f"{text}.")

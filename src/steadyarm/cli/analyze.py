@@ -18,7 +18,6 @@ from steadyarm.cli.common import FORMAT, LEVEL, REPORT, command, read_toml, show
     ("--events TABLE", "who did what, and when: files, or a table or query of the database"),
     ("--metric METRIC ...", "what events say of a unit, see below; the first one decides"),
     ("--window TIME", "after the first exposure, within which events count, such as '7 days'"),
-    ("--contaminated first|drop = first", "units that saw several variants: the first, or none"),
     ("--column OURS=THEIRS ...", "another name of a column, such as arm=variant, see below"),
     ("--split SHARES ...", "with which arms were drawn: equal, or A=0.5,B=0.3,C=0.2; see below"),
     ("--control ARM", "arm that all others are compared with: lifts, and what to do"),
@@ -100,9 +99,7 @@ def analyze(args: argparse.Namespace) -> None:
         missing=args.missing,
         budget=args.budget,
         period=args.period,
-        events=None
-        if args.events is None
-        else sa.Events(args.events, args.metric, args.window, args.contaminated),
+        events=None if args.events is None else sa.Events(args.events, args.metric, args.window),
     )
     show(args, found.to_dict(), found)
     if args.report is not None:
