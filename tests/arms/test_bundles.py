@@ -60,7 +60,7 @@ def test_bundles_know_their_items() -> None:
         recipe = bundles_in(arms)
         assert recipe is not None
         for k in (0, arms.size // 3, arms.size - 1):
-            assert recipe.items_of(k) == tuple(arms.names[k].split(" + "))
+            assert recipe.names.items_of(k) == tuple(arms.names[k].split(" + "))
 
 
 def test_other_sets_are_no_bundles() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import steadyarm as sa
 from steadyarm.arms.rows import DenseRows
@@ -146,3 +147,47 @@ def test_a_memory_map_is_not_copied(tmp_path: object) -> None:
     assert isinstance(arms.given, DenseRows)
     assert np.shares_memory(arms.given.array, mapped)
     assert arms == sa.ArmSet.from_features(X)
+
+
+def test_twenty_thousand_arms_that_share_nothing_take_little_room() -> None:
+    names = [f"variant {k}" for k in range(20_000)]
+    tracemalloc.start()
+    arms = sa.ArmSet.one_hot(names)
+    again = sa.ArmSet.from_dict(arms.to_dict())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6  # the table of features has 3.2 GB
+    assert again == arms
+    assert arms.size == arms.rank == 20_000
+    assert arms.index("variant 777") == 777
+    row = arms.features_of(np.array([777]))
+    assert row[0, 777] == row.sum() == 1.0
+    theta = np.arange(20_000.0)
+    assert np.array_equal(arms.values(theta), theta)
+    assert np.array_equal(arms.parameters(theta), theta)
+    assert arms.subset([3, 5]).names == ("variant 3", "variant 5")
+    for table in ("features", "coordinates", "basis", "dual"):
+        with pytest.raises(sa.InvalidInputError, match=r"20,000 .* does not fit in memory"):
+            getattr(arms, table)
+
+
+def test_policies_say_that_there_are_too_many_parameters() -> None:
+    arms = sa.ArmSet.one_hot([f"variant {k}" for k in range(20_000)])
+    for policy in (sa.GBAI(), sa.P1RAGE(), sa.Steady(), sa.SequentialHalving()):
+        with pytest.raises(sa.InvalidInputError, match="20,000"):
+            policy.start(arms, 100_000, trials=1, seed=0)
+
+
+def test_a_large_one_hot_set_is_that_of_its_table() -> None:
+    names = [f"n{k}" for k in range(600)]
+    arms = sa.ArmSet.one_hot(names)
+    assert arms.to_dict() == {"one_hot": names}
+    for table in (arms.features, arms.coordinates, arms.basis):
+        assert np.array_equal(table, np.eye(600))
+    assert np.array_equal(arms.rows.block(3, 5), np.eye(600)[3:5])
+    assert np.array_equal(arms.features_of(np.array([7, 3])), np.eye(600)[[7, 3]])
+
+
+def test_a_sparse_table_gives_the_arms_of_the_dense_one() -> None:
+    X = np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
+    assert sa.ArmSet.from_features(sparse.csc_matrix(X)) == sa.ArmSet.from_features(X)

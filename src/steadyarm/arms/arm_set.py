@@ -22,6 +22,7 @@ from steadyarm.arms.recipes import (
     Bundles,
     CountedNames,
     Factorial,
+    OneHot,
     Recipe,
     check_names,
     listing,
@@ -32,14 +33,10 @@ from steadyarm.arms.rows import (
     LARGE,
     DenseRows,
     Rows,
-    SparseRows,
     frozen,
     given_rows,
     is_large,
-    packed,
     row_blocks,
-    sparse_from_dict,
-    sparse_to_dict,
 )
 from steadyarm.arms.span import (
     Span,
@@ -72,7 +69,7 @@ class ArmSet:
     feature_names : d strings
     span : the arms in a basis of their span
     given : (K, d) features as the user gave them; None if a recipe makes them
-    recipe : of a large factorial or bundle set; else None
+    recipe : of a large one-hot, factorial or bundle set; else None
 
     Examples
     --------
@@ -98,8 +95,7 @@ class ArmSet:
     ) -> ArmSet:
         """Arms given by their feature vectors, one row an arm.
 
-        A large array of float64, or a memory map, is not copied: it must not change later. A
-        large sparse table of SciPy stays sparse.
+        A large array of float64, or a memory map, is not copied: it must not change later.
 
         Parameters
         ----------
@@ -121,7 +117,7 @@ class ArmSet:
     @classmethod
     def _of_rows(
         cls,
-        given: DenseRows | SparseRows,
+        given: DenseRows,
         names: Sequence[str] | None,
         feature_names: Sequence[str] | None,
         span: Span | None = None,
@@ -156,10 +152,9 @@ class ArmSet:
         K = len(names)
         if K * K <= LARGE:
             return cls.from_features(np.eye(K), names=names, feature_names=names)
-        from scipy.sparse import eye_array
-
-        X = eye_array(K, format="csr")
-        return cls.from_features(X, names=names, feature_names=names)
+        check_names(names, K, "arm", "rows")
+        recipe = OneHot(names)
+        return cls(names, names, Span(recipe.rows), recipe=recipe)
 
     @classmethod
     def factorial(
@@ -210,7 +205,7 @@ class ArmSet:
         return cls._made(Bundles.of(items, size, interactions))
 
     @classmethod
-    def _made(cls, recipe: Recipe) -> ArmSet:
+    def _made(cls, recipe: Factorial | Bundles) -> ArmSet:
         """The set of a recipe; only the recipe is kept if there are many arms."""
         names, feature_names = recipe.names, recipe.feature_names
         K, rows = len(names), recipe.rows
@@ -342,10 +337,6 @@ class ArmSet:
         digest = hashlib.sha256("\x00".join((*self.names, "", *self.feature_names)).encode())
         given = self.given
         assert given is not None
-        if self.size * self.dimension > MOST_IN_TABLE:
-            for part in packed(given):
-                digest.update(part)
-            return digest.hexdigest()
         for start, stop in self.blocks():
             digest.update(np.ascontiguousarray(given.block(start, stop)).tobytes())
         return digest.hexdigest()
@@ -405,15 +396,11 @@ class ArmSet:
             "feature_names": list(self.feature_names),
         }
         named["span"] = None if self.plain else span_to_dict(self.span)
-        if isinstance(self.given, SparseRows):
-            return {**named, "sparse": sparse_to_dict(self.given)}
         return {**named, "features": self.features.tolist()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ArmSet:
         """The arm set that `to_dict` described.
-
-        What was written before coordinates were part of it has none: they are derived again.
 
         Parameters
         ----------
@@ -424,12 +411,12 @@ class ArmSet:
         ArmSet
         """
         recipe = recipe_from_dict(data)
+        if isinstance(recipe, OneHot):
+            return cls.one_hot(recipe.names)
         if recipe is not None:
             return cls._made(recipe)
         names, feature_names = data["names"], data["feature_names"]
-        sparse = data.get("sparse")
-        X = sparse_from_dict(sparse, len(feature_names)) if sparse else data["features"]
-        given = given_rows(X)
+        given = given_rows(data["features"])
         span = span_from_dict(data["span"], given) if "span" in data else None
         return cls._of_rows(given, names, feature_names, span)
 

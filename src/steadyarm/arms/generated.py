@@ -16,7 +16,7 @@ from math import comb, prod
 import numpy as np
 from numpy.typing import ArrayLike
 
-from steadyarm.arms.rows import MOST_COLUMNS, Floats, Indices, Rows, SparseRows, row_blocks
+from steadyarm.arms.rows import MOST_COLUMNS, Floats, IdentityRows, Indices, Rows, row_blocks
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import row_dots
 from steadyarm.validation import whole_number
@@ -85,10 +85,9 @@ class FactorialRows:
 
     def take(self, indices: Indices) -> Floats:
         """Rows at the given indices."""
-        rest = _checked(indices, prod(self.levels))
-        codes = np.ones((rest.size, self._starts[-1] + 1))
-        for f in reversed(range(len(self.levels))):
-            rest, level = np.divmod(rest, self.levels[f])
+        arms = _checked(indices, prod(self.levels))
+        codes = np.ones((arms.size, self._starts[-1] + 1))
+        for f, level in enumerate(np.unravel_index(arms, tuple(self.levels))):
             codes[:, self._starts[f] : self._starts[f + 1]] = _codes(self.levels[f])[level]
         return _products(codes, self._terms)
 
@@ -384,8 +383,8 @@ def values_of(rows: Rows, parameter: Floats) -> Floats:
     >>> values_of(FactorialRows([2, 2]), np.array([1.0, 0.5, 0.25, 0.0])).tolist()
     [0.25, 0.75, 1.25, 1.75]
     """
-    if isinstance(rows, SparseRows):
-        return rows.values(parameter)
+    if isinstance(rows, IdentityRows):
+        return parameter.copy()
     walsh = walsh_of(rows)
     if walsh is not None:
         return walsh.products(parameter)

@@ -1,4 +1,4 @@
-"""Factorial and bundle sets as recipes: names, features and rows of arms from their index.
+"""One-hot, factorial and bundle sets as recipes: names, features and rows of arms from their index.
 
 Small sets are built from the recipe in full; of large ones only the recipe is kept, and names are
 made on demand.
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
 from math import comb, prod
-from typing import Any, Protocol, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms.generated import BundleRows, FactorialRows
-from steadyarm.arms.rows import Rows
+from steadyarm.arms.rows import IdentityRows
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import whole_number
 
@@ -29,41 +29,20 @@ MAX_ARMS = 2**24  # eight bytes are kept for each of them
 Floats = NDArray[np.float64]
 
 
-class Recipe(Protocol):
-    """How the arms of a set are made from their index."""
+@dataclass(frozen=True, eq=False)
+class OneHot:
+    """See `ArmSet.one_hot`."""
+
+    names: tuple[str, ...]
 
     @property
-    def names(self) -> LazyNames:
-        """Of the arms."""
-        ...
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Of the features, in the user's order."""
-        ...
-
-    @property
-    def rows(self) -> Rows | None:
-        """Coordinates of the arms in their span; None if there is no short way to make them."""
-        ...
-
-    @property
-    def basis(self) -> Floats:
-        """(d, r) array: features are ``coordinates @ basis.T``."""
-        ...
-
-    @property
-    def dual(self) -> Floats:
-        """(d, r) array: ``coordinates = features @ dual``."""
-        ...
-
-    def features(self) -> Floats:
-        """(K, d) all features."""
-        ...
+    def rows(self) -> IdentityRows:
+        """The features themselves."""
+        return IdentityRows(len(self.names))
 
     def to_dict(self) -> dict[str, Any]:
-        """Lists, texts and numbers that `recipe_from_dict` reads."""
-        ...
+        """Names in their order."""
+        return {"one_hot": list(self.names)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,16 +81,6 @@ class Factorial:
         """The features themselves, which are independent."""
         counts = [len(levels) for levels in self.levels.values()]
         return FactorialRows(counts, self.interactions, self.constant)
-
-    @property
-    def basis(self) -> Floats:
-        """Coordinates are features."""
-        return np.eye(self.rows.shape[1])
-
-    @property
-    def dual(self) -> Floats:
-        """Features are coordinates."""
-        return np.eye(self.rows.shape[1])
 
     def features(self) -> Floats:
         """(K, d) all features."""
@@ -152,11 +121,6 @@ class Bundles:
     def names(self) -> BundleNames:
         """The items of each bundle."""
         return BundleNames(self.items, self.size)
-
-    def items_of(self, k: int) -> tuple[str, ...]:
-        """The items of the bundle at a position."""
-        inside = BundleRows(len(self.items), self.size, 1).take(np.array([k], dtype=np.int64))[0]
-        return tuple(self.items[i] for i in np.flatnonzero(inside))
 
     @cached_property
     def _subsets(self) -> list[tuple[int, ...]]:
@@ -210,8 +174,13 @@ class Bundles:
         return {"bundles": list(self.items), "size": self.size, "interactions": self.interactions}
 
 
+Recipe = OneHot | Factorial | Bundles
+
+
 def recipe_from_dict(data: Mapping[str, Any]) -> Recipe | None:
     """The recipe that `to_dict` wrote; None if these are other data."""
+    if "one_hot" in data:
+        return OneHot(tuple(data["one_hot"]))
     if "factorial" in data:
         return Factorial(dict(data["factorial"]), data["interactions"], data["constant"])
     if "bundles" in data:
@@ -226,8 +195,7 @@ def names_in(data: Mapping[str, Any]) -> Sequence[str]:
         return recipe.names
     if data["names"] is not None:
         return tuple(data["names"])
-    rows = data["features"] if "features" in data else data["sparse"]["ends"]
-    return CountedNames(len(rows))
+    return CountedNames(len(data["features"]))
 
 
 # Names made from the index
@@ -331,11 +299,9 @@ class FactorialNames(LazyNames):
 
     def levels_of(self, k: int) -> dict[str, str]:
         """The level of each factor, at a position."""
-        found = {}
-        for factor, values in reversed(list(self.levels.items())):
-            k, level = divmod(k, len(values))
-            found[factor] = values[level]
-        return dict(reversed(found.items()))
+        at = np.unravel_index(k, [len(values) for values in self.levels.values()])
+        levels = zip(self.levels.items(), at, strict=True)
+        return {factor: values[level] for (factor, values), level in levels}
 
     def find(self, name: str) -> int | None:
         """The levels that the name says, factor by factor."""
@@ -386,6 +352,10 @@ class BundleNames(LazyNames):
 
     def name(self, k: int) -> str:
         """The items of the bundle."""
+        return BETWEEN.join(self.items_of(k))
+
+    def items_of(self, k: int) -> tuple[str, ...]:
+        """The items of the bundle at a position."""
         chosen, item, n = [], 0, len(self.items)
         for position in range(self.size):
             while k >= (ways := comb(n - item - 1, self.size - position - 1)):
@@ -393,7 +363,7 @@ class BundleNames(LazyNames):
                 item += 1
             chosen.append(self.items[item])
             item += 1
-        return BETWEEN.join(chosen)
+        return tuple(chosen)
 
     def find(self, name: str) -> int | None:
         """How many bundles come before these items."""

@@ -1,4 +1,4 @@
-"""Arms as rows of a matrix that need not be stored: dense, sparse, mapped, some of others.
+"""Arms as rows of a matrix that need not be stored: dense, mapped, some of others.
 
 A solver for many arms reads rows in blocks or by index and never asks for all of them at once.
 `generated.py` makes the rows of factorial and bundle sets from their index.
@@ -6,27 +6,21 @@ A solver for many arms reads rows in blocks or by index and never asks for all o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.errors import InvalidInputError
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
 MANY, LARGE = 2**12, 2**18  # arms, and numbers in their table, above which a set is large
 MOST_COLUMNS = 20_000  # a matrix of columns by columns has to fit in memory
 LARGEST = 1e100  # of a feature, so that sums of squares are finite
 HELD = 2**24  # numbers of a subset up to which it is held in memory: 128 MB
-STEP = 256  # rows that are packed together
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Bits = NDArray[np.uint64]
 
 
 def is_large(arms: int, columns: int) -> bool:
@@ -108,65 +102,32 @@ class DenseRows:
         return np.ascontiguousarray(self.array[indices], dtype=np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class SparseRows:
-    """Rows of a sparse matrix, times a dense one if there is one; dense in blocks alone.
-
-    Parameters
-    ----------
-    matrix : (K, d) in the canonical form that `given_rows` makes
-    by : (d, r) array, by which rows are multiplied; None for the rows themselves
+@dataclass(frozen=True)
+class IdentityRows:
+    """Rows of the identity: arms that share nothing.
 
     Examples
     --------
-    >>> from scipy.sparse import eye_array
-    >>> rows = SparseRows(eye_array(3, format="csr"))
-    >>> rows.shape, rows.take(np.array([2])).tolist()
-    ((3, 3), [[0.0, 0.0, 1.0]])
+    >>> IdentityRows(3).take(np.array([2])).tolist()
+    [[0.0, 0.0, 1.0]]
     """
 
-    matrix: csr_array[np.float64]
-    by: Floats | None = None
+    size: int
 
     @property
     def shape(self) -> tuple[int, int]:
         """Number of arms and of columns."""
-        K, d = self.matrix.shape
-        return int(K), int(d if self.by is None else self.by.shape[1])
+        return self.size, self.size
 
     def block(self, start: int, stop: int) -> Floats:
         """Rows start to stop - 1."""
-        return self._dense(self.matrix[start:stop])
+        return np.eye(stop - start, self.size, start)
 
     def take(self, indices: Indices) -> Floats:
         """Rows at the given indices."""
-        return self._dense(self.matrix[np.asarray(indices, dtype=np.int64)])
-
-    def values(self, theta: Floats) -> Floats:
-        """(K,) products of all rows with a vector, without making rows dense."""
-        return _times(self.matrix, theta if self.by is None else self.by @ theta)
-
-    def _dense(self, rows: csr_array[np.float64]) -> Floats:
-        return np.ascontiguousarray(rows.toarray() if self.by is None else _times(rows, self.by))
-
-    def codes(self) -> Bits:
-        """One number a row of the matrix, the same for equal rows."""
-        entries = self.matrix.indices.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        entries ^= _mixed(self.matrix.data.view(np.uint64))
-        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mixed(entries))])
-        ends = self.matrix.indptr
-        codes: Bits = sums[ends[1:]] - sums[ends[:-1]]  # modulo 2**64
-        return codes
-
-
-def _times(matrix: csr_array[np.float64], M: Floats) -> Floats:
-    return np.asarray(matrix @ M)
-
-
-def _mixed(bits: Bits) -> Bits:
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
+        rows = np.zeros((indices.size, self.size))
+        rows[np.arange(indices.size), indices] = 1.0
+        return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,17 +184,9 @@ def subset_of(rows: Rows, among: Indices | None) -> Rows:
 # What the user gave, checked
 
 
-def given_rows(X: Any) -> DenseRows | SparseRows:
-    """What the user gave, checked and read-only: sparse only if it is that and not small."""
-    if not hasattr(X, "tocsr"):  # as sparse tables of SciPy have
-        return DenseRows(frozen(_feature_matrix(X)))
-    matrix = _canonical(X)
-    K, d = matrix.shape
-    if K * d <= LARGE:
-        return DenseRows(frozen(matrix.toarray()))
-    for part in (matrix.data, matrix.indices, matrix.indptr):
-        part.setflags(write=False)
-    return SparseRows(matrix)
+def given_rows(X: Any) -> DenseRows:
+    """What the user gave, checked and read-only; sparse tables of SciPy become dense."""
+    return DenseRows(frozen(_feature_matrix(X.toarray() if hasattr(X, "toarray") else X)))
 
 
 def _feature_matrix(X: ArrayLike) -> NDArray[np.float64]:
@@ -283,78 +236,3 @@ def _check_values(features: NDArray[np.float64]) -> None:
         something = something or bool(block.any())
     if not something:
         raise InvalidInputError("all features are zero; nothing tells the arms apart.")
-
-
-def _canonical(X: Any) -> csr_array[np.float64]:
-    """A checked copy in which every entry is finite, not zero and in the order of columns."""
-    from scipy.sparse import csr_array
-
-    if np.issubdtype(X.dtype, np.complexfloating) or X.dtype.hasobject:
-        raise InvalidInputError(
-            f"the features are a sparse table of {X.dtype}; expected real numbers."
-        )
-    _check_shape(X.shape)
-    matrix = csr_array(X, dtype=np.float64, copy=True)
-    matrix.sum_duplicates()  # sorts too
-    matrix.eliminate_zeros()
-    bad = np.flatnonzero(~np.isfinite(matrix.data))
-    if bad.size:
-        k = int(np.searchsorted(matrix.indptr, bad[0], side="right")) - 1
-        raise InvalidInputError(
-            f"the feature in row {k}, column {matrix.indices[bad[0]]} is {matrix.data[bad[0]]}; "
-            "all must be finite numbers."
-        )
-    if not matrix.nnz:
-        raise InvalidInputError("all features are zero; nothing tells the arms apart.")
-    return matrix
-
-
-# Sparse rows in hashes and in JSON
-
-
-def packed(rows: Rows) -> Iterator[bytes]:
-    """The entries of rows that are not zero, as bytes: the same for dense and sparse rows."""
-    K, _ = rows.shape
-    ends: NDArray[np.integer]
-    columns: NDArray[np.integer]
-    for start in range(0, K, STEP):
-        if isinstance(rows, SparseRows) and rows.by is None:
-            part = rows.matrix[start : start + STEP]
-            ends, columns, values = part.indptr, part.indices, part.data
-        else:
-            block = rows.block(start, min(start + STEP, K))
-            ends = np.concatenate([[0], np.count_nonzero(block, axis=1).cumsum()])
-            columns, values = np.nonzero(block)[1], block[block != 0]
-        yield ends.astype(np.int64).tobytes()
-        yield columns.astype(np.int64).tobytes()
-        yield values.tobytes()
-
-
-def sparse_to_dict(rows: SparseRows) -> dict[str, list[float]]:
-    """Where rows end, in which columns their entries stand, and the entries."""
-    matrix = rows.matrix
-    return {
-        "ends": matrix.indptr[1:].tolist(),
-        "columns": matrix.indices.tolist(),
-        "values": matrix.data.tolist(),
-    }
-
-
-def sparse_from_dict(data: Mapping[str, ArrayLike], columns: int) -> csr_array[np.float64]:
-    """The matrix that `sparse_to_dict` described."""
-    from scipy.sparse import csr_array
-
-    ends = np.asarray(data["ends"], dtype=np.int64)
-    try:
-        matrix = csr_array(
-            (
-                np.asarray(data["values"], dtype=np.float64),
-                np.asarray(data["columns"], dtype=np.int64),
-                np.concatenate([np.zeros(1, np.int64), ends]),
-            ),
-            shape=(len(ends), columns),
-        )
-        matrix.check_format(full_check=True)
-    except ValueError as error:
-        raise InvalidInputError(f"these are no rows of arms: {error}.") from None
-    return matrix

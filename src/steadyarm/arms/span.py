@@ -5,10 +5,11 @@ Also whether two arms are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeGuard
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms.rows import (
@@ -17,19 +18,18 @@ from steadyarm.arms.rows import (
     DenseRows,
     MappedRows,
     Rows,
-    SparseRows,
     frozen,
     is_large,
+    row_blocks,
 )
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import first_largest, gram
+from steadyarm.linalg import first_largest
 
 Floats = NDArray[np.float64]
 
 MOST_SPREAD = 1e3  # of singular values and column sizes, up to which features stay as they are
 PLACES = 12  # decimals of coordinates, within which arms are the same
 SAME = 1e-6  # of the largest feature: how far stored coordinates may miss the features
-CLEAR = 1e-8  # of the largest eigenvalue: smaller ones may be rounding
 
 
 class Span(NamedTuple):
@@ -47,58 +47,31 @@ class Span(NamedTuple):
     dual: Floats | None = None
 
 
-def span_of(given: DenseRows | SparseRows) -> Span:
-    """The span of arms, few or many, dense or sparse."""
-    if isinstance(given, SparseRows) or is_large(*given.shape):
-        return span_of_rows(given)
-    return span_of_features(given)
-
-
-def span_of_features(given: DenseRows) -> Span:
-    """Coordinates of few arms in their span, stored.
+def span_of(given: DenseRows, stored: bool | None = None) -> Span:
+    """The span of arms: their coordinates, stored for few arms and computed on demand for many.
 
     Independent features of similar scale are the coordinates themselves. Otherwise columns are
     scaled and the arms written in an orthogonal basis, so that a year beside a share, or a column
     that repeats others, does no harm to later arithmetic.
+
+    stored : whether coordinates are stored; by default those of sets that are not large
     """
-    features, (K, d) = np.asarray(given.array), given.shape
-    size = np.abs(features).max(axis=0)
+    K, d = given.shape
+    stored = not is_large(K, d) if stored is None else stored
+    size = _largest(given)
     size[size == 0] = 1.0
-    left, singular, rows = np.linalg.svd(features / size, full_matrices=False)
+    if stored:
+        left, singular, right = np.linalg.svd(given.array / size, full_matrices=False)
+    else:
+        _check_columns(d)
+        singular, right = _by_rotation(given, size)
     if _may_stay(singular, size, K, d):
         return Span(given)
-    basis, dual, turn = _bases(singular, rows, size, K)
-    coordinates = left[:, : len(turn)] @ (turn * np.sqrt(K))
-    return Span(DenseRows(frozen(coordinates)), frozen(basis), frozen(dual))
-
-
-def span_of_rows(rows: Rows) -> Span:
-    """The same for many arms, dense or sparse, whose coordinates are not stored.
-
-    Passes over the rows compute the products of columns with each other. Products square the
-    singular values, so that rounding hides small ones. The apparent null space is therefore
-    verified on the arms; where that fails, the slower way without squares computes them.
-    """
-    K, d = rows.shape
-    size = _largest(rows)
-    size[size == 0] = 1.0
-    table = _products(rows, size)
-    apart = table.ndim == 1
-    if _may_stay(_roots(np.sort(table) if apart else np.linalg.eigh(table)[0]), size, K, d):
-        return Span(rows)
-    if apart:
-        _check_columns(d)
-        table = np.diag(table)
-    eigenvalues, vectors = np.linalg.eigh(table)
-    kept = eigenvalues > CLEAR * eigenvalues[-1]
-    singular, right = _roots(eigenvalues[kept]), vectors[:, kept].T[::-1]
-    if not _vanish(rows, vectors[:, ~kept] / size[:, None], singular[0] * _rounding(K, d)):
-        singular, right = _by_rotation(rows, size)
-        if _may_stay(singular, size, K, d):
-            return Span(rows)
-    basis, dual = map(frozen, _bases(singular, right, size, K)[:2])
-    mapped = SparseRows(rows.matrix, dual) if _is_sparse(rows) else MappedRows(rows, dual)
-    return Span(mapped, basis, dual)
+    basis, dual, turn = map(frozen, _bases(singular, right, size, K))
+    if stored:
+        coordinates = left[:, : len(turn)] @ (turn * np.sqrt(K))
+        return Span(DenseRows(frozen(coordinates)), basis, dual)
+    return Span(MappedRows(given, dual), basis, dual)
 
 
 def span_to_dict(span: Span) -> dict[str, list[list[float]]]:
@@ -111,7 +84,7 @@ def span_to_dict(span: Span) -> dict[str, list[list[float]]]:
     return stored
 
 
-def span_from_dict(data: Mapping[str, ArrayLike] | None, given: DenseRows | SparseRows) -> Span:
+def span_from_dict(data: Mapping[str, ArrayLike] | None, given: DenseRows) -> Span:
     """The span that `span_to_dict` described, of the rows given; None for the rows themselves.
 
     Examples
@@ -136,11 +109,8 @@ def span_from_dict(data: Mapping[str, ArrayLike] | None, given: DenseRows | Spar
             f"the arms' basis and dual have shapes {basis.shape} and {dual.shape}; expected "
             f"({d}, rank), a row for each feature."
         )
-    rows: Rows
-    if coordinates is None:
-        mapped = SparseRows(given.matrix, dual) if _is_sparse(given) else MappedRows(given, dual)
-        rows = mapped
-    else:
+    rows: Rows = MappedRows(given, dual)
+    if coordinates is not None:
         if coordinates.shape != (K, r):
             raise InvalidInputError(
                 f"the arms' coordinates have shape {coordinates.shape}; expected ({K}, {r})."
@@ -157,76 +127,31 @@ def span_from_dict(data: Mapping[str, ArrayLike] | None, given: DenseRows | Spar
     return Span(rows, frozen(basis), frozen(dual))
 
 
-def _is_sparse(rows: Rows) -> TypeGuard[SparseRows]:
-    return isinstance(rows, SparseRows) and rows.by is None
-
-
-def _blocks(rows: Rows, least: int = 1) -> Iterator[Floats]:
-    K, d = rows.shape
-    step = max(LARGE // d, least)
-    for start in range(0, K, step):
-        yield rows.block(start, min(start + step, K))
-
-
 def _largest(rows: Rows) -> Floats:
     """(d,) the largest size in each column."""
-    if _is_sparse(rows):
-        return np.asarray(abs(rows.matrix).max(axis=0).toarray())
     largest = np.zeros(rows.shape[1])
-    for block in _blocks(rows):
-        largest = np.maximum(largest, np.abs(block).max(axis=0))
+    for start, stop in row_blocks(*rows.shape):
+        largest = np.maximum(largest, np.abs(rows.block(start, stop)).max(axis=0))
     return largest
-
-
-def _products(rows: Rows, size: Floats) -> Floats:
-    """(d, d) products of scaled columns with each other; the diagonal (d,) if all else is zero."""
-    d = len(size)
-    if _is_sparse(rows):
-        columns, ends = rows.matrix.indices, rows.matrix.indptr
-        data = rows.matrix.data / size[columns]
-        if np.diff(ends).max() <= 1:
-            return np.bincount(columns, np.square(data), minlength=d).astype(np.float64)
-        _check_columns(d)
-        scaled = rows.matrix.copy()
-        scaled.data = data
-        return np.asarray((scaled.T @ scaled).toarray())
-    _check_columns(d)
-    table = np.zeros((d, d))
-    for block in _blocks(rows, d):
-        table += gram(block / size)
-    return table
 
 
 def _check_columns(d: int) -> None:
     if d > MOST_COLUMNS:
         raise InvalidInputError(
-            f"the arms have {d:,} features that overlap, differ much in scale or are zero for all "
-            f"arms; at most {MOST_COLUMNS:,} such features are supported. Leave some out."
+            f"the arms have {d:,} features; at most {MOST_COLUMNS:,} are supported. Leave some out."
         )
-
-
-def _vanish(rows: Rows, vectors: Floats, most: float) -> bool:
-    """Whether no column of rows times vectors is longer than `most`."""
-    lengths = np.zeros(vectors.shape[1])
-    base = SparseRows(rows.matrix, vectors) if _is_sparse(rows) else MappedRows(rows, vectors)
-    for block in _blocks(base) if len(lengths) else ():
-        lengths += np.square(block).sum(axis=0)
-    return bool((lengths <= most**2).all())
 
 
 def _by_rotation(rows: Rows, size: Floats) -> tuple[Floats, Floats]:
     """Singular values, falling, and right singular vectors of scaled rows, in dense blocks."""
-    R = np.empty((0, len(size)))
-    for block in _blocks(rows, 4 * len(size)):
-        R = np.linalg.qr(np.vstack([R, block / size]))[1]
+    K, d = rows.shape
+    R: NDArray[np.floating] = np.empty((0, d))
+    step = max(LARGE // d, 4 * d)
+    for start in range(0, K, step):
+        block = rows.block(start, min(start + step, K)) / size
+        R = scipy.linalg.qr(np.vstack([R, block]), mode="r")[0][:d]
     _, singular, right = np.linalg.svd(R)
     return singular, right
-
-
-def _roots(eigenvalues: NDArray[np.floating]) -> Floats:
-    """Singular values, falling, of eigenvalues that rise."""
-    roots: Floats = np.sqrt(np.maximum(eigenvalues, 0.0))[::-1]
-    return roots
 
 
 def _may_stay(singular: Floats, size: Floats, K: int, d: int) -> bool:
@@ -294,37 +219,14 @@ def twin_in(rows: Rows, places: int | None = None) -> tuple[int, int] | None:
     >>> twin_in(DenseRows(np.array([[1.0, 2.0], [0.0, 1.0], [1.0, 2.0]])))
     (0, 2)
     """
-    K, codes = rows.shape[0], _codes(rows, places)
-    _, first, group = np.unique(codes, return_index=True, return_inverse=True)
-    for k in np.flatnonzero(first[group] != np.arange(K)):
-        alike = np.flatnonzero(codes[:k] == codes[k])
-        same = _rounded(rows.take(alike), places) == _rounded(rows.take(np.array([k])), places)
-        if same.all(axis=1).any():
-            return int(alike[same.all(axis=1).argmax()]), int(k)
+    seen: dict[int, int] = {}
+    for start, stop in row_blocks(*rows.shape):
+        for k, row in enumerate(_rounded(rows.block(start, stop), places), start):
+            earlier = seen.setdefault(hash(row.tobytes()), k)
+            if earlier != k and (_rounded(rows.take(np.array([earlier])), places) == row).all():
+                return earlier, k
     return None
-
-
-def _codes(rows: Rows, places: int | None) -> NDArray[np.uint64]:
-    """(K,) one number a row, the same for equal rows."""
-    if _is_sparse(rows) and places is None:
-        return rows.codes()
-    K, d = rows.shape
-    step = max(LARGE // d, 1)
-    codes = np.empty(K, dtype=np.uint64)
-    for start in range(0, K, step):
-        block = _rounded(rows.block(start, min(start + step, K)), places)
-        codes[start : start + len(block)] = _hashed(block)
-    return codes
 
 
 def _rounded(block: Floats, places: int | None) -> Floats:
     return (block if places is None else np.round(block, places)) + 0.0  # -0 becomes 0
-
-
-def _hashed(block: Floats) -> NDArray[np.uint64]:
-    """One number a row, the same for equal rows."""
-    codes = np.full(len(block), 14695981039346656037, dtype=np.uint64)
-    for column in np.ascontiguousarray(block.T).view(np.uint64):
-        codes = (codes ^ column ^ (column >> np.uint64(29))) * np.uint64(1099511628211)
-        codes ^= codes >> np.uint64(32)
-    return codes

@@ -206,7 +206,7 @@ def _items(evidence: Evidence, recipe: Bundles, level: float, arm: int | None) -
     main = fit.effects("item", recipe.items, included, included - left_out, tail)
     sign = -1 if evidence.direction == "maximize" else 1
     main.sort(key=lambda one: sign * float(f"{one.difference:.9g}"))  # equal ones keep their order
-    chosen = () if arm is None else recipe.items_of(arm)
+    chosen = () if arm is None else recipe.names.items_of(arm)
     return Effects({"item": recipe.items}, tuple(main), (), level, "items", chosen)
 
 

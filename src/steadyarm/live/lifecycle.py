@@ -358,7 +358,9 @@ def arms_of(arms: ArmSet) -> Any:
     }
 
 
-def _recipe(found: dict[str, Any]) -> dict[str, Any]:
+def _recipe(found: dict[str, Any]) -> Any:
+    if "one_hot" in found:
+        return found["one_hot"]
     if "factorial" in found:
         found["factorial"] = dict(found["factorial"])
         if found["constant"]:
