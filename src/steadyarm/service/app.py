@@ -7,7 +7,6 @@ import itertools
 import json
 import re
 import secrets
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -46,7 +45,6 @@ Refused = Callable[[Exception, Scope], Awaitable[Response]]
 
 SANE = re.compile(rb"[A-Za-z0-9._:-]{1,100}")
 METHODS = {"GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"}
-FLUSH = 0.1  # seconds that a line of the access log may wait for others
 ASKED_METHOD = b"access-control-request-method"
 FREE = ("/healthz", "/readyz")  # load balancers ask for them by an address
 MAX_HEAD = 65_536  # bytes of all headers
@@ -58,8 +56,8 @@ class RequestMiddleware:
     It is plain ASGI, because every request passes it.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, log: AccessLog | None) -> None:
-        self._app, self._service, self._log = app, service, log
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
         self._root = service.settings.root_path
         self._prefix, self._counter = secrets.token_hex(6), itertools.count(1)
 
@@ -101,8 +99,9 @@ class RequestMiddleware:
             requests, durations = self._service.metrics.of_request(known, path, status)
             requests.inc()
             durations.observe(seconds)
-            if self._log is not None:
-                self._log.add(scope, path, status, seconds)
+            settings = self._service.settings
+            if settings.access_log:
+                log_request(settings.log_format, scope, path, status, seconds)
 
     def _request_id(self, scope: Scope) -> bytes:
         for name, value in scope["headers"]:
@@ -120,36 +119,20 @@ class HostMiddleware(TrustedHostMiddleware):
         await (self.app if free else super().__call__)(scope, receive, send)
 
 
-class AccessLog:
-    """A line for every request on standard output, some at a time."""
-
-    def __init__(self, form: str) -> None:
-        self._form, self._lines = form, list[str]()
-
-    def add(self, scope: Scope, route: str, status: int, seconds: float) -> None:
-        """Log a request; its path is written as it came, in plain characters."""
-        entry: dict[str, Any] = {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "method": scope["method"],
-            "path": scope.get("raw_path", b"").decode("ascii", "backslashreplace"),
-            "status": status,
-            "ms": round(1000 * seconds, 2),
-            "request_id": scope["request_id"],
-        }
-        if self._form == "json":
-            line = json.dumps(entry | {"route": route, "token": scope.get("token")})
-        else:
-            line = "{time} {method} {path} {status} {ms} ms {request_id}".format_map(entry)
-        if not self._lines:
-            asyncio.get_running_loop().call_later(FLUSH, self.flush)
-        self._lines.append(line)
-
-    def flush(self) -> None:
-        """Write the lines that wait."""
-        lines, self._lines = self._lines, []
-        if lines:
-            sys.stdout.write("\n".join(lines) + "\n")
-            sys.stdout.flush()
+def log_request(form: str, scope: Scope, route: str, status: int, seconds: float) -> None:
+    """Print a line about a request; its path is written as it came, in plain characters."""
+    entry: dict[str, Any] = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "method": scope["method"],
+        "path": scope.get("raw_path", b"").decode("ascii", "backslashreplace"),
+        "status": status,
+        "ms": round(1000 * seconds, 2),
+        "request_id": scope["request_id"],
+    }
+    if form == "json":
+        print(json.dumps(entry | {"route": route, "token": scope.get("token")}), flush=True)
+    else:
+        print("{time} {method} {path} {status} {ms} ms {request_id}".format_map(entry), flush=True)
 
 
 class Endpoint(routing.Route):
@@ -299,9 +282,8 @@ def create_app(
     """
     settings = settings or ServiceSettings()
     service = Service(storage, settings)
-    log = AccessLog(settings.log_format) if settings.access_log else None
     described = document(root_path=settings.root_path)
-    middleware = [Middleware(RequestMiddleware, service=service, log=log)]
+    middleware = [Middleware(RequestMiddleware, service=service)]
     if settings.trusted_proxies:
         proxies = list(settings.trusted_proxies)
         middleware.append(Middleware(ProxyHeadersMiddleware, trusted_hosts=proxies))
@@ -320,8 +302,6 @@ def create_app(
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with service.running():
             yield
-        if log is not None:
-            log.flush()
 
     app = Starlette(
         routes=[

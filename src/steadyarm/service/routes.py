@@ -39,7 +39,7 @@ class Route:
     Attributes
     ----------
     scope : that a token needs; None if no token is needed
-    statuses : of good responses, and of refusals beyond those that follow from the rest
+    statuses : of good responses
     media : of responses that are no JSON
     long : whether it computes results, or sends a whole log, and may take longer than others
     publishable : what a publishable key may do there; None for nothing
@@ -76,11 +76,11 @@ class Route:
     @property
     def responses(self) -> dict[int, type[Struct] | None]:
         """The structs of good responses by status; None for what is no JSON."""
-        good = [status for status in self.statuses if status < 400]
         if self.media:
-            return dict.fromkeys(good)
-        _, found = get_args(get_type_hints(self.handler)["return"])
-        return dict(zip(good, get_args(found) or [found] * len(good), strict=True))
+            return dict.fromkeys(self.statuses)
+        _, model = get_args(get_type_hints(self.handler)["return"])
+        models = get_args(model) or [model] * len(self.statuses)
+        return dict(zip(self.statuses, models, strict=True))
 
 
 ACTIONS = {
@@ -91,12 +91,12 @@ ACTIONS = {
     "archive": "End the experiment: neither assignments nor rewards any more.",
 }
 
-NEW, CONFLICT = (201, 200, 409), (200, 409)  # statuses
+NEW = (201, 200)  # statuses of what is there already or not
 _one = Publishable(handlers.claims_of_one)
 _in_context = partial(Publishable, flags.claims_of_context)
 _traffic = partial(Route, "POST", scope="write", tag="traffic")
 _flags = partial(Route, "POST", scope="write", tag="flags", ofrep=True)
-_results = partial(Route, "GET", scope="read", tag="results", statuses=CONFLICT, long=True)
+_results = partial(Route, "GET", scope="read", tag="results", long=True)
 _admin = partial(Route, scope="admin", tag="experiments")
 
 # The busiest come first, because requests are compared with them in this order.
@@ -106,11 +106,10 @@ ROUTES: tuple[Route, ...] = (
     _flags(FLAGS + "/{name}", flags.evaluate, publishable=_in_context()),
     _traffic("/v1/events", flags.event, publishable=Publishable(handlers.claims_of_one, None)),
     Route("GET", "/healthz", handlers.alive, scope=None, tag="service"),
-    _traffic(EXPERIMENT + "/assignments:batch", handlers.assign_many, statuses=CONFLICT),
+    _traffic(EXPERIMENT + "/assignments:batch", handlers.assign_many),
     _traffic(
         EXPERIMENT + "/rewards:batch",
         handlers.reward_many,
-        statuses=CONFLICT,
         publishable=Publishable(handlers.claims_of_rewards),
     ),
     _traffic(
@@ -121,28 +120,28 @@ ROUTES: tuple[Route, ...] = (
     _results(EXPERIMENT + "/breakdowns/{attribute}", handlers.breakdown),
     _results(EXPERIMENT + "/health", handlers.health),
     _results(EXPERIMENT + "/drift", handlers.drift),
-    _results(EXPERIMENT + "/export", handlers.export, statuses=(200, 501), media=FILES),
-    _results(EXPERIMENT + "/allocation", handlers.allocation, statuses=(200,), long=False),
-    _results(EXPERIMENT + "/replay", handlers.replay, scope="admin", statuses=(200,)),
+    _results(EXPERIMENT + "/export", handlers.export, media=FILES),
+    _results(EXPERIMENT + "/allocation", handlers.allocation, long=False),
+    _results(EXPERIMENT + "/replay", handlers.replay, scope="admin"),
     _admin("POST", "/v1/experiments", handlers.create, statuses=NEW, long=True),
     _admin("GET", "/v1/experiments", handlers.listed, scope="read"),
     _admin("GET", EXPERIMENT, handlers.shown, scope="read"),
     *(
-        _admin("POST", f"{EXPERIMENT}/{action}", handlers.mover(action, text), statuses=CONFLICT)
+        _admin("POST", f"{EXPERIMENT}/{action}", handlers.mover(action, text))
         for action, text in ACTIONS.items()
     ),
-    _admin("POST", EXPERIMENT + "/roll-out", handlers.roll_out, statuses=CONFLICT, long=True),
+    _admin("POST", EXPERIMENT + "/roll-out", handlers.roll_out, long=True),
     _admin(
         "POST",
         EXPERIMENT + "/corrections",
         handlers.correct,
         tag="corrections",
-        statuses=(201, 409),
+        statuses=(201,),
         long=True,
     ),
     _admin("GET", EXPERIMENT + "/corrections", handlers.corrections, tag="corrections"),
     _admin("GET", "/v1/audit", handlers.audit, tag="corrections"),
-    Route("GET", "/readyz", handlers.ready, scope=None, tag="service", statuses=(200, 503)),
+    Route("GET", "/readyz", handlers.ready, scope=None, tag="service"),
     Route("GET", "/metrics", handlers.metrics, scope="read", tag="service", media=("text/plain",)),
 )
 
@@ -173,6 +172,11 @@ UNIT = {
 }
 REQUEST_ID = {"X-Request-ID": {"schema": {"type": "string"}, "description": "for searching logs"}}
 ETAG = {"ETag": {"schema": {"type": "string"}, "description": "of this response"}}
+REFUSAL = {
+    "description": "It is refused: "
+    + "; ".join(f"{status} {kind}" for kind, (status, _) in KINDS.items()),
+    "headers": REQUEST_ID,
+}
 UNCHANGED = {"description": "Nothing has changed.", "headers": REQUEST_ID | ETAG}
 IF_NONE_MATCH = {
     "name": "If-None-Match",
@@ -215,6 +219,7 @@ def document(routes: tuple[Route, ...] = ROUTES, root_path: str = "") -> dict[st
 
 def _operation(route: Route) -> dict[str, Any]:
     query = {} if route.query is None else _described(route.query)["properties"]
+    flag_problem = _content(wire_flags.FlagProblem) if route.ofrep else {}
     described: dict[str, Any] = {
         "operationId": route.handler.__name__,
         "summary": cleandoc(route.handler.__doc__ or ""),
@@ -240,7 +245,7 @@ def _operation(route: Route) -> dict[str, Any]:
             for status, model in route.responses.items()
         }
         | ({"304": UNCHANGED} if route.etag else {})
-        | {str(status): _refusal(status, route.ofrep) for status in sorted(_errors(route))},
+        | {"default": REFUSAL | {"content": _content(responses.Problem, MEDIA) | flag_problem}},
     }
     if route.scope is not None:
         described["security"] = [{"token": []}, {"key": []}]
@@ -250,28 +255,6 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.body is not None:
         described["requestBody"] = {"required": True, "content": _content(route.body)}
     return described
-
-
-def _errors(route: Route) -> set[int]:
-    statuses = {500, *(status for status in route.statuses if status >= 400)}
-    if route.scope is not None:
-        statuses |= {401, 403, 429, 431, 503}
-    if "{" in route.path:
-        statuses.add(404)
-    if route.body is not None:
-        statuses |= {400, 413} if route.ofrep else {400, 413, 422}
-    if route.query is not None:
-        statuses.add(422)
-    return statuses
-
-
-def _refusal(status: int, ofrep: bool) -> dict[str, Any]:
-    statuses = (400, 422) if ofrep and status == 400 else (status,)
-    titles = [f"{title} ({kind})" for kind, (code, title) in KINDS.items() if code in statuses]
-    content = _content(responses.Problem, MEDIA)
-    if ofrep and status != 431:  # such a request reaches no route
-        content = _content(wire_flags.FlagProblem)
-    return {"description": "; ".join(titles) + ".", "content": content, "headers": REQUEST_ID}
 
 
 def _content(model: type[Struct], media: str = "application/json") -> dict[str, Any]:
