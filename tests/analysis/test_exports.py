@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.scorecard import scorecard_of
 from steadyarm.live.verdict import Verdict
 from tests.live.scorecards import ARMS, played
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.scorecard import Scorecard
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.scorecard import Scorecard, scorecard_of
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import SCOPES, Browser, Guarded, add_tokens, dashboard, stored
 from tests.live.scorecards import NAMES, played

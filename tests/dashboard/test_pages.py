@@ -21,8 +21,7 @@ from steadyarm.dashboard import pages
 from steadyarm.dashboard.pages import TITLES, actions_of, chart_of, charts_of, leaderboard
 from steadyarm.dashboard.responses import amount
 from steadyarm.live.estimates import lift_text
-from steadyarm.live.scorecard import Scorecard
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.scorecard import Scorecard, scorecard_of
 from steadyarm.live.verdict import adjusted_text
 from steadyarm.plot.spec import for_page, note_of, table_of
 from steadyarm.service.routes import ROUTES

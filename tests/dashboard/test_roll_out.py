@@ -9,7 +9,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.dashboard.pages import actions_of, may_roll_out
 from steadyarm.live.after_test import outside_texts
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.scorecard import scorecard_of
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import SCOPES, Browser, Elements, add_tokens, dashboard
 

@@ -12,7 +12,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.live.decisions import first_state, ledger_of, state_after, stored_state
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.scorecard import scorecard_of
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import LogRow, Snapshot, id_of, number_of, place_of
 from tests.live.tampering import tamper_with_state

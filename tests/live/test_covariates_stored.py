@@ -16,7 +16,7 @@ import steadyarm as sa
 from steadyarm.covariates import Moments
 from steadyarm.live.breakdowns import breakdown_of
 from steadyarm.live.results import results_by_day, results_of
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.scorecard import scorecard_of
 from steadyarm.live.units import KNOWN, stored_covariates
 from steadyarm.live.verdict import adjusted_text
 from steadyarm.reports.experiment import experiment_report

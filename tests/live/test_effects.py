@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import steadyarm as sa
 from steadyarm.inference import Evidence
-from steadyarm.live.effects import effects_of
-from steadyarm.live.scorecard import Effects
+from steadyarm.live.effects import Effects, effects_of
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import factors_of, labels_of
 from tests.live.scorecards import NAMES, RATES, played

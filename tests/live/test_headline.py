@@ -9,8 +9,9 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.inference import DriftReport, Finding, HealthReport
+from steadyarm.live.headline import announcement, headline, since
 from steadyarm.live.results import Status
-from steadyarm.live.scorecard import Scorecard, announcement, headline, since
+from steadyarm.live.scorecard import Scorecard
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import Verdict
 
@@ -116,8 +117,8 @@ def test_how_sure(plausible: str, state: Any, assigned: int, far: str, said: str
 
 def test_before_the_first_reward() -> None:
     few = replace(STATUS, assigned=(2, 1, 0, 0, 0, 0), rewarded=(0,) * 6)
-    said = said_of(few, verdict=None, obstacle="no reward has come yet, so nobody leads.")
-    assert said == "After 3 of 10,000 visits: no reward has come yet, so nobody leads."
+    said = said_of(few, verdict=None, obstacle="no reward has been reported yet.")
+    assert said == "After 3 of 10,000 visits: no reward has been reported yet."
     none = replace(STATUS, assigned=(0,) * 6)
     assert said_of(none, verdict=None) == "Waiting for the first of 10,000 visits to 6 variants."
     assert said_of(replace(none, state="stopped")) == "Ended before the first visit."

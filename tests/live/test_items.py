@@ -11,9 +11,8 @@ import scipy
 import steadyarm as sa
 from steadyarm.dashboard.pages import charts_of, describe_variants
 from steadyarm.inference import Evidence
-from steadyarm.live.effects import effects_of
-from steadyarm.live.scorecard import Effects
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.effects import Effects, effects_of
+from steadyarm.live.scorecard import scorecard_of
 from steadyarm.segments import Direction, Segment, SegmentStats
 from tests.live.scorecards import RATES, played
 

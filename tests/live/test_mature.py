@@ -10,7 +10,7 @@ import pytest
 import scipy
 
 import steadyarm as sa
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.scorecard import scorecard_of
 from tests.live.worlds import START, Clock, create
 
 DAY = 86_400.0

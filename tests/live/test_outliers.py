@@ -11,7 +11,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.inference.health import HealthReport
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.scorecard import scorecard_of
 from steadyarm.segments import Direction
 
 

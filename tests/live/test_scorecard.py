@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.scorecard import Scorecard, order_of, standing_of
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.scorecard import Scorecard, order_of, scorecard_of, standing_of
 from tests.live.scorecards import ARMS, played
 from tests.live.worlds import Clock
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.scorecard import Scorecard
-from steadyarm.live.scoring import course_of, date_of, scorecard_of, shares_of
+from steadyarm.live.scorecard import Scorecard, course_of, date_of, scorecard_of, shares_of
 from tests.live.scorecards import BEGIN, DAY, NAMES, played
 from tests.live.worlds import Clock
 
@@ -212,7 +211,7 @@ def test_a_verdict_waits_for_rewards_that_may_come() -> None:
     assert card.ended
     assert not card.settled
     assert card.verdict is None  # nothing pending is counted as zero
-    assert "no visit can be judged yet, since" in card.headline
+    assert "no visit can be judged yet: " in card.headline
     assert "they may come until Friday 10 Oct, 12:00 UTC." in card.headline
     clock.pass_(20 * 3600)
     test.tell_many((one, 1.0) for one in answers if one.name == "slow" and rng.random() < 0.7)
@@ -257,7 +256,10 @@ def test_too_early_is_said_with_a_range_of_rewards_too() -> None:
     )
     test.tell(test.ask("1"), 1.0)
     card = scorecard_of(test)
-    assert card.headline == "After 1 of 500 visits: the first verdict comes after 8 visits."
+    assert (
+        card.headline
+        == "After 1 of 500 visits: a verdict needs the first 8 visits; 1 has been assigned."
+    )
     for i in range(30):
         test.tell(test.ask(f"more {i}"), 1.0)
     card = scorecard_of(test)

@@ -13,8 +13,7 @@ from steadyarm.inference import Evidence
 from steadyarm.live.assigner import LiveAssignment
 from steadyarm.live.decisions import SegmentLedger
 from steadyarm.live.effects import effects_of
-from steadyarm.live.scorecard import Scorecard, order_of, standing_of
-from steadyarm.live.scoring import scorecard_of, shares_of
+from steadyarm.live.scorecard import Scorecard, order_of, scorecard_of, shares_of, standing_of
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import factors_in, factors_of

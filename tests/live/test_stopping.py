@@ -14,7 +14,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.inference import stopping_of
 from steadyarm.live.metrics import Metric
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.scorecard import scorecard_of
 from steadyarm.live.settings import Settings
 from steadyarm.live.stopping import DAY, ITSELF, WEEK, Stopped, looks_taken
 from steadyarm.live.verdict import Verdict
@@ -578,7 +578,7 @@ def test_pages_reports_and_answers_show_the_looks() -> None:
     assert answer.text == verdict.stopping.text
     assert len(answer.looks) == len(verdict.stopping.looks)
     card = scorecard_of(shop.test)
-    assert "came after that look" in card.headline
+    assert "came after it" in card.headline
     text = experiment_report(shop.test, card, replay=False, fingerprint=False)
     assert "Looks at the test" in text
     assert "They hold at all looks at once" in text

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting, scorecard_of
 from steadyarm.plot import live, save, standings, sweeps
 from steadyarm.plot.sources import CHARTS, chart_for, picked
 from steadyarm.plot.spec import Spec, csv_of, for_page, shown, svg, table_of

@@ -16,7 +16,7 @@ import steadyarm as sa
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.replay import Replay
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.scorecard import scorecard_of
 from steadyarm.reports import experiment_report, plan_report, write_report
 from steadyarm.reports.analysis import MOST_COLUMNS
 from steadyarm.reports.experiment import page_of

@@ -25,14 +25,14 @@ from steadyarm.live.after_test import outside_texts
 from steadyarm.live.effects import bundles_in
 from steadyarm.live.estimates import lift_text, metric_rows
 from steadyarm.live.experiment import Experiment
+from steadyarm.live.headline import rewards_in_words
 from steadyarm.live.scorecard import (
     Scorecard,
     Standing,
     order_of,
-    rewards_in_words,
+    scorecard_of,
     standing_of,
 )
-from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.settings import variants_in
 from steadyarm.live.verdict import VariantEstimate, adjusted_text
 from steadyarm.plot.sources import chart_for, has_rates

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from math import comb, prod
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +18,74 @@ from steadyarm.arms.recipes import CONSTANT, Bundles, Factorial
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import Evidence
 from steadyarm.inference.periods import group_pieces
-from steadyarm.live.scorecard import Effect, Effects, Interaction
 from steadyarm.wording import factors_in
 
-# The items that the arms of a set are bundles of.
-
-__all__ = ["bundles_in", "effects_of", "has_effects", "with_and_without"]
-
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one level of a factor does, on average over all others; or one item of bundles.
+
+    Attributes
+    ----------
+    factor, level : their names; of bundles "item" and the item's name
+    mean : reward with this level, or of all bundles with this item
+    difference : from the average over the factor's levels, or from the mean of all bundles without
+        the item
+    low, high : ends of its interval
+    """
+
+    factor: str
+    level: str
+    mean: float
+    difference: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Interaction:
+    """Two factors together.
+
+    Attributes
+    ----------
+    means, errors : (levels of the first, levels of the second) mean reward and standard error
+    strength : the largest departure from the sum of both main effects
+    p_value : probability of so much if the factors do not interact
+    """
+
+    first: str
+    second: str
+    means: Floats
+    errors: Floats
+    strength: float
+    p_value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """What the parts do that variants are made of: levels of factors, or items of bundles.
+
+    Attributes
+    ----------
+    factors : with their levels; of bundles one called "item"
+    main : one for each level, in this order; of bundles from the best item to the worst
+    pairs : interactions of factors, from the clearest on; none of bundles
+    level : of the intervals, which hold for all of `main` at once
+    kind : "items" for a test of bundles
+    chosen : items of the recommended bundle, if that is known
+    """
+
+    factors: Mapping[str, tuple[str, ...]]
+    main: tuple[Effect, ...]
+    pairs: tuple[Interaction, ...]
+    level: float
+    kind: Literal["factors", "items"] = "factors"
+    chosen: tuple[str, ...] = ()
+
+
+# The items that the arms of a set are bundles of
 
 
 def bundles_in(arms: ArmSet) -> Bundles | None:

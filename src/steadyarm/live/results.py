@@ -328,48 +328,38 @@ class LiveResults:
             )
 
     def explain_emptiness(self) -> None:
-        """Say why nothing can be judged, as an error.
+        """Raise an error that says why nothing can be judged.
 
         A policy that ends without a single round recommends all the same.
         """
         if not self.pieces and self.settings.policy.next_segment(self.state) is None:
             return
         if not self.pieces and self.excluded:
-            raise RewardsPendingError(
-                f"all {self.excluded:,} visits so far were excluded, so there is nothing to "
-                "recommend from."
-            )
+            raise RewardsPendingError(f"all {self.excluded:,} visits so far were excluded.")
         if self.judged():  # all of them are 0
             raise RewardsPendingError(self.silence(self.mature))
         if self.ended:
-            raise RewardsPendingError(
-                "the test has ended without a single reward, so there is nothing to recommend from."
-            )
+            raise RewardsPendingError("the test has ended without a single reward.")
         if not any(piece.recorded for piece in self.pieces):
-            raise RewardsPendingError(
-                "no reward has been reported yet, so there is nothing to recommend from; assign "
-                "variants and report their rewards first."
-            )
+            raise RewardsPendingError("no reward has been reported yet.")
         first = next(piece for piece in self.pieces if not (piece.observed or piece.complete))
-        if first.unsettled and first.exhausted:
-            raise RewardsPendingError(
-                f"no visit can be judged yet: further events of the first {first.used:,} may still "
-                "come, until their window and its grace end."
-            )
-        if not first.waiting:
+        if not first.waiting and not (first.unsettled and first.exhausted):
             raise VisitsPendingError(
                 f"a verdict needs the first {first.rounds:,} visits; "
                 f"{first.used:,} {'has' if first.used == 1 else 'have'} been assigned."
             )
-        begun = sum(piece.used for piece in self.pieces[: self.pieces.index(first)])
-        which = f"the first {first.used:,}"
-        if begun:  # nothing came of earlier ones, which were given up
+        if not first.waiting:
+            raise RewardsPendingError(
+                f"no visit can be judged yet: further events of the first {first.used:,} may still "
+                "come, until their window and its grace end."
+            )
+        which, before = f"the first {first.used:,}", self.pieces[: self.pieces.index(first)]
+        if begun := sum(piece.used for piece in before):  # whose rewards were given up
             which = f"{first.used:,} from visit {begun + 1:,} on"
         raise RewardsPendingError(
-            f"no visit can be judged yet: {first.waiting:,} of {which} still "
-            "wait for their rewards. Report them, or say that they will never come: a session can "
-            "forget them, or be finished; an experiment gives them up after its reward_window and "
-            "reward_grace, or when it is stopped if it has none."
+            f"no visit can be judged yet: {first.waiting:,} of {which} still wait for their "
+            "rewards. Report them, or say that they will never come: forget them or finish a "
+            "session, stop an experiment or give it a reward_window."
         )
 
     @cached_property
@@ -383,9 +373,7 @@ class LiveResults:
             )
         if not pieces:
             self.explain_emptiness()
-            raise RewardsPendingError(
-                "no visit can be judged yet: none of the first ones has all of its rewards."
-            )
+            raise RewardsPendingError("no visit can be judged yet.")
         if any(piece.level for piece in self.adjusted):
             seen = as_seen(policy, self.settings.arms, self.adjusted)
             levels = [np.array([piece.level]) for piece in self.adjusted]

@@ -1,33 +1,66 @@
-"""Scorecard: a test at one moment, as plain values for pages, reports and plots, and in words."""
+"""Scorecard: a live test at one moment, as pages, reports and plots show it.
+
+It is made from the sums that storages keep. Sections that not every reader needs are computed when
+they are read first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from datetime import date, datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from itertools import accumulate
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.inference import DriftReport, HealthReport
-from steadyarm.live.breakdowns import Breakdown
-from steadyarm.live.results import Status
+from steadyarm.arms.generated import walsh_of
+from steadyarm.errors import RewardsPendingError
+from steadyarm.inference import DriftReport, HealthReport, drift_report
+from steadyarm.inference.limits import SHORT, evenly_spaced
+from steadyarm.inference.sequences import confidence_path
+from steadyarm.live.breakdowns import Breakdown, breakdown_of
+from steadyarm.live.decisions import SegmentLedger, stored_state
+from steadyarm.live.effects import Effects, effects_of, has_effects
+from steadyarm.live.estimates import MetricResult
+from steadyarm.live.experiment import Experiment
+from steadyarm.live.headline import announcement, headline
+from steadyarm.live.measured import metric_results
+from steadyarm.live.results import (
+    LiveResults,
+    Status,
+    level_on_the_way,
+    results_by_day,
+    results_of,
+    rewards_until,
+    status_of,
+    with_outlier,
+)
 from steadyarm.live.settings import Settings
-from steadyarm.live.verdict import Comparison, Decision, Verdict, compare_with_control
+from steadyarm.live.stopping import LEVEL, schedule_of, stopped_in
+from steadyarm.live.verdict import Decision, Verdict
 from steadyarm.storages.changes import AuditEntry
-from steadyarm.wording import counted, labels_of, listed, number, span
+from steadyarm.storages.records import DaySums, SeriesSums, Snapshot, to_datetime
+from steadyarm.wording import counted, labels_of
 
-__all__ = [
-    *("Course", "Effect", "Effects", "Interaction", "Light", "Scorecard", "Shares", "Standing"),
-    *("Waiting", "announcement", "headline", "order_of", "rewards_in_words", "standing_of"),
-]
+LOOKS, FEWER, MANY = 60, 16, 64  # looks of a course; fewer where there are many variants
+WORK = 5e8  # arms times squared parameters up to which every look goes through all arms
+TOO_MANY = 2**12  # variants for a share of each
+MOST_SHARES = 40  # variants of so many that have a share of their own
+TURN = 0.02  # share of the traffic that has to move before it is a change of mind
+
+HOUR = 3_600_000  # milliseconds
+PACE = 7  # days from which the present pace is computed
+FEW = 20  # visits in these below which no pace is known
+PERIODS = 4  # of tests that last for less than two days
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 Light = Literal["ok", "warn", "fail", "none"]
+Spans = Mapping[int, tuple[datetime, datetime]]  # first and last assignment, by segment
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,68 +140,6 @@ class Shares:
         return self.single + self.rest
 
 
-@dataclass(frozen=True)
-class Effect:
-    """What one level of a factor does, on average over all others; or one item of bundles.
-
-    Attributes
-    ----------
-    factor, level : their names; of bundles "item" and the item's name
-    mean : reward with this level, or of all bundles with this item
-    difference : from the average over the factor's levels, or from the mean of all bundles without
-        the item
-    low, high : ends of its interval
-    """
-
-    factor: str
-    level: str
-    mean: float
-    difference: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, eq=False)
-class Interaction:
-    """Two factors together.
-
-    Attributes
-    ----------
-    means, errors : (levels of the first, levels of the second) mean reward and standard error
-    strength : the largest departure from the sum of both main effects
-    p_value : probability of so much if the factors do not interact
-    """
-
-    first: str
-    second: str
-    means: Floats
-    errors: Floats
-    strength: float
-    p_value: float
-
-
-@dataclass(frozen=True, eq=False)
-class Effects:
-    """What the parts do that variants are made of: levels of factors, or items of bundles.
-
-    Attributes
-    ----------
-    factors : with their levels; of bundles one called "item"
-    main : one for each level, in this order; of bundles from the best item to the worst
-    pairs : interactions of factors, from the clearest on; none of bundles
-    level : of the intervals, which hold for all of `main` at once
-    kind : "items" for a test of bundles
-    chosen : items of the recommended bundle, if that is known
-    """
-
-    factors: Mapping[str, tuple[str, ...]]
-    main: tuple[Effect, ...]
-    pairs: tuple[Interaction, ...]
-    level: float
-    kind: Literal["factors", "items"] = "factors"
-    chosen: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, eq=False)
 class Waiting:
     """Rewards by the day (UTC) of their assignment.
@@ -188,16 +159,21 @@ class Waiting:
     hours: Floats
 
 
-class Sections(Protocol):
-    """Computes the sections of a scorecard that not every reader needs."""
+@dataclass(frozen=True)
+class Moment:
+    """What is stored of a test at one moment, and what follows from it.
 
-    def course(self) -> Course | None: ...
+    Attributes
+    ----------
+    results : of the test
+    snapshot, series : the sums that they rest on
+    spans : first and last assignment, by segment
+    """
 
-    def shares(self) -> Shares | None: ...
-
-    def effects(self) -> Effects | None: ...
-
-    def people(self) -> tuple[Breakdown, ...]: ...
+    results: LiveResults
+    snapshot: Snapshot
+    series: Sequence[SeriesSums]
+    spans: Spans
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,8 +189,6 @@ class Scorecard:
     expected_end : when the budget will be spent at the present pace; None if that is not known
     policy_ended : whether the policy has chosen, however much of the budget is left
     rewards_until : up to when rewards may still come; None if none is waited for
-    headline : the verdict in a few plain sentences, without markup
-    announcement : what of it is worth saying aloud when it changes; without numbers of visits
     verdict : None if there is none yet; `obstacle` then says why, in one sentence
     drift : by day (`by_day`) if the test has lasted for at least two, else by equal shares; None
         if there is nothing to compare
@@ -227,7 +201,7 @@ class Scorecard:
     corrections : entries of the audit log that corrected rewards or visits, oldest first
     needs_stop : all visits were assigned, rewards are missing and have no window: stopping the test
         says that none will come any more
-    sections : computes `course`, `shares`, `effects` and `people` when they are read first
+    moment : what the other sections are computed from when they are read first
     """
 
     name: str
@@ -239,8 +213,6 @@ class Scorecard:
     expected_end: datetime | None
     policy_ended: bool
     rewards_until: datetime | None
-    headline: str
-    announcement: str
     verdict: Verdict | None
     obstacle: str
     drift: DriftReport | None
@@ -251,34 +223,60 @@ class Scorecard:
     planned: Floats | None = None
     needs_stop: bool = False
     corrections: tuple[AuditEntry, ...] = ()
-    sections: Sections | None = None
+    moment: Moment | None = None
+
+    @cached_property
+    def headline(self) -> str:
+        """The verdict in a few plain sentences, without markup."""
+        return headline(self)
+
+    @cached_property
+    def announcement(self) -> str:
+        """What of it is worth saying aloud when it changes; without numbers of visits."""
+        return announcement(self)
+
+    @property
+    def _unbiased(self) -> Moment | None:
+        """The moment, if there is a verdict and estimates are unbiased on the way."""
+        return self.moment if self.verdict and self.settings.policy.unbiased else None
 
     @cached_property
     def course(self) -> Course | None:
-        """None if the policy's estimates are not unbiased, or before the first reward."""
-        return None if self.sections is None else self.sections.course()
+        """What one would have seen before; None if estimates are biased or there are none yet."""
+        if self._unbiased is None or self.verdict is None:
+            return None
+        results, spans = self._unbiased.results, self._unbiased.spans
+        course = course_of(results, self.settings.budget, spans, self.verdict.level)
+        _end_with(course, self.verdict, self.settings.arms.names)
+        return course
 
     @cached_property
     def shares(self) -> Shares | None:
-        """None before the first visit."""
-        return None if self.sections is None else self.sections.shares()
+        """Shares of the variants by segment; None before the first visit."""
+        if self.moment is None or not self.moment.results.pieces:
+            return None
+        names, pieces = self.settings.arms.names, self.moment.results.pieces
+        return shares_of(names, pieces, self.moment.spans)
 
     @cached_property
     def effects(self) -> Effects | None:
-        """None if the test is neither factorial nor of bundles."""
-        return None if self.sections is None else self.sections.effects()
+        """Effects of factors or items; None if variants are not made of these."""
+        if self._unbiased is None or self.verdict is None or not has_effects(self.settings.arms):
+            return None
+        evidence = self._unbiased.results.evidence
+        return effects_of(evidence, level=self.verdict.level, arm=self.verdict.arm)
 
     @cached_property
     def people(self) -> tuple[Breakdown, ...]:
         """Results by level of every attribute of units; empty without a verdict."""
-        return () if self.sections is None else self.sections.people()
-
-    def changed(self, **parts: Any) -> Scorecard:
-        """The same scorecard with other values of fields or sections."""
-        given = {field.name for field in fields(self)} & parts.keys()
-        card = replace(self, **{name: parts[name] for name in given})
-        vars(card).update({name: parts[name] for name in parts.keys() - given})
-        return card
+        if self._unbiased is None or self.verdict is None or self.settings.arms.large:
+            return ()
+        moment, against = self._unbiased, self.settings.control or self.verdict.name
+        level, known = self.verdict.level, (moment.results, moment.snapshot, moment.series)
+        return tuple(
+            breakdown_of(*known, attribute, against, level)
+            for attribute in self.settings.attributes
+        )
 
     @property
     def light(self) -> Light:
@@ -405,249 +403,316 @@ def _dropped(card: Scorecard, verdict: Verdict, k: int) -> bool:
     return bool(np.isnan(verdict.estimates[k])) and not planned
 
 
-# The verdict in plain sentences, for people who have never heard of best-arm identification
-
-FEW = 3  # names that are listed
+# From the sums of a storage
 
 
-def headline(card: Scorecard) -> str:
-    """How far, who leads, how sure that is, and what is unusual, in a few sentences.
+def course_of(
+    results: LiveResults,
+    budget: int,
+    spans: Spans | None = None,
+    level: float = LEVEL,
+) -> Course:
+    """Estimates at up to 60 moments, with intervals that hold at all of them at once.
 
-    Where a health check fails nobody leads: the sentences say what to look at instead.
+    Parameters
+    ----------
+    spans : times of the first and the last assignment, by the index of the segment
     """
-    status, K = card.status, card.size
-    if status.state == "draft":
-        return f"Not started yet: {K:,} variants, {status.budget:,} visits."
-    if not card.status.total_assigned:
-        return (
-            "Ended before the first visit."
-            if card.ended
-            else f"Waiting for the first of {status.budget:,} visits to {K:,} variants."
-        )
-    if unhealthy := _unhealthy(card):
-        return f"{_progress(card)}: {unhealthy}"
-    stop = "Stop the test when no more rewards will come: then all are judged."
-    if card.verdict is None:
-        return f"{_progress(card)}: {card.obstacle}{f' {stop}' if card.needs_stop else ''}"
-    looks = card.verdict.stopping
-    sentences = [
-        f"{_progress(card)}, {_standing(card, card.verdict)}",
-        _guarded(card.verdict),
-        "" if looks is None or (looks.reason and not looks.recommended) else looks.text,
-        card.verdict.reach,
-    ]
-    if card.ended and card.rewards_until is not None:
-        until = f"{card.rewards_until.day} {card.rewards_until:%b, %H:%M}"
-        sentences.append(f"Rewards may still come until {until} UTC.")
-    if card.needs_stop:
-        sentences.append(stop)
-    if card.drift is not None:
-        sentences.append(_drifted(card.drift, card.by_day))
-    return " ".join(sentence for sentence in sentences if sentence)
-
-
-MISSING = {
-    "zero": "A reward that never came counts as zero.",
-    "drop": "A reward that never came counts as the mean of its variant's rewards around it; that "
-    "is right if rewards are lost regardless of their value.",
-    "fail": "There is no verdict while a reward is missing.",
-}
-
-
-def rewards_in_words(settings: Settings) -> tuple[str, ...]:
-    """Which rewards count, and as what."""
-    good = "Larger" if settings.direction == "maximize" else "Smaller"
-    window = "Rewards count whenever they come."
-    if settings.reward_window is not None:
-        grace = settings.reward_grace
-        arriving = f"and arrive at most {span(grace)} after that" if grace else "and arrive by then"
-        window = (
-            f"Rewards count if they happen within {span(settings.reward_window)} {arriving}; later "
-            "ones are refused."
-        )
-    if settings.reward_window is not None and settings.missing == "fail":
-        window = (
-            f"Rewards are expected within {span(settings.reward_window)}; later ones count, too."
-        )
-    ends = (
-        "No range of possible rewards was declared."
-        if settings.reward_range is None
-        else f"Rewards lie between {number(settings.reward_range[0])} and "
-        f"{number(settings.reward_range[1])}; others are refused."
+    evidence, pieces = results.evidence, results.judged()
+    arms = evidence.arms
+    at = evenly_spaced(len(pieces), LOOKS if arms.size <= MANY else FEWER)
+    quick = walsh_of(arms.rows) is not None or arms.size * arms.rank**2 <= WORK
+    counts = arms.large and quick
+    used, schedule = level_on_the_way(level), None
+    if results.settings.stop is not None:  # limits are those of the looks
+        used, looks = level, results.looks
+        over = results.final
+        schedule = schedule_of(results.settings, looks, results.mature, evidence, over)
+        brought = np.cumsum([bool(piece.recorded) for piece in results.mature])
+        taken = sorted({int(brought[look.pieces - 1]) - 1 for look in looks} - {-1})
+        at = np.array(taken) if taken else at
+    path = confidence_path(evidence, budget, used, at=at, count_all=counts, looks=schedule)
+    times, clip = None, results.settings.primary.clip
+    if spans is not None:
+        ends = list(accumulate((spans[piece.index][1] for piece in pieces), max))
+        times = tuple(ends[j] for j in at)
+    return Course(
+        names=path[0].arms.names,
+        times=times,
+        rounds=np.array([look.rounds[0] for look in path]),
+        estimates=np.array([look.estimates[0] for look in path]),
+        low=clip(np.array([look.low[0] for look in path])),
+        high=clip(np.array([look.high[0] for look in path])),
+        leaders=np.array([look.recommended[0] for look in path]),
+        plausible=np.array([look.plausible[0] for look in path]),
+        level=level,
+        size=arms.size if arms.large else 0,
+        others=np.array([look.others for look in path]) if counts else None,
     )
-    return (f"{good} rewards are better.", window, MISSING[settings.missing], ends)
 
 
-def announcement(card: Scorecard) -> str:
-    """What is worth saying aloud when it changes: who leads, how sure that is, failing checks."""
-    if unhealthy := _unhealthy(card):
-        return unhealthy
-    return "" if card.verdict is None else _standing(card, card.verdict, amounts=False)
+def shares_of(
+    names: Sequence[str], pieces: Sequence[SegmentLedger], spans: Spans | None = None
+) -> Shares:
+    """How variants were assigned, from pieces with an assignment."""
+    planned, given, rest = _columns(pieces)
+    moved = np.abs(np.diff(planned, axis=0)).sum(axis=1) / 2
+    shown: Sequence[str] = names
+    if rest is not None:
+        planned, given, shown = _most_frequent(names, planned, given, rest)
+    between = None if spans is None else [spans[piece.index] for piece in pieces]
+    return Shares(
+        names=shown,
+        starts=None if between is None else tuple(start for start, _ in between),
+        ends=None if between is None else tuple(end for _, end in between),
+        rounds=np.array([piece.assigned.sum() for piece in pieces]),
+        planned=planned,
+        given=given,
+        turns=np.concatenate([[False], moved > TURN]),
+        rest=0 if rest is None else max(len(rest) - MOST_SHARES, 0),
+    )
 
 
-def since(report: DriftReport, moved: Floats) -> date:
-    """The day from which on values of days differ most from those before.
+def _columns(pieces: Sequence[SegmentLedger]) -> tuple[Floats, Integers, Integers | None]:
+    """(J, U) planned shares and counts, and which arms of a large set the columns are."""
+    lists = [piece.segment.arms for piece in pieces]
+    played = [arms for arms in lists if arms is not None]
+    if len(played) < len(lists):
+        planned = np.array([piece.segment.weights[0] for piece in pieces])
+        every = np.arange(planned.shape[1], dtype=np.int64) if planned.shape[1] > TOO_MANY else None
+        return planned, np.array([piece.assigned for piece in pieces]), every
+    arms = np.unique(np.concatenate(played))
+    planned = np.zeros((len(pieces), arms.size))
+    given = np.zeros(planned.shape, dtype=np.int64)
+    for j, piece in enumerate(pieces):
+        at = np.searchsorted(arms, played[j])
+        planned[j, at], given[j, at] = piece.segment.weights[0], piece.assigned
+    return planned, given, arms
 
-    moved : (P,) the values; the best split of their weighted squares
+
+def _most_frequent(
+    names: Sequence[str], planned: Floats, given: Integers, arms: Integers
+) -> tuple[Floats, Integers, tuple[str, ...]]:
+    """The columns of those assigned most often, and one for all others."""
+    order = np.lexsort((-given.sum(axis=0), -planned[-1].round(4)))
+    top, rest = np.sort(order[:MOST_SHARES]), order[MOST_SHARES:]
+    shown = tuple(names[k] for k in arms[top].tolist())
+    if not rest.size:
+        return planned[:, top], given[:, top], shown
+    return (
+        np.column_stack([planned[:, top], planned[:, rest].sum(axis=1)]),
+        np.column_stack([given[:, top], given[:, rest].sum(axis=1)]),
+        (*shown, counted(rest.size, "other variant")),
+    )
+
+
+def date_of(day: int) -> date:
+    """The date of a day counted from 1970."""
+    return date(1970, 1, 1) + timedelta(days=day)
+
+
+def drift_by_day(results: LiveResults, days: Sequence[int], level: float) -> DriftReport | None:
+    """The drift report with a period for each day; None if there are fewer than two.
+
+    results : of pieces that do not cross midnight
+    days : the day of each piece, by its index
     """
-    weights = report.rounds.astype(np.float64)
-    sums, counts = np.cumsum(weights * moved), np.cumsum(weights)
-    before, n = sums[:-1] / counts[:-1], counts[:-1]
-    m = counts[-1] - n
-    after = (sums[-1] - sums[:-1]) / m
-    split = int(np.argmax(n * m * (after - before) ** 2))
-    return date.fromisoformat(report.periods[split + 1])
+    labels = [date_of(days[piece.index]).isoformat() for piece in results.judged()]
+    if len(set(labels)) < 2:
+        return None
+    return drift_report(results.evidence, labels, level)
 
 
-def _guarded(verdict: Verdict) -> str:
-    """Which guardrails the recommended variant breaks, if any."""
-    broken = [
-        one.name
-        for one in verdict.metrics
-        if one.metric.role == "guardrail" and verdict.name in one.broken
-    ]
-    return f"But {listed(broken)} got worse by more than is allowed." if broken else ""
+def waiting_of(sums: Iterable[DaySums]) -> Waiting:
+    """Rewards by the day of their assignment."""
+    found: dict[int, NDArray[np.int64]] = {}
+    for part in sums:
+        row = found.setdefault(part.day, np.zeros(4, dtype=np.int64))
+        tally = part.tally.counted()
+        row += (tally.total_assigned, tally.total_rewarded, sum(part.late), sum(part.waited))
+    days = sorted(found)
+    assigned, rewarded, late, waited = np.array([found[day] for day in days]).T
+    hours = np.where(rewarded > 0, waited / np.maximum(rewarded, 1) / HOUR, np.nan)
+    return Waiting(tuple(map(date_of, days)), assigned, rewarded, late, hours)
 
 
-def _progress(card: Scorecard) -> str:
-    status = card.status
-    if card.status.total_assigned >= status.budget or card.policy_ended:
-        return f"After all {card.status.total_assigned:,} visits"
-    so_far = f"after {card.status.total_assigned:,} of {status.budget:,} visits"
-    word = {"paused": "Paused ", "stopped": "Stopped ", "archived": "Stopped "}
-    return f"{word[status.state]}{so_far}" if status.state in word else so_far.capitalize()
+def expected_end(waiting: Waiting, started: datetime, now: datetime, left: int) -> datetime | None:
+    """When the budget will be spent at the pace of the last days; None if no pace is known.
 
-
-def _standing(card: Scorecard, verdict: Verdict, amounts: bool = True) -> str:
-    """Who leads or beats the control, by which amounts if they are wanted, and how sure that is."""
-    labels, K = dict(zip(card.names, card.labels, strict=True)), card.size
-    name = labels[verdict.name]
-    final = card.settled and not verdict.caution
-    unknown = not np.isfinite(verdict.intervals[verdict.row]).all()
-    if unknown and not np.isfinite(verdict.gap_intervals).all():
-        few = "that is too little to tell" if card.ended else "it is too early to tell"
-        return f"{name} is ahead, but {few} which is best."
-    if not verdict.anytime and not final:
-        return f"{name} leads; how sure that is can be said only at the end."
-    known = np.isfinite(verdict.estimates)
-    dropped = {one for one, there in zip(card.names, known, strict=True) if not there}
-    others = [one for one in verdict.plausible if one != verdict.name and one not in dropped]
-    gone = f" {counted(len(dropped), 'was', 'were')} dropped on the way." if dropped else ""
-    unit = card.settings.primary.difference_unit
-    against = compare_with_control(verdict, card.settings.direction, unit)
-    if against is not None and verdict.shown is None:
-        return _against_control(card.labels, verdict, against, amounts) + gone
-    rivals = [labels[one] for one in others]
-    said = _sure(name, rivals, verdict.others, K - len(dropped), final, card.ended) + gone
-    if gone:
-        said = said.replace("is the best;", "is the best of those measured to the end;")
-    if against is not None and against.better[verdict.row]:
-        by = f" by {against.amount(verdict.row)}" if amounts else ""
-        said += f" It beats {verdict.control}{by}."
-    return said
-
-
-def _against_control(
-    labels: Sequence[str], verdict: Verdict, against: Comparison, amounts: bool
-) -> str:
-    """Who beats the control and by how much, who is worse, and who does not differ clearly."""
-
-    def by(k: int) -> str:
-        return f" by {against.amount(k)}" if amounts else ""
-
-    control, known = labels[against.control], ~np.isnan(verdict.estimates)
-    groups = [against.better & known, against.worse & known, against.unclear & known]
-    better, worse, unclear = (np.flatnonzero(group).tolist() for group in groups)
-    if better:
-        best = max(better, key=lambda k: float(against.lifts[k]))
-        lead = verdict.row if verdict.row in better else best
-        better.remove(lead)
-        said = [f"{labels[lead]} beats {control}{by(lead)}"]
-    elif verdict.row in unclear:
-        unclear.remove(verdict.row)
-        ahead = f"{labels[verdict.row]} is ahead of {control}{by(verdict.row)}"
-        said = [f"{ahead}, which is not clear"]
-    elif unclear:
-        said = [f"{control} has the best estimate"]
-    else:
-        return f"no other variant beats {control}."
-    left = len(better) + len(worse) + len(unclear)
-    for group, one, many in (
-        (better, "beats it, too", "beat it, too"),
-        (worse, "is worse", "are worse"),
-        (
-            unclear,
-            f"does not differ clearly from {control}",
-            f"do not differ clearly from {control}",
-        ),
-    ):
-        if group:
-            which = _some([labels[k] for k in group], len(group) == left)
-            said.append(f"{which} {one if len(group) == 1 else many}")
-            left -= len(group)
-    return f"{'; '.join(said)}."
-
-
-def _some(names: Sequence[str], rest: bool) -> str:
-    """Some variants by name; by number if they are many, or several and all the rest."""
-    if rest and len(names) > 1:
-        words = {2: "two", 3: "three", 4: "four", 5: "five"}
-        return f"the other {words.get(len(names), f'{len(names):,}')}"
-    return listed(names) if len(names) <= FEW else f"{len(names):,} variants"
-
-
-def _sure(name: str, others: list[str], more: int, K: int, final: bool, ended: bool) -> str:
-    """Who leads, and who of the K that were measured to the end may be as good.
-
-    more : how many of these are not among the others that have names
-    final : whether no reward may come any more; ended : whether no visit may
+    Examples
+    --------
+    >>> days = tuple(date(2026, 11, day) for day in (13, 14))
+    >>> none = np.zeros(2, dtype=np.int64)
+    >>> waiting = Waiting(days, np.array([600, 1200]), none, none, np.zeros(2))
+    >>> began, now = datetime(2026, 11, 13, 12, tzinfo=UTC), datetime(2026, 11, 15, tzinfo=UTC)
+    >>> expected_end(waiting, began, now, left=2400).isoformat()
+    '2026-11-17T00:00:00+00:00'
     """
-    if not others and not more:
-        rest = "the other one is" if K == 2 else f"the other {K - 1:,} are"
-        if K == 1:
-            return f"{name} is left."
-        return (
-            f"{name} is the best; {rest} ruled out."
-            if final
-            else f"{name} leads, and {rest} ruled out already."
-        )
-    ahead = "has the best estimate" if final else "leads"
-    if len(others) + more == K - 1 and K > 2:
-        no = "no other is ruled out" if ended else "it is too early to rule out any other"
-        return f"{name} {ahead}, but {no}."
-    if len(others) + more <= FEW and not more:
-        verb = "may be as good" if ended else "can still win"
-        return f"{name} {ahead}; {listed(others)} {verb}."
-    verb = "may be the best" if ended else "can still win"
-    return f"{name} {ahead}; {len(others) + more + 1:,} of {K:,} variants {verb}."
+    first = now.date() - timedelta(days=PACE)
+    pairs = zip(waiting.days, waiting.assigned, strict=True)
+    recent = sum(int(assigned) for day, assigned in pairs if day >= first)
+    since = max(started, datetime(first.year, first.month, first.day, tzinfo=UTC))
+    if recent < FEW or now <= since:
+        return None
+    try:
+        return now + (now - since) * (left / recent)
+    except OverflowError:
+        return None
 
 
-def _unhealthy(card: Scorecard) -> str:
-    """That nothing must be decided yet, and what to look at, if a health check fails."""
-    findings = () if card.health is None else card.health.findings
-    failing = [f"{one.explanation} {one.advice}" for one in findings if one.status == "fail"]
-    return f"not healthy, do not decide yet. {' '.join(failing)}".strip() if failing else ""
+def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
+    """The test as it is now; reads sums, and of the log only the largest reward.
+
+    Of a large set of variants a short list is shown, as the verdict has it.
+
+    Intervals hold at all times at once, in large samples; those of a test that was played to its
+    end are those of a single analysis.
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> rules = {"reward_window": "1d", "missing": "zero"}  # no click within a day counts as 0
+    >>> test = sa.create_experiment("button", ["A", "B"], sa.Steady(), 500, "memory", **rules)
+    >>> scorecard_of(test).headline
+    'Waiting for the first of 500 visits to 2 variants.'
+    """
+    storage, settings, now = experiment.storage, experiment.settings, experiment.now()
+    snapshot = storage.snapshot(experiment.key, everything=True)
+    days = storage.days(experiment.key)
+    status = status_of(settings, snapshot)
+    stopped = stopped_in(storage.history, settings, snapshot.experiment)
+    results = results_of(settings, snapshot, days, now, stopped=stopped)
+    spans = _spans(snapshot)
+    started = min((start for start, _ in spans.values()), default=None)
+    waiting = waiting_of(days) if days else None
+    policy_ended = _has_chosen(settings, snapshot)
+    left, end = status.budget - status.total_assigned, None
+    runs = status.state == "running" and left > 0 and not policy_ended
+    if waiting is not None and started is not None and runs:
+        end = expected_end(waiting, started, to_datetime(now), left)
+    metrics: tuple[MetricResult, ...] = ()
+    at_stop = metrics
+    series = storage.series(experiment.key) if settings.further or settings.attributes else ()
+    if settings.further:
+        metrics = at_stop = metric_results(settings, snapshot, series, now, level, stopped=stopped)
+        if settings.stop is not None and level != LEVEL:
+            at_stop = metric_results(settings, snapshot, series, now, LEVEL, stopped=stopped)
+    verdict, obstacle = None, ""
+    try:
+        verdict = results.check_complete().recommend(level, metrics=metrics, at_stop=at_stop)
+    except RewardsPendingError as error:
+        obstacle = f"{str(error).partition('. ')[0].rstrip('.')}."  # the rest says what to do
+    drift, by_day = None, False
+    if verdict is not None and settings.policy.unbiased:
+        drift = drift_by_day(*results_by_day(results, snapshot, days), level)
+        by_day = drift is not None
+        drift = _alarmed(drift, results, level)
+    open_until = rewards_until(settings, snapshot, now)
+    until = None if open_until is None else to_datetime(open_until)
+    stuck = settings.policy.waits and any(p.exhausted and p.waiting for p in results.pieces)
+    needs_stop = (
+        (left <= 0 or (stuck and settings.window is None))
+        and until is None
+        and not results.ended
+        and settings.missing != "fail"
+    )
+    shown = _shown(settings, status, verdict)
+    health = None
+    if results.pieces:
+        extreme = None if results.clicks else storage.extreme(experiment.key)
+        health = with_outlier(results, extreme)
+    return Scorecard(
+        name=experiment.name,
+        seen=to_datetime(now),
+        settings=settings,
+        status=status,
+        started=started,
+        last=max((last for _, last in spans.values()), default=None),
+        expected_end=end,
+        policy_ended=policy_ended,
+        rewards_until=until,
+        verdict=verdict,
+        obstacle=obstacle,
+        drift=drift,
+        by_day=by_day,
+        health=health,
+        waiting=waiting,
+        shown=shown,
+        planned=_planned(results, shown) if results.pieces else None,
+        needs_stop=needs_stop,
+        corrections=tuple(experiment.corrections()),
+        moment=Moment(results, snapshot, series, spans),
+    )
 
 
-def _drifted(report: DriftReport, by_day: bool) -> str:
-    if report.gaps_move:
-        k = int(np.argmin(report.arm_p_values))
-        moved = report.estimates[:, k] - report.averages
-        return (
-            f"Differences between variants have changed{_when(report, moved, by_day)}; the verdict "
-            "is about the average over the whole test."
-        )
-    if report.level_moves:
-        moved = report.averages
-        return (
-            f"Rewards have drifted{_when(report, moved, by_day)}, for all variants alike; the "
-            "comparison is not affected."
-        )
-    return ""
+def _shown(settings: Settings, status: Status, verdict: Verdict | None) -> Integers | None:
+    """Of a large set those on the verdict's short list, else those assigned most often."""
+    if not settings.arms.large:
+        return None
+    if verdict is not None:
+        return verdict.shown
+    arms = range(settings.arms.size) if status.arms is None else status.arms
+    pairs = sorted(zip(status.assigned, arms, strict=True), key=lambda pair: (-pair[0], pair[1]))
+    found = [k for _, k in pairs[:SHORT]] or list(range(SHORT))
+    return np.array(sorted(found), dtype=np.int64)
 
 
-def _when(report: DriftReport, moved: Floats, by_day: bool) -> str:
-    if not by_day or not np.isfinite(moved).all():
-        return " over time"
-    day = since(report, moved)
-    return f", most clearly since {day:%A} {day.day} {day:%b}"
+def _planned(results: LiveResults, shown: Integers | None) -> Floats:
+    """Shares with which the variants shown are assigned in the last piece."""
+    segment = results.pieces[-1].segment
+    if segment.arms is None:
+        return np.asarray(segment.weights[0] if shown is None else segment.weights[0][shown])
+    assert shown is not None
+    place = np.minimum(np.searchsorted(segment.arms, shown), segment.columns - 1)
+    return np.where(segment.arms[place] == shown, segment.weights[0][place], 0.0)
+
+
+def _spans(snapshot: Snapshot) -> dict[int, tuple[datetime, datetime]]:
+    """First and last assignment of each segment that has one."""
+    return {
+        record.index: (to_datetime(record.opened), to_datetime(tally.last))
+        for record, tally in snapshot.segments
+        if tally.last is not None
+    }
+
+
+def _has_chosen(settings: Settings, snapshot: Snapshot) -> bool:
+    """Whether a policy of epochs is done, which may be some visits before the budget is spent."""
+    if not settings.policy.waits or not snapshot.segments:
+        return False
+    if any(record.closed is None for record, _ in snapshot.segments):
+        return False
+    state = stored_state(settings, snapshot.experiment.policy_state)
+    return settings.policy.next_segment(state) is None
+
+
+def _end_with(course: Course, verdict: Verdict, names: Sequence[str]) -> None:
+    """Let a course end with the verdict: of equal estimates the policy chooses, and intervals of
+    a test that was played to its end, or may stop early, are narrower.
+    """
+    rows = np.arange(len(course.names))
+    if verdict.shown is not None:
+        if verdict.name not in course.names:
+            return  # the policy prefers another one of very near ones
+        places = {names[k]: row for row, k in enumerate(verdict.shown.tolist())}
+        rows = np.array([places[name] for name in course.names])
+    course.leaders[-1] = int(np.flatnonzero(rows == verdict.row)[0])
+    if not verdict.anytime or verdict.stopping is not None:
+        course.low[-1], course.high[-1] = verdict.intervals[rows].T
+        alive = set(verdict.plausible)
+        course.plausible[-1] = [name in alive for name in course.names]
+        if course.others is not None:
+            course.others[-1] = verdict.possible - int(course.plausible[-1].sum())
+
+
+def _alarmed(by_day: DriftReport | None, results: LiveResults, level: float) -> DriftReport | None:
+    """The report by day, else by shares; whether anything moves is tested in one way for both."""
+    report = results.drift(PERIODS, level)
+    if by_day is None:
+        return report if len(report.periods) > 1 else None
+    return replace(
+        by_day,
+        gap_p_value=report.gap_p_value,
+        level_p_value=report.level_p_value,
+        looks=report.looks,
+    )

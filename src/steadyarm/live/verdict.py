@@ -410,7 +410,7 @@ class Verdict(Estimates):
         upto = "" if self.until is None else f", up to {self.until:%A %d %b, %H:%M} UTC"
         if self.stopping is not None and self.stopping.stopped:
             later = counted(self.waiting, "visit")
-            return f"Based on the first {self.judged:,} visits{upto}; {later} came later."
+            return f"Based on the first {self.judged:,} visits{upto}; {later} came after it."
         newer = counted(self.waiting, "newer one is", "newer ones are")
         wait = f", and {self.pending:,} of them still wait for rewards" if self.pending else ""
         return f"Based on the first {self.judged:,} visits{upto}; {newer} not included yet{wait}."

@@ -11,10 +11,9 @@ from steadyarm.analysis import Analysis
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.inference import DriftReport
 from steadyarm.inference.sequences import confidence_path
-from steadyarm.live.effects import bundles_in, effects_of, has_effects
+from steadyarm.live.effects import Effects, bundles_in, effects_of, has_effects
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.scorecard import Course, Effects, Scorecard, Shares
-from steadyarm.live.scoring import course_of, scorecard_of, shares_of
+from steadyarm.live.scorecard import Course, Scorecard, Shares, course_of, scorecard_of, shares_of
 from steadyarm.live.session import Session
 from steadyarm.live.verdict import Verdict
 from steadyarm.plot import live, standings

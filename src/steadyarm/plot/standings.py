@@ -10,8 +10,8 @@ import scipy
 
 from steadyarm.designs import Design
 from steadyarm.errors import InvalidInputError
+from steadyarm.live.effects import Effects
 from steadyarm.live.estimates import lift_text
-from steadyarm.live.scorecard import Effects
 from steadyarm.live.verdict import Verdict, compare_with_control
 from steadyarm.plot.spec import (
     ACCENT,

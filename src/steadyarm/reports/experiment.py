@@ -13,16 +13,16 @@ from steadyarm.live.after_test import outside_texts
 from steadyarm.live.estimates import lift_text, metric_cells, metric_obstacles
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.export import csv_lines
+from steadyarm.live.headline import rewards_in_words
 from steadyarm.live.lifecycle import description_of
 from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import (
     Scorecard,
     Standing,
     order_of,
-    rewards_in_words,
+    scorecard_of,
     standing_of,
 )
-from steadyarm.live.scoring import scorecard_of
 from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import adjusted_text
 from steadyarm.plot.sources import CHARTS, chart_for

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 import steadyarm as sa
 from steadyarm.errors import StorageError
 from steadyarm.inference import boundaries
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.scorecard import scorecard_of
 from steadyarm.storages.records import ExperimentState
 from steadyarm.storages.storage import Storage
 

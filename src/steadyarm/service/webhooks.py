@@ -28,7 +28,7 @@ from steadyarm.errors import InvalidInputError, SteadyArmError, StorageError
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import NAME
 from steadyarm.live.notices import find_next_time, format_time, make_messages
-from steadyarm.live.scoring import scorecard_of
+from steadyarm.live.scorecard import scorecard_of
 from steadyarm.storages.records import Summary
 from steadyarm.storages.service import EVENTS, FORMATS, TEST, Delivery, Endpoint, Format, Notice
 from steadyarm.storages.storage import Storage

@@ -1,0 +1,265 @@
+"""The verdict in plain sentences, for people who have never heard of best-arm identification."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadyarm.inference import DriftReport
+from steadyarm.live.settings import Settings
+from steadyarm.live.verdict import Comparison, Verdict, compare_with_control
+from steadyarm.wording import counted, listed, number, span
+
+if TYPE_CHECKING:
+    from steadyarm.live.scorecard import Scorecard
+
+Floats = NDArray[np.float64]
+
+FEW = 3  # names that are listed
+
+
+def headline(card: Scorecard) -> str:
+    """How far, who leads, how sure that is, and what is unusual, in a few sentences.
+
+    Where a health check fails nobody leads: the sentences say what to look at instead.
+    """
+    status, K = card.status, card.size
+    if status.state == "draft":
+        return f"Not started yet: {K:,} variants, {status.budget:,} visits."
+    if not card.status.total_assigned:
+        return (
+            "Ended before the first visit."
+            if card.ended
+            else f"Waiting for the first of {status.budget:,} visits to {K:,} variants."
+        )
+    if unhealthy := _unhealthy(card):
+        return f"{_progress(card)}: {unhealthy}"
+    stop = "Stop the test when no more rewards will come: then all are judged."
+    if card.verdict is None:
+        return f"{_progress(card)}: {card.obstacle}{f' {stop}' if card.needs_stop else ''}"
+    looks = card.verdict.stopping
+    sentences = [
+        f"{_progress(card)}, {_standing(card, card.verdict)}",
+        _guarded(card.verdict),
+        "" if looks is None or (looks.reason and not looks.recommended) else looks.text,
+        card.verdict.reach,
+    ]
+    if card.ended and card.rewards_until is not None:
+        until = f"{card.rewards_until.day} {card.rewards_until:%b, %H:%M}"
+        sentences.append(f"Rewards may still come until {until} UTC.")
+    if card.needs_stop:
+        sentences.append(stop)
+    if card.drift is not None:
+        sentences.append(_drifted(card.drift, card.by_day))
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+MISSING = {
+    "zero": "A reward that never came counts as zero.",
+    "drop": "A reward that never came counts as the mean of its variant's rewards around it; that "
+    "is right if rewards are lost regardless of their value.",
+    "fail": "There is no verdict while a reward is missing.",
+}
+
+
+def rewards_in_words(settings: Settings) -> tuple[str, ...]:
+    """Which rewards count, and as what."""
+    good = "Larger" if settings.direction == "maximize" else "Smaller"
+    window = "Rewards count whenever they come."
+    if settings.reward_window is not None:
+        grace = settings.reward_grace
+        arriving = f"and arrive at most {span(grace)} after that" if grace else "and arrive by then"
+        window = (
+            f"Rewards count if they happen within {span(settings.reward_window)} {arriving}; later "
+            "ones are refused."
+        )
+    if settings.reward_window is not None and settings.missing == "fail":
+        window = (
+            f"Rewards are expected within {span(settings.reward_window)}; later ones count, too."
+        )
+    ends = (
+        "No range of possible rewards was declared."
+        if settings.reward_range is None
+        else f"Rewards lie between {number(settings.reward_range[0])} and "
+        f"{number(settings.reward_range[1])}; others are refused."
+    )
+    return (f"{good} rewards are better.", window, MISSING[settings.missing], ends)
+
+
+def announcement(card: Scorecard) -> str:
+    """What is worth saying aloud when it changes: who leads, how sure that is, failing checks."""
+    if unhealthy := _unhealthy(card):
+        return unhealthy
+    return "" if card.verdict is None else _standing(card, card.verdict, amounts=False)
+
+
+def since(report: DriftReport, moved: Floats) -> date:
+    """The day from which on values of days differ most from those before.
+
+    moved : (P,) the values; the best split of their weighted squares
+    """
+    weights = report.rounds.astype(np.float64)
+    sums, counts = np.cumsum(weights * moved), np.cumsum(weights)
+    before, n = sums[:-1] / counts[:-1], counts[:-1]
+    m = counts[-1] - n
+    after = (sums[-1] - sums[:-1]) / m
+    split = int(np.argmax(n * m * (after - before) ** 2))
+    return date.fromisoformat(report.periods[split + 1])
+
+
+def _guarded(verdict: Verdict) -> str:
+    """Which guardrails the recommended variant breaks, if any."""
+    broken = [
+        one.name
+        for one in verdict.metrics
+        if one.metric.role == "guardrail" and verdict.name in one.broken
+    ]
+    return f"But {listed(broken)} got worse by more than is allowed." if broken else ""
+
+
+def _progress(card: Scorecard) -> str:
+    status = card.status
+    if card.status.total_assigned >= status.budget or card.policy_ended:
+        return f"After all {card.status.total_assigned:,} visits"
+    so_far = f"after {card.status.total_assigned:,} of {status.budget:,} visits"
+    word = {"paused": "Paused ", "stopped": "Stopped ", "archived": "Stopped "}
+    return f"{word[status.state]}{so_far}" if status.state in word else so_far.capitalize()
+
+
+def _standing(card: Scorecard, verdict: Verdict, amounts: bool = True) -> str:
+    """Who leads or beats the control, by which amounts if they are wanted, and how sure that is."""
+    labels, K = dict(zip(card.names, card.labels, strict=True)), card.size
+    name = labels[verdict.name]
+    final = card.settled and not verdict.caution
+    unknown = not np.isfinite(verdict.intervals[verdict.row]).all()
+    if unknown and not np.isfinite(verdict.gap_intervals).all():
+        few = "that is too little to tell" if card.ended else "it is too early to tell"
+        return f"{name} is ahead, but {few} which is best."
+    if not verdict.anytime and not final:
+        return f"{name} leads; how sure that is can be said only at the end."
+    known = np.isfinite(verdict.estimates)
+    dropped = {one for one, there in zip(card.names, known, strict=True) if not there}
+    others = [one for one in verdict.plausible if one != verdict.name and one not in dropped]
+    gone = f" {counted(len(dropped), 'was', 'were')} dropped on the way." if dropped else ""
+    unit = card.settings.primary.difference_unit
+    against = compare_with_control(verdict, card.settings.direction, unit)
+    if against is not None and verdict.shown is None:
+        return _against_control(card.labels, verdict, against, amounts) + gone
+    rivals = [labels[one] for one in others]
+    said = _sure(name, rivals, verdict.others, K - len(dropped), final, card.ended) + gone
+    if gone:
+        said = said.replace("is the best;", "is the best of those measured to the end;")
+    if against is not None and against.better[verdict.row]:
+        by = f" by {against.amount(verdict.row)}" if amounts else ""
+        said += f" It beats {verdict.control}{by}."
+    return said
+
+
+def _against_control(
+    labels: Sequence[str], verdict: Verdict, against: Comparison, amounts: bool
+) -> str:
+    """Who beats the control and by how much, who is worse, and who does not differ clearly."""
+
+    def by(k: int) -> str:
+        return f" by {against.amount(k)}" if amounts else ""
+
+    control, known = labels[against.control], ~np.isnan(verdict.estimates)
+    groups = [against.better & known, against.worse & known, against.unclear & known]
+    better, worse, unclear = (np.flatnonzero(group).tolist() for group in groups)
+    if better:
+        best = max(better, key=lambda k: float(against.lifts[k]))
+        lead = verdict.row if verdict.row in better else best
+        better.remove(lead)
+        said = [f"{labels[lead]} beats {control}{by(lead)}"]
+    elif verdict.row in unclear:
+        unclear.remove(verdict.row)
+        ahead = f"{labels[verdict.row]} is ahead of {control}{by(verdict.row)}"
+        said = [f"{ahead}, which is not clear"]
+    elif unclear:
+        said = [f"{control} has the best estimate"]
+    else:
+        return f"no other variant beats {control}."
+    left = len(better) + len(worse) + len(unclear)
+    for group, one, many in (
+        (better, "beats it, too", "beat it, too"),
+        (worse, "is worse", "are worse"),
+        (
+            unclear,
+            f"does not differ clearly from {control}",
+            f"do not differ clearly from {control}",
+        ),
+    ):
+        if group:
+            which = _some([labels[k] for k in group], len(group) == left)
+            said.append(f"{which} {one if len(group) == 1 else many}")
+            left -= len(group)
+    return f"{'; '.join(said)}."
+
+
+def _some(names: Sequence[str], rest: bool) -> str:
+    """Some variants by name; by number if they are many, or several and all the rest."""
+    if rest and len(names) > 1:
+        words = {2: "two", 3: "three", 4: "four", 5: "five"}
+        return f"the other {words.get(len(names), f'{len(names):,}')}"
+    return listed(names) if len(names) <= FEW else f"{len(names):,} variants"
+
+
+def _sure(name: str, others: list[str], more: int, K: int, final: bool, ended: bool) -> str:
+    """Who leads, and who of the K that were measured to the end may be as good.
+
+    more : how many of these are not among the others that have names
+    final : whether no reward may come any more; ended : whether no visit may
+    """
+    if not others and not more:
+        rest = "the other one is" if K == 2 else f"the other {K - 1:,} are"
+        if K == 1:
+            return f"{name} is left."
+        return (
+            f"{name} is the best; {rest} ruled out."
+            if final
+            else f"{name} leads, and {rest} ruled out already."
+        )
+    ahead = "has the best estimate" if final else "leads"
+    if len(others) + more == K - 1 and K > 2:
+        no = "no other is ruled out" if ended else "it is too early to rule out any other"
+        return f"{name} {ahead}, but {no}."
+    if len(others) + more <= FEW and not more:
+        verb = "may be as good" if ended else "can still win"
+        return f"{name} {ahead}; {listed(others)} {verb}."
+    verb = "may be the best" if ended else "can still win"
+    return f"{name} {ahead}; {len(others) + more + 1:,} of {K:,} variants {verb}."
+
+
+def _unhealthy(card: Scorecard) -> str:
+    """That nothing must be decided yet, and what to look at, if a health check fails."""
+    findings = () if card.health is None else card.health.findings
+    failing = [f"{one.explanation} {one.advice}" for one in findings if one.status == "fail"]
+    return f"not healthy, do not decide yet. {' '.join(failing)}".strip() if failing else ""
+
+
+def _drifted(report: DriftReport, by_day: bool) -> str:
+    if report.gaps_move:
+        k = int(np.argmin(report.arm_p_values))
+        moved = report.estimates[:, k] - report.averages
+        return (
+            f"Differences between variants have changed{_when(report, moved, by_day)}; the verdict "
+            "is about the average over the whole test."
+        )
+    if report.level_moves:
+        moved = report.averages
+        return (
+            f"Rewards have drifted{_when(report, moved, by_day)}, for all variants alike; the "
+            "comparison is not affected."
+        )
+    return ""
+
+
+def _when(report: DriftReport, moved: Floats, by_day: bool) -> str:
+    if not by_day or not np.isfinite(moved).all():
+        return " over time"
+    day = since(report, moved)
+    return f", most clearly since {day:%A} {day.day} {day:%b}"
