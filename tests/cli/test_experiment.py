@@ -126,7 +126,7 @@ def test_what_may_be_unmeant_is_noted(run: Run) -> None:
     assert "Note:" not in run("create", "test.toml")
     few = 'name = "few"\narms = ["A", "B"]\nbudget = 19\n'
     Path("test.toml").write_text(few)
-    assert "missing is not given; without a reward_range" in run("create", "test.toml", status=1)
+    assert "`missing` is required unless" in run("create", "test.toml", status=1)
     Path("test.toml").write_text(few + 'missing = "zero"\n')
     noted = run("create", "test.toml")
     assert "\nNote: without a reward_window nobody knows when a reward will not come" in noted

@@ -212,7 +212,7 @@ def test_a_verdict_waits_for_rewards_that_may_come() -> None:
     assert not card.settled
     assert card.verdict is None  # nothing pending is counted as zero
     assert "no visit can be judged yet: " in card.headline
-    assert "they may come until Friday 10 Oct, 12:00 UTC." in card.headline
+    assert "Rewards may still come until 10 Oct, 12:00 UTC." in card.headline
     clock.pass_(20 * 3600)
     test.tell_many((one, 1.0) for one in answers if one.name == "slow" and rng.random() < 0.7)
     clock.pass_(8 * 3600)

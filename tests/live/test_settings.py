@@ -52,7 +52,7 @@ def test_windows_can_be_given_in_many_ways(given: Any, seconds: float) -> None:
         ({"reward_window": float("nan")}, "reward_window is nan"),
         ({"reward_range": (1, 0)}, "the first to be below"),
         ({"reward_range": (1, 2), "missing": "zero"}, "counts as zero"),
-        ({"missing": None}, "missing is not given; without a reward_range that contains 0"),
+        ({"missing": None}, "`missing` is required unless large rewards are good"),
         ({"missing": None, "budget": "1000"}, "budget is '1000'"),
         ({"missing": None, "reward_window": "2 moons"}, "reward_window is '2 moons'"),
         ({"missing": None, "control": {"arm 9": 0.1}}, "which is no variant"),

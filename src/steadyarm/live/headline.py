@@ -38,21 +38,21 @@ def headline(card: Scorecard) -> str:
         )
     if unhealthy := _unhealthy(card):
         return f"{_progress(card)}: {unhealthy}"
-    stop = "Stop the test when no more rewards will come: then all are judged."
     if card.verdict is None:
-        return f"{_progress(card)}: {card.obstacle}{f' {stop}' if card.needs_stop else ''}"
-    looks = card.verdict.stopping
-    sentences = [
-        f"{_progress(card)}, {_standing(card, card.verdict)}",
-        _guarded(card.verdict),
-        "" if looks is None or (looks.reason and not looks.recommended) else looks.text,
-        card.verdict.reach,
-    ]
+        sentences = [f"{_progress(card)}: {card.obstacle}"]
+    else:
+        looks = card.verdict.stopping
+        sentences = [
+            f"{_progress(card)}, {_standing(card, card.verdict)}",
+            _guarded(card.verdict),
+            "" if looks is None or (looks.reason and not looks.recommended) else looks.text,
+            card.verdict.reach,
+        ]
     if card.ended and card.rewards_until is not None:
         until = f"{card.rewards_until.day} {card.rewards_until:%b, %H:%M}"
         sentences.append(f"Rewards may still come until {until} UTC.")
     if card.needs_stop:
-        sentences.append(stop)
+        sentences.append("Stop the test when no more rewards will come: then all are judged.")
     if card.drift is not None:
         sentences.append(_drifted(card.drift, card.by_day))
     return " ".join(sentence for sentence in sentences if sentence)

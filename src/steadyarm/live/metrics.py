@@ -40,7 +40,7 @@ SHARE = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Metric:
     """One thing that is measured of every unit.
 
@@ -99,14 +99,14 @@ class Metric:
         if not isinstance(self.unit, str) or len(self.unit) > 12:
             raise InvalidInputError.of(self._of("unit"), self.unit, 'a short text such as "€"')
         self._check_times()
-        known = range_of(self.range, self._of("range"))
-        object.__setattr__(self, "range", (0.0, 1.0) if self._clicks and known is None else known)
-        usual = "drop" if self.kind == "number" else "zero"
-        object.__setattr__(self, "missing", self.missing or usual)
+        self.range = range_of(self.range, self._of("range"))
+        if self._clicks and self.range is None:
+            self.range = (0.0, 1.0)
+        self.missing = self.missing or ("drop" if self.kind == "number" else "zero")
         allowed = ("zero", "drop", "fail") if self.role == "primary" else ("zero", "drop")
         check_choice(self.missing, self._of("missing"), allowed)
         if self.cap is not None:
-            object.__setattr__(self, "cap", finite_number(self.cap, self._of("cap")))
+            self.cap = finite_number(self.cap, self._of("cap"))
         self._check_margin()
         self._check_ratio()
 
@@ -124,16 +124,17 @@ class Metric:
         return np.where(np.isfinite(limits), np.clip(limits, low, high), limits)
 
     def _check_times(self) -> None:
-        window = None if self.window is None else seconds_of(self.window, self._of("window"))
-        grace = None if window is None else usual_grace(window)
+        """Turn window and grace into seconds."""
+        if self.window is not None:
+            self.window = seconds_of(self.window, self._of("window"))
+            if self.grace is None:
+                self.grace = usual_grace(self.window)
+        elif self.grace is not None:
+            raise InvalidInputError(
+                f"the {self._of('grace')} follows no window; give a window, too."
+            )
         if self.grace is not None:
-            if window is None:
-                raise InvalidInputError(
-                    f"the {self._of('grace')} follows no window; give a window, too."
-                )
-            grace = seconds_of(self.grace, self._of("grace"), least=0)
-        object.__setattr__(self, "window", window)
-        object.__setattr__(self, "grace", grace)
+            self.grace = seconds_of(self.grace, self._of("grace"), least=0)
 
     def _check_margin(self) -> None:
         if self.role != "guardrail":
@@ -143,25 +144,21 @@ class Metric:
                     'role "guardrail", or leave the margin out.'
                 )
             return
-        given, least = self.margin, -1.0
-        if isinstance(given, str):
-            found = SHARE.fullmatch(given.strip())
-            least = -1.0 if found is None else float(found[1])
-        elif given is not None:
-            least = finite_number(given, self._of("margin"))
-        if least >= 0:
-            return
-        raise InvalidInputError.of(
-            self._of("margin"),
-            given,
-            'how much worse than the control is acceptable: an amount, or a share such as "1%"',
-        )
+        margin = -1.0
+        if isinstance(self.margin, str):
+            share = SHARE.fullmatch(self.margin.strip())
+            margin = -1.0 if share is None else float(share[1])
+        elif self.margin is not None:
+            margin = finite_number(self.margin, self._of("margin"))
+        if margin < 0:
+            expected = 'how much worse than the control is acceptable: an amount, or such as "1%"'
+            raise InvalidInputError.of(self._of("margin"), self.margin, expected)
 
     def _check_ratio(self) -> None:
         if self.ratio is None:
             return
-        given = tuple(self.ratio) if isinstance(self.ratio, (list, tuple)) else ()
-        if len(given) != 2 or not all(isinstance(one, str) for one in given):
+        parts = tuple(self.ratio) if isinstance(self.ratio, (list, tuple)) else ()
+        if len(parts) != 2 or not all(isinstance(part, str) for part in parts):
             expected = 'the names of two metrics, such as ["revenue", "orders"]'
             raise InvalidInputError.of(self._of("ratio"), self.ratio, expected)
         if self.role == "primary" or self.several != "first" or self.cap is not None:
@@ -169,7 +166,7 @@ class Metric:
                 f"the metric {self.name!r} is a ratio of two others: it can neither be primary nor "
                 "have events or a cap; declare these for the metrics that it is made of."
             )
-        object.__setattr__(self, "ratio", given)
+        self.ratio = parts
 
     @property
     def margin_share(self) -> float | None:

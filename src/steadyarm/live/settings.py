@@ -1,4 +1,7 @@
-"""Settings: everything that a live experiment was created with, checked once."""
+"""Settings: everything that a live experiment was created with, checked once.
+
+They do not change after they were checked.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
@@ -69,7 +72,7 @@ NEVER_MATURE = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Settings:
     """What an experiment was created with.
 
@@ -165,47 +168,95 @@ class Settings:
         if not isinstance(self.arms, ArmSet):
             expected = 'an ArmSet, such as ArmSet.one_hot(["A", "B"])'
             raise InvalidInputError.of("arms", self.arms, expected)
-        values = checked_variant_values(self.values, self.arms.names, self.arms.large)
-        self._normalize(
-            values=values,
-            metrics=checked_metrics(self.metrics or ()),
-            attributes=checked_attributes(self.attributes or {}),
-            covariates=checked_covariates(self.covariates or ()),
-        )
-        taken = [*(metric.name for metric in self.metrics), *self.attributes]
-        check_names(self.covariates, taken)
+        self.values = checked_variant_values(self.values, self.arms.names, self.arms.large)
+        self.metrics = checked_metrics(self.metrics or ())
+        self.attributes = checked_attributes(self.attributes or {})
+        self.covariates = checked_covariates(self.covariates or ())
+        check_names(self.covariates, [*(m.name for m in self.metrics), *self.attributes])
         self._take_primary()
-        check_choice(self.direction, "direction", ("maximize", "minimize"))
-        if self.missing is not None:
-            check_choice(self.missing, "missing", ("zero", "drop", "fail"))
-        check_choice(self.sticky, "sticky", ("unit", "none"))
-        check_choice(self.after, "after", ("show", "refuse"))
+        check_choice(self.direction, "direction", get_args(Direction))
+        check_choice(self.sticky, "sticky", get_args(Sticky))
+        check_choice(self.after, "after", get_args(After))
+        check_choice(self.bulk, "bulk", (True, False))
         whole_number(self.budget, "budget", least=1, most=2**53 - 1)
         whole_number(self.seed, "seed", most=2**63 - 1)
-        window = None if self.reward_window is None else seconds_of(self.reward_window)
-        if self.reward_grace is None:
-            grace = None if window is None else usual_grace(window)
-        else:
-            grace = seconds_of(self.reward_grace, "reward_grace", least=0)
-            if window is None:
-                raise InvalidInputError(
-                    f"reward_grace is {self.reward_grace!r}, but there is no reward_window that it "
-                    "could follow; give reward_window, or leave reward_grace out.",
-                    field="reward_grace",
-                )
-        control, share = _control(self.control, self.control_share, self.arms)
-        self._normalize(reward_grace=grace, control=control, control_share=share)
-        floors = self.min_share
-        if isinstance(floors, (int, float)) and self.arms.large:
-            floors = _no_floors(floors, self.arms)
-        elif isinstance(floors, (int, float)):
-            floors = {name: floors for name in self.arms.names if name not in self._fixed}
-        self._normalize(
-            reward_window=window,
-            reward_range=range_of(self.reward_range),
-            min_share=_shares(floors, "min_share", self.arms),
-        )
+        self.reward_range = range_of(self.reward_range)
+        self._check_times()
         self._check_shares()
+        self._check_stopping()
+        if self.bulk and self.sticky == "none":
+            raise InvalidInputError(
+                'bulk is True, but units do not keep their variants (sticky="none"): every page '
+                "that fetches its flags again would be assigned anew. Leave bulk out.",
+                field="bulk",
+            )
+        self._check_missing()  # last: whoever left it out may have made a plain mistake, too
+
+    def _take_primary(self) -> None:
+        """Take over what a primary metric among the metrics says of the reward."""
+        if unnamed(self.metrics):
+            return
+        usual = {field.name: field.default for field in fields(self)}
+        for name, own in OF_PRIMARY.items():
+            value, declared = getattr(self, name), getattr(self.primary, own)
+            if value not in (usual[name], declared):
+                raise InvalidInputError(
+                    f"{name} is {value!r}, but the primary metric {self.primary.name!r} has its "
+                    f"own {own}; say it there alone.",
+                    field=name,
+                )
+            setattr(self, name, declared)
+
+    def _check_times(self) -> None:
+        """Turn window and grace into seconds."""
+        if self.reward_window is not None:
+            self.reward_window = seconds_of(self.reward_window)
+            if self.reward_grace is None:
+                self.reward_grace = usual_grace(self.reward_window)
+        elif self.reward_grace is not None:
+            raise InvalidInputError(
+                f"reward_grace is {self.reward_grace!r}, but there is no reward_window that it "
+                "could follow; give reward_window, or leave reward_grace out.",
+                field="reward_grace",
+            )
+        if self.reward_grace is not None:
+            self.reward_grace = seconds_of(self.reward_grace, "reward_grace", least=0)
+
+    def _check_shares(self) -> None:
+        """Check the control, and the shares of some variants."""
+        self.control, self.control_share = _control(self.control, self.control_share, self.arms)
+        fixed = {} if self.control_share is None else {self.control: self.control_share}
+        floors = self.min_share
+        if isinstance(floors, (int, float)) and self.arms.large and floors:
+            raise InvalidInputError(
+                f"min_share is {floors:g} for each of {self.arms.size:,} variants, of which few "
+                "are played at a time; name those that are to have it, such as "
+                f"{{{self.arms.names[0]!r}: {floors:g}}}.",
+                field="min_share",
+            )
+        if isinstance(floors, (int, float)):
+            names = () if self.arms.large else self.arms.names
+            floors = {name: floors for name in names if name not in fixed}
+        self.min_share = _shares(floors, "min_share", self.arms)
+        if self.control in fixed and self.control in self.min_share:
+            raise InvalidInputError(
+                f"{self.control!r} is the control and has a min_share, too; its share is fixed, "
+                "so leave it out of min_share.",
+                field="min_share",
+            )
+        total, field = sum((*fixed.values(), *self.min_share.values())), "min_share"
+        if total >= 1:
+            raise InvalidInputError(
+                f"control and min_share reserve {100 * total:.3g} % of all assignments; they must "
+                "leave some for the policy.",
+                field=field if self.min_share else "control",
+            )
+        if total and self.policy.waits:
+            raise InvalidInputError(
+                f"{self.policy.name} plays fixed numbers of each variant, which leaves no room for "
+                "a control_share or min_share. Leave both out, or use a policy such as Steady.",
+                field="policy",
+            )
         guarded = [metric.name for metric in self.metrics if metric.role == "guardrail"]
         if guarded and not self.control:
             raise InvalidInputError(
@@ -213,29 +264,6 @@ class Settings:
                 "the variant that people see today.",
                 field="control",
             )
-        self._check_stopping()
-        self._check_bulk()
-        self._check_missing()  # at last: whoever left it out may have made a plain mistake, too
-
-    def _normalize(self, **values: Any) -> None:
-        """Replace values as they were given by what they mean; only `__post_init__` does."""
-        vars(self).update(values)
-
-    def _take_primary(self) -> None:
-        """Take over what a primary metric among the metrics says of the reward."""
-        primary = next((metric for metric in self.metrics if metric.role == "primary"), None)
-        if primary is None:
-            return
-        usual = {field.name: field.default for field in fields(self)}
-        for name, own in OF_PRIMARY.items():
-            given, said = getattr(self, name), getattr(primary, own)
-            if given != usual[name] and given != said:
-                raise InvalidInputError(
-                    f"{name} is {given!r}, but the primary metric {primary.name!r} has its own "
-                    f"{own}; say it there alone.",
-                    field=name,
-                )
-            self._normalize(**{name: said})
 
     @cached_property
     def keyed(self) -> bool:
@@ -287,95 +315,60 @@ class Settings:
         """Check when the test may stop early, and take the defaults if it may."""
         if self.stop is None:
             for name in STOPPING[1:]:
-                if (given := getattr(self, name)) is not None:
+                if (value := getattr(self, name)) is not None:
                     raise InvalidInputError(
-                        f"{name} is {given!r}, but the test does not stop early; give "
+                        f"{name} is {value!r}, but the test does not stop early; give "
                         f'stop="when sure" or stop="recommend", or leave {name} out.',
                         field=name,
                     )
             return
-        check_choice(self.stop, "stop", ("recommend", "when sure"))
+        check_choice(self.stop, "stop", get_args(Stop))
         if not self.policy.unbiased:
             raise InvalidInputError(
                 f"stop is {self.stop!r}, but {self.policy.name} leaves variants out, so that no "
                 "intervals hold at several looks; leave stop out, or use a policy such as Steady.",
                 field="stop",
             )
-        looks = USUAL_LOOKS if self.looks is None else self.looks
-        if looks not in ("daily", "weekly"):
+        self.looks = USUAL_LOOKS if self.looks is None else self.looks
+        if self.looks not in ("daily", "weekly"):
             try:
-                looks = whole_number(looks, "looks", least=1, most=MOST_LOOKS)
+                self.looks = whole_number(self.looks, "looks", least=1, most=MOST_LOOKS)
             except InvalidInputError:
                 expected = f'"daily", "weekly" or a number of looks from 1 to {MOST_LOOKS}'
                 raise InvalidInputError.of("looks", self.looks, expected) from None
-        spending = self.spending or "obrien-fleming"
-        check_choice(spending, "spending", ("obrien-fleming", "pocock"))
-        futility = self.futility
-        if futility is not None:
-            futility = check_positive(futility, "futility")
-        self._normalize(looks=looks, spending=spending, futility=futility)
-
-    def _check_bulk(self) -> None:
-        if not isinstance(self.bulk, bool):
-            raise InvalidInputError.of("bulk", self.bulk, "True or False")
-        if self.bulk and self.sticky == "none":
-            raise InvalidInputError(
-                'bulk is True, but units do not keep their variants (sticky="none"), so that every '
-                "page that fetches its flags again would be assigned anew; leave bulk out, or use "
-                'sticky="unit".',
-                field="bulk",
-            )
+        self.spending = self.spending or "obrien-fleming"
+        check_choice(self.spending, "spending", get_args(Spending))
+        if self.futility is not None:
+            self.futility = check_positive(self.futility, "futility")
 
     def _check_missing(self) -> None:
-        if self.missing is None:
-            self._normalize(missing=_usual_missing(self.direction, self.reward_range))
-        elif self.missing == "zero" and self.reward_range is not None:
-            low, high = self.reward_range
-            if not low <= 0 <= high:
-                raise InvalidInputError(
-                    f"a missing reward counts as zero, which lies outside of the reward_range "
-                    f'({low:g} to {high:g}); use missing="drop" or "fail".',
-                    field="missing",
-                )
-
-    @property
-    def _fixed(self) -> dict[str, float]:
-        """The control and its share, if it has a share of its own."""
-        if self.control is None or self.control_share is None:
-            return {}
-        return {self.control: self.control_share}
-
-    def _check_shares(self) -> None:
-        if both := set(self._fixed) & set(self.min_share):
+        low, high = self.reward_range or (0.0, 0.0)
+        if self.missing is not None:
+            check_choice(self.missing, "missing", get_args(Missing))
+        elif self.direction == "maximize" and self.reward_range and low <= 0 <= high:
+            self.missing = "zero"
+        else:
             raise InvalidInputError(
-                f"{both.pop()!r} is the control and has a min_share, too; its share is fixed, so "
-                "leave it out of min_share.",
-                field="min_share",
+                "`missing` is required unless large rewards are good and `reward_range` includes "
+                '0: what does a reward that never comes count as? Choose "zero" if it means that '
+                'nothing happened, "drop" if it got lost, or "fail" if every reward must come.',
+                field="missing",
             )
-        total = (self.control_share or 0.0) + sum(self.min_share.values())
-        if total >= 1:
+        if self.missing == "zero" and not low <= 0 <= high:
             raise InvalidInputError(
-                f"control and min_share reserve {100 * total:.3g} % of all assignments; they must "
-                "leave some for the policy.",
-                field="min_share" if self.min_share else "control",
-            )
-        if total and self.policy.waits:
-            raise InvalidInputError(
-                f"{self.policy.name} plays fixed numbers of each variant, which leave no room for "
-                "the share of a control or min_share; leave both out, or use a policy such as "
-                "Steady. A control without a share is fine.",
-                field="policy",
+                f"a missing reward counts as zero, which lies outside of the reward_range "
+                f'({low:g} to {high:g}); use missing="drop" or "fail".',
+                field="missing",
             )
 
     def mixed(self, segment: Segment) -> Segment:
         """A policy's segment (a batch of one) with the shares of control and min_share in it."""
-        fixed = self._fixed
-        if not fixed and not self.min_share:
+        if self.control_share is None and not self.min_share:
             return segment
-        shares = {
-            self.arms.index(name): share
-            for name, share in (*fixed.items(), *self.min_share.items())
-        }
+        shares = {self.arms.index(name): share for name, share in self.min_share.items()}
+        control = None if self.control is None else self.arms.index(self.control)
+        if control is not None and self.control_share is not None:
+            shares[control] = self.control_share
         segment = segment.in_blocks()
         if segment.arms is not None:
             both = np.union1d(segment.arms, np.array(sorted(shares), dtype=np.int64))
@@ -385,8 +378,8 @@ class Settings:
         floors, free = np.zeros(segment.columns), np.ones(segment.columns, dtype=bool)
         for arm, share in shares.items():
             floors[segment.column_of(arm)] = share
-        for name in fixed:
-            free[segment.column_of(self.arms.index(name))] = False
+        if control is not None and self.control_share is not None:
+            free[segment.column_of(control)] = False
         if not free.any():
             raise InvalidInputError(
                 f"{self.policy.name} wants to play the control alone, which has its fixed share; "
@@ -550,38 +543,6 @@ def events_in(name: str, config: Mapping[str, Any]) -> dict[str, str]:
     if all(one["role"] != "primary" for one in metrics):
         found |= {REWARD: REWARD} | ({} if name in found else {name: REWARD})
     return found
-
-
-def _usual_missing(direction: Direction, reward_range: tuple[float, float] | None) -> Missing:
-    """The default for rewards that never come; refused where no default is safe."""
-    if direction == "maximize" and reward_range is not None:
-        low, high = reward_range
-        if low <= 0 <= high:
-            return "zero"
-    why = (
-        "where less is better, counting what never came as zero would make the variant win that "
-        "loses its measurements"
-        if direction == "minimize"
-        else "without a reward_range that contains 0 nobody knows what a reward that never came "
-        "stands for"
-    )
-    raise InvalidInputError(
-        f"missing is not given; {why}. Say what a reward that never comes counts as: "
-        'missing="zero" if it means that nothing happened, such as no purchase; missing="drop" if '
-        "it got lost, whatever it was: then the variant's other rewards around it stand for it; "
-        'missing="fail" if every reward must come before there is a verdict.',
-        field="missing",
-    )
-
-
-def _no_floors(floor: float, arms: ArmSet) -> dict[str, float]:
-    if floor:
-        raise InvalidInputError(
-            f"min_share is {floor:g} for each of {arms.size:,} variants, of which few are played "
-            f"at a time; name those that are to have it, such as {{{arms.names[0]!r}: {floor:g}}}.",
-            field="min_share",
-        )
-    return {}
 
 
 def _control(given: Any, share: Any, arms: ArmSet) -> tuple[str | None, float | None]:
