@@ -215,9 +215,9 @@ def show(args: argparse.Namespace, facts: Any, text: object) -> None:
 def _plain(value: object) -> Any:
     if not hasattr(value, "__struct_fields__"):
         return str(value)
-    from msgspec import to_builtins
+    from msgspec import json
 
-    return to_builtins(value)
+    return json.decode(json.encode(value))  # null for what is not a number
 
 
 def table(

@@ -17,10 +17,9 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, get_args
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from steadyarm.arms import ArmSet
 from steadyarm.arms.recipes import LazyNames, names_in
 from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
 from steadyarm.estimators import is_one_hot
@@ -49,7 +48,7 @@ from steadyarm.validation import check_choice, finite_number, whole_number
 from steadyarm.wording import csv_cell, csv_text
 
 if TYPE_CHECKING:
-    from steadyarm.storages.storage import Storage
+    from steadyarm.live.experiment import Experiment
 
 READ = ("timestamp", "unit", "arm", "probability", "reward", "segment", "block")  # by analyze
 GUARDS = ("unit", "arm")  # texts that users chose; in CSV files they are guarded against formulas
@@ -81,23 +80,7 @@ def description_path(log: Path) -> Path:
     return log.with_name(f"{log.name}.experiment.json")
 
 
-class Source(Protocol):
-    """What is exported: an experiment."""
-
-    storage: Storage
-    name: str
-    key: int
-    tag: str
-
-    @property
-    def arms(self) -> ArmSet:
-        """Its variants."""
-
-    def now(self) -> int:
-        """The time by its clock."""
-
-
-def export_experiment(experiment: Source, path: str | Path, named: bool = True) -> Path:
+def export_experiment(experiment: Experiment, path: str | Path, named: bool = True) -> Path:
     """Write the log into a .csv or .parquet file, and a description beside it.
 
     Neither is there before both are complete.
@@ -145,7 +128,7 @@ def _unnamed(entry: AuditEntry) -> AuditEntry:
 
 
 def csv_lines(
-    experiment: Source, until: Snapshot | None = None, counts: Counts | None = None
+    experiment: Experiment, until: Snapshot | None = None, counts: Counts | None = None
 ) -> Iterator[str]:
     """The log as the text of a CSV file, some thousand lines at a time.
 
@@ -164,7 +147,7 @@ def csv_lines(
 
 
 def write_parquet(
-    experiment: Source,
+    experiment: Experiment,
     path: Path,
     until: Snapshot | None = None,
     counts: Counts | None = None,
@@ -190,7 +173,7 @@ def write_parquet(
             writer.write_table(pa.table(rows, schema=schema))
 
 
-def write_zip(experiment: Source, path: Path) -> None:
+def write_zip(experiment: Experiment, path: Path) -> None:
     """The log as CSV and its description, in one file for everybody who may read results."""
     with TemporaryDirectory() as folder, ZipFile(path, "w", ZIP_DEFLATED) as file:
         log = export_experiment(experiment, Path(folder) / f"{experiment.name}.csv", named=False)
@@ -241,7 +224,7 @@ def read_export(path: str | Path) -> ExportedTest:
     return ExportedTest(snapshot, tuple(days), all_series, trace, exported)
 
 
-def _columns(experiment: Source) -> list[str]:
+def _columns(experiment: Experiment) -> list[str]:
     """Arms that share features need every row's whole allocation.
 
     Of very many arms it would be longer than all the rest; the description has it. Covariates
@@ -263,7 +246,7 @@ def _covariates(config: Mapping[str, Any]) -> list[str]:
 
 
 def _tables(
-    experiment: Source, until: Snapshot | None, counts: Counts | None
+    experiment: Experiment, until: Snapshot | None, counts: Counts | None
 ) -> Iterator[dict[str, list[Any]]]:
     """The log as columns, page by page; times are datetimes."""
     columns, arms = _columns(experiment), experiment.arms

@@ -707,8 +707,6 @@ class Status:
     segments, observed : opened, and of these observed by the policy
     arms : of which variants `assigned` and `rewarded` are, by index; None for all of them. Of very
         many variants (`ArmSet.large`) only those that were assigned are counted
-    others : assignments and rewards of further variants, where a service reports the most
-        frequent ones only
     excluded : assignments that were excluded; they are among the assigned and count nowhere else
     outside : what is shown outside of the test; None as long as nobody needed it
 
@@ -733,7 +731,6 @@ class Status:
     segments: int
     observed: int
     arms: tuple[int, ...] | None = None
-    others: tuple[int, int] = (0, 0)
     excluded: int = 0
     outside: Outside | None = None
 
@@ -745,12 +742,12 @@ class Status:
     @property
     def total_assigned(self) -> int:
         """Assignments of all variants."""
-        return sum(self.assigned) + self.others[0]
+        return sum(self.assigned)
 
     @property
     def total_rewarded(self) -> int:
         """Rewards of all variants."""
-        return sum(self.rewarded) + self.others[1]
+        return sum(self.rewarded)
 
 
 def status_of(settings: Settings, snapshot: Snapshot) -> Status:

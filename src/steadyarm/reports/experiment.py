@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from math import isfinite
 from typing import Any
@@ -31,9 +31,7 @@ from steadyarm.reports.analysis import periods_of
 from steadyarm.reports.render import ROWS, render
 from steadyarm.storages.records import to_datetime
 from steadyarm.wording import (
-    counted,
     factors_in,
-    listed,
     number,
     p_value,
     percent,
@@ -110,7 +108,6 @@ def page_of(
     factors = factors_in(settings.arms)
     description = toml_of({"name": card.name, **description_of(settings)}).strip()
     names = card.labels
-    total = max(card.status.total_assigned, 1)
     return render(
         "experiment.html",
         title=f"Test report: {card.name}",
@@ -122,9 +119,6 @@ def page_of(
         factors=list(factors or ()) if names != card.names else [],
         counts=[(n, f"{card.assigned[k]:,}", f"{card.rewarded[k]:,}") for k, n in enumerate(names)],
         standings=_standings(card, order),
-        shares=[
-            (names[k], f"{card.assigned[k]:,}", percent(card.assigned[k] / total)) for k in order
-        ],
         charts=charts,
         people=people,
         adjusted="" if verdict is None else adjusted_text(verdict, settings.covariates),
@@ -132,7 +126,6 @@ def page_of(
         metrics=[] if verdict is None or not verdict.metrics else metric_cells(verdict),
         obstacles=[] if verdict is None else metric_obstacles(verdict),
         distrust=f"{settings.policy.name} {_distrust(settings)}",
-        rivals=list(_rivals(card)),
         effects=_effects(card),
         pairs=[
             (f"{pair.first} and {pair.second}", number(pair.strength), p_value(pair.p_value))
@@ -238,7 +231,7 @@ def _standings(card: Scorecard, order: list[int]) -> dict[str, Any] | None:
                 unknown=verdict.no_interval,
             ),
             *([lift_text(verdict, k, unit)] if against else []),
-            percent(card.assigned[k] / total),
+            f"{card.assigned[k]:,} ({percent(card.assigned[k] / total)})",
             STANDINGS[standing_of(card, k)],
         )
         for k in order
@@ -249,7 +242,7 @@ def _standings(card: Scorecard, order: list[int]) -> dict[str, Any] | None:
         *([] if raw is None else ["unadjusted"]),
         f"{percent(verdict.level)} interval",
         *([f"against {verdict.control}"] if against else []),
-        "share of visits",
+        "visits",
         "standing",
     ]
     note = ""
@@ -281,35 +274,6 @@ def _effects(card: Scorecard) -> list[tuple[str, ...]]:
         (e.factor, e.level, number(e.mean), number(e.difference), reach(e.low, e.high))
         for e in (card.effects.main if card.effects is not None else ())
     ]
-
-
-def _rivals(card: Scorecard) -> Iterator[str]:
-    """Which variants are not ruled out, and which were not measured to the end."""
-    verdict = card.verdict
-    if verdict is None:
-        none = "There is no verdict, so no variant is ruled out."
-        yield none if card.ended else "Every variant can still win."
-        return
-    standings = [(name, standing_of(card, k)) for k, name in enumerate(card.labels)]
-    others = [name for name, standing in standings if standing in ("open", "maybe")]
-    dropped = [name for name, standing in standings if standing == "dropped"]
-    level = percent(verdict.level)
-    if others or verdict.others:
-        leads = "has the best estimate" if card.settled else "leads"
-        among = "among them " if verdict.others else ""
-        rivals = counted(len(others) + verdict.others, "variant")
-        named = f": {among}{listed(others, 20 if verdict.shown is None else 5)}" if others else ""
-        best = f"Besides {verdict.name}, which {leads}"
-        yield f"{best}, {rivals} cannot be ruled out at {level}{named}."
-    elif len(dropped) < len(standings) - 1:
-        rest = " that were measured to the end" if dropped else ""
-        yield f"All variants{rest} but {verdict.name} are ruled out at {level}."
-    else:
-        yield f"{verdict.name} is left."
-    if dropped:
-        were = counted(len(dropped), "variant was", "variants were")
-        yield f"{were} dropped on the way: {listed(dropped, 20)}."
-    yield from filter(None, (verdict.caution, verdict.reach))
 
 
 def _distrust(settings: Settings) -> str:
