@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.after_test import Outside
 from steadyarm.live.assigner import AssignmentId
 from steadyarm.live.stopping import ITSELF
 from tests.live.worlds import Clock
@@ -152,12 +151,6 @@ def test_rewards_outside_of_the_test_count_nowhere_and_are_no_errors() -> None:
     check_outside(shop.ask("later"), late.name)
 
 
-def test_rewards_of_unknown_units_are_errors_while_the_test_runs() -> None:
-    shop = create()
-    with pytest.raises(sa.UnknownAssignmentError):
-        shop.tell("nobody", 1.0)
-
-
 def test_refuse_keeps_errors_and_says_why() -> None:
     shop = create(budget=20, after="refuse", control="A")
     play(shop, 20)
@@ -181,9 +174,3 @@ def test_requests_without_units_see_the_default_too() -> None:
         shop.tell(shown, RATES[shown.name])
     check_outside(shop.ask(), "B")
     check_outside(shop.ask("named"), "B")
-
-
-def test_what_is_stored_is_read_again() -> None:
-    assert Outside.read(None) is None
-    outside = Outside("A", "It is the control.", 5)
-    assert Outside.read(outside.to_dict()) == outside

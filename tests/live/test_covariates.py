@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import ips
 
 ARMS = sa.ArmSet.one_hot(["A", "B", "C"])
@@ -125,13 +123,6 @@ def test_clicks_with_covariates_are_no_clicks_any_more() -> None:
     assert session.evidence().binary == [False]
 
 
-def test_useless_covariates_leave_clicks_clicks() -> None:
-    session = new()
-    for t in range(BUDGET):
-        session.tell(session.ask({"age": 30.0}), float(t % 5 == 0))
-    assert session.evidence().binary == [True]
-
-
 def test_units_without_covariates_get_the_decisions_of_a_test_without() -> None:
     with_, without = new(), new(covariates=())
     assert play(with_, told=False) == play(without, told=False)
@@ -200,51 +191,3 @@ def test_a_range_of_rewards_needs_rewards_as_they_are() -> None:
     verdict = session.recommend(reward_range=(-20.0, 20.0))
     assert verdict.raw is None
     assert np.array_equal(verdict.estimates, session.results().raw_evidence.estimates[0])
-
-
-def test_a_prediction_is_given_as_expected() -> None:
-    one, other = new(covariates=["expected"]), new(covariates=["expected"])
-    for t in range(200):
-        value = float(np.sin(t))
-        one.tell(one.ask(expected=value), value)
-        other.tell(other.ask({"expected": value}), value)
-    assert one.to_json() == other.to_json()
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"covariates": {"spent": 1.0}}, "'spent' is no covariate of this test"),
-        ({"covariates": {"spend": float("inf")}}, "expected a finite number"),
-        ({"covariates": 3.0}, "by covariate"),
-        ({"expected": 3.0}, "'expected' is no covariate of this test"),
-    ],
-)
-def test_wrong_covariates_assign_nothing(given: Any, message: str) -> None:
-    session = new()
-    with pytest.raises(InvalidInputError, match=message):
-        session.ask(**given)
-    assert session.asked == 0
-    with pytest.raises(InvalidInputError, match="none were declared"):
-        new(covariates=()).ask({"spend": 1.0})
-
-
-def test_damaged_covariates_are_refused() -> None:
-    session = new()
-    play(session, rounds=100)
-    session.ask({"spend": 1.0})
-    data = json.loads(session.to_json())
-    damages: list[Any] = [
-        lambda d: d["slopes"]["noise"].append(1.0),
-        lambda d: d.pop("slopes"),
-        lambda d: d["books"]["waiting"][0].pop(),
-        lambda d: d["books"]["waiting"][0][3].append(1.0),
-        lambda d: d["books"]["open"][0]["moments"].pop("seen"),
-        lambda d: d["books"]["open"][0]["moments"]["assigned"].__setitem__(0, 77),
-        lambda d: d.__setitem__("covariates", ["spend"]),
-    ]
-    for damage in damages:
-        broken = json.loads(json.dumps(data))
-        damage(broken)
-        with pytest.raises(InvalidInputError, match="incomplete or damaged"):
-            sa.Session.from_json(json.dumps(broken))

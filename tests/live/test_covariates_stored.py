@@ -17,11 +17,10 @@ from steadyarm.covariates import Moments
 from steadyarm.live.breakdowns import breakdown_of
 from steadyarm.live.results import results_by_day, results_of
 from steadyarm.live.scorecard import scorecard_of
-from steadyarm.live.units import KNOWN, stored_covariates
+from steadyarm.live.units import KNOWN
 from steadyarm.live.verdict import adjusted_text
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.storages import open_storage, upgrade_storage
-from steadyarm.storages.counting import Metrics
 from steadyarm.storages.records import LogRow, place_of
 from tests.live.few import LARGE, Few
 from tests.live.tampering import tamper, tamper_with_state
@@ -173,29 +172,6 @@ def test_rewards_made_of_events_are_adjusted_when_they_are_final() -> None:
     assert live.replay().agrees
 
 
-def test_series_are_few() -> None:
-    for missing, most in (("zero", (4, 22)), ("drop", (5, 37))):
-        for count, expected in zip((1, 5), most, strict=True):
-            names = [f"z{i}" for i in range(count)]
-            metrics, products = stored_covariates(names, missing)
-            assert len(metrics) + len(products) == expected
-            declared = Metrics.of({"metrics": metrics, "products": products})
-            assert len(declared.steering) == expected
-    assert stored_covariates([], "drop") == ([], [])
-
-
-def test_without_covariates_nothing_more_is_stored_or_read() -> None:
-    settings = created(covariates=None).settings
-    assert not {"covariates", "metrics", "products"} & settings.to_dict().keys()
-    live = created(covariates=None)
-    play_plain = live.ask("u")
-    live.tell(play_plain, 1.0)
-    snapshot = live.storage.snapshot(live.key, everything=True)
-    assert snapshot.series == ()
-    assert set(snapshot.experiment.policy_state) == {"state", "rounds"}
-    assert live.storage.log(live.key)[0].events == ()
-
-
 def test_segments_that_play_some_of_many_variants_have_their_own_columns() -> None:
     settings: dict[str, Any] = {"missing": "drop", "seed": 1, "covariates": ["spend"]}
     live = sa.create_experiment("l", LARGE, Few(), 240, "memory", **settings)
@@ -259,17 +235,6 @@ def test_a_replay_notices_other_covariates_and_other_slopes() -> None:
     assert any("stored" in each for each in live.replay().differences)
 
 
-def test_an_export_is_analyzed_with_its_covariates(tmp_path: Path) -> None:
-    live = created(budget=200, missing="fail")
-    play(live, range(200), World())
-    path = live.export(tmp_path / "log.csv")
-    found, verdict = sa.analyze(path, covariates=list(NAMES)), live.recommend()
-    assert found.raw is not None
-    assert found.variance_kept == pytest.approx(verdict.variance_kept, rel=0.01)
-    # References of the policy came from what it had seen, those of the log from the whole log.
-    np.testing.assert_allclose(found.estimates, verdict.estimates, rtol=0.01)
-
-
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_two_processes_decide_alike(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -312,20 +277,6 @@ def test_threads_that_ask_and_tell_at_once_lose_nothing(tmp_path: Path) -> None:
     stored = {row.unit: {e.metric: e.value for e in row.events}.get("spend") for row in rows}
     assert stored == dict(known)
     live.close()
-
-
-def test_huge_numbers_overflow_nowhere() -> None:
-    live = created(budget=200)
-    rng = np.random.default_rng(1)
-    for t in range(200):
-        spend = 1e60 if t % 50 == 7 else float(rng.normal())
-        shown = live.ask(f"u{t}", covariates={"spend": spend, "visits": spend})
-        live.tell(shown, -1e100 if t % 50 == 7 else float(rng.normal()))
-    verdict = live.recommend()
-    assert verdict.raw is not None
-    assert np.isfinite(verdict.raw).all()
-    assert np.isfinite(verdict.estimates).all()
-    assert live.replay().agrees
 
 
 # What is shown
@@ -375,42 +326,6 @@ def test_further_metrics_and_levels_are_not_adjusted() -> None:
 
 
 # What is refused
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"spend": float("nan")}, "finite number"),
-        ({"spend": "41"}, "finite number"),
-        ({"spend": True, "age": 3.0}, "'age' is no covariate"),
-        ({"spend": 1e300}, "the covariate 'spend'"),
-        ([41.0], "numbers of a unit by covariate"),
-    ],
-)
-def test_bad_covariates_are_refused_and_nothing_is_assigned(given: Any, words: str) -> None:
-    live = created()
-    with pytest.raises(sa.InvalidInputError, match=words) as caught:
-        live.ask("u1", covariates=given)
-    assert caught.value.field == "covariates"
-    answers = live.ask_many(["u1", "u2"], covariates=[given, {"spend": 3.0}])
-    assert [isinstance(each, sa.InvalidInputError) for each in answers] == [True, False]
-    assert live.status().total_assigned == 1
-    with pytest.raises(sa.InvalidInputError, match="give as many"):
-        live.ask_many(["u1", "u2"], covariates=[None])
-
-
-def test_expected_is_a_covariate_of_that_name() -> None:
-    live = created(covariates=["expected"])
-    live.ask("u1", expected=3.2)
-    live.ask("u2", covariates={"expected": 1.5})
-    live.ask("u3", covariates={"expected": None})
-    values = [{e.metric: e.value for e in row.events} for row in live.storage.log(live.key)]
-    assert values == [{"expected": 3.2, KNOWN: 1.0}, {"expected": 1.5, KNOWN: 1.0}, {}]
-    with pytest.raises(sa.InvalidInputError, match="given twice") as caught:
-        live.ask("u4", covariates={"expected": 1.0}, expected=1.0)
-    assert caught.value.field == "expected"
-    with pytest.raises(sa.InvalidInputError, match="'expected' is no covariate"):
-        created().ask("u1", expected=1.0)
 
 
 def test_many_units_have_expectations_of_their_own() -> None:

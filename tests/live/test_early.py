@@ -118,13 +118,6 @@ def test_a_session_decides_as_an_experiment_does() -> None:
     assert live.replay().agrees, live.replay()
 
 
-def test_prompt_rewards_leave_nothing_to_be_early() -> None:
-    live = create(budget=300)
-    for i in range(300):
-        live.tell(live.ask(f"u{i}"), float(i % 3))
-    assert not any(record.early or record.carried_on for record in records_of(live))
-
-
 def test_without_any_reward_the_first_allocation_is_carried_on() -> None:
     live = shop(rate=lambda name, day: 0.0)
     records = records_of(live)

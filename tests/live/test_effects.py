@@ -12,7 +12,7 @@ import steadyarm as sa
 from steadyarm.inference import Evidence
 from steadyarm.live.effects import Effects, effects_of
 from steadyarm.segments import Segment, SegmentStats
-from steadyarm.wording import factors_of, labels_of
+from steadyarm.wording import factors_of
 from tests.live.scorecards import NAMES, RATES, played
 
 FACTORS = {"headline": ("short", "long"), "image": ("cat", "dog", "none")}
@@ -48,20 +48,6 @@ def test_factors_are_told_from_names() -> None:
 )
 def test_other_names_are_no_factors(names: list[str]) -> None:
     assert factors_of(names) is None
-
-
-@pytest.mark.parametrize(
-    "factors",
-    [
-        {"text": ("short, sweet", "long"), "hat": ("no", "yes, please", "a=b, c")},
-        {"text": ("long", "short, sweet"), "hat": ("yes, please", "no")},
-        {"size, in cm": ("1", "2, 3"), "hat": ("no", "yes")},
-        {"a": ("1, b=2", "3"), "c": ("1", "2")},
-        {"a": ("x, b", "y"), "b": ("1", "2"), "c": ("x, c", "y, b, c", "z")},
-    ],
-)
-def test_commas_in_names_and_levels(factors: dict[str, tuple[str, ...]]) -> None:
-    assert factors_of(sa.ArmSet.factorial(factors).names) == factors
 
 
 @pytest.mark.parametrize(
@@ -156,16 +142,6 @@ def test_p_values_of_interactions_are_uniform_if_there_are_none() -> None:
     assert abs(below - 0.2) < 4 * np.sqrt(0.2 * 0.8 / 400)
 
 
-def test_pairs_come_from_the_clearest_on() -> None:
-    factors = {"a": ("0", "1"), "b": ("0", "1"), "c": ("0", "1")}
-    arms = sa.ArmSet.factorial(factors)
-    signs = np.array(list(product([-1, 1], repeat=3)))
-    means = 0.5 + 0.1 * signs[:, 0] * signs[:, 2] + 0.02 * signs[:, 0] * signs[:, 1]
-    found = effects_of(_evidence(arms, means, each=300), factors)
-    assert [(p.first, p.second) for p in found.pairs[:2]] == [("a", "c"), ("a", "b")]
-    assert found.pairs[0].p_value < 1e-10
-
-
 def test_true_effects_lie_inside_their_intervals() -> None:
     test = played(budget=2400, visits=2400)
     evidence = test.evidence()
@@ -175,10 +151,3 @@ def test_true_effects_lie_inside_their_intervals() -> None:
     for effect in found.main:
         k = FACTORS[effect.factor].index(effect.level)
         assert effect.low < means[effect.factor][k] - true.mean() < effect.high
-
-
-def test_labels_are_levels_where_that_is_clear() -> None:
-    assert labels_of(NAMES)[1] == "short + dog"
-    assert labels_of(["B", "A"]) == ("B", "A")
-    unclear = sa.ArmSet.factorial({"a": ["x", "x + y"], "b": ["y + z", "z"]}).names
-    assert labels_of(unclear) == unclear  # x + y + z twice

@@ -9,12 +9,9 @@ import pytest
 import scipy
 
 import steadyarm as sa
-from steadyarm.dashboard.pages import charts_of, describe_variants
 from steadyarm.inference import Evidence
 from steadyarm.live.effects import Effects, effects_of
-from steadyarm.live.scorecard import scorecard_of
 from steadyarm.segments import Direction, Segment, SegmentStats
-from tests.live.scorecards import RATES, played
 
 ITEMS = ("news", "sport", "salt + pepper", "games", "food")
 
@@ -66,16 +63,6 @@ def test_with_pairs_company_is_averaged_over(size: int) -> None:
         assert effect.difference == pytest.approx(values[here].mean() - values[~here].mean())
     assert sum(effect.difference for effect in found.main) == pytest.approx(0)
     assert found.chosen == ()
-
-
-def test_small_rewards_may_be_good() -> None:
-    arms = sa.ArmSet.bundles(ITEMS, 2)
-    means = np.linspace(0.2, 0.6, arms.size)
-    up, down = (
-        [e.level for e in effects_of(_evidence(arms, means, direction=way)).main]
-        for way in ("maximize", "minimize")
-    )
-    assert up == down[::-1] == list(ITEMS[::-1])
 
 
 def test_intervals_are_those_of_a_mean_of_independent_rounds() -> None:
@@ -131,31 +118,3 @@ def test_effects_of_a_large_set_are_those_of_its_table() -> None:
         assert effect.difference == pytest.approx(values[here].mean() - values[~here].mean())
         assert effect.low < effect.difference < effect.high
     assert " + ".join(found.chosen) == arms.names[17]
-
-
-def test_factors_are_found_in_the_arms() -> None:
-    arms = sa.ArmSet.factorial({"headline": ["short", "long"], "image": ["cat", "dog", "none"]})
-    found = effects_of(_evidence(arms, RATES))
-    assert found.kind == "factors"
-    assert [(e.factor, e.level) for e in found.main[:2]] == [
-        ("headline", "short"), ("headline", "long"),
-    ]  # fmt: skip  # a table reads better so
-    with pytest.raises(sa.InvalidInputError, match="3 variants are made neither of factors nor"):
-        effects_of(_evidence(sa.ArmSet.one_hot(["A", "B", "C"]), np.zeros(3)))
-
-
-def test_a_look_has_them_with_those_of_the_verdict() -> None:
-    arms = sa.ArmSet.bundles(ITEMS, 2)
-    card = scorecard_of(played(arms, budget=1200, visits=1200, days=2))
-    assert card.effects is not None
-    assert card.verdict is not None
-    assert " + ".join(card.effects.chosen) == card.verdict.name
-    assert describe_variants(card).startswith(
-        "10 bundles of 2 of 5 items: news, sport, salt + pepper, games and food."
-    )
-    charts = charts_of(card)
-    assert "interactions" not in charts
-    rows = charts["effects"]["data"]["values"]
-    assert [row["level"] for row in rows] == [e.level for e in card.effects.main]
-    factorial = scorecard_of(played(budget=1200, visits=600, days=2))
-    assert {"effects", "interactions"} <= charts_of(factorial).keys()

@@ -29,19 +29,6 @@ def test_whatever_is_written_is_read_again(name: str, description: dict[str, Any
     assert tomllib.loads(toml_of({"name": name, **description})) == {"name": name} | description
 
 
-@given(st.lists(st.text(min_size=90), min_size=2, max_size=4))
-def test_long_lists_stand_on_lines_of_their_own(names: list[str]) -> None:
-    written = toml_of({"arms": names})
-    assert written.count("\n    ") == len(names)
-    assert tomllib.loads(written)["arms"] == names
-
-
-def test_the_order_of_factors_stays() -> None:
-    factors = {"z": ["1", "2"], "a b": ["1", "2"], "m": ["1", "2"]}
-    read = tomllib.loads(toml_of({"arms": {"factorial": factors, "interactions": 1}}))
-    assert list(read["arms"]["factorial"]) == ["z", "a b", "m"]
-
-
 def test_what_toml_cannot_say_is_refused_and_what_is_usual_left_out() -> None:
     assert toml_of({"name": "x", "seed": None}) == 'name = "x"\n'
     with pytest.raises(InvalidInputError, match="None cannot be written as TOML"):
@@ -67,14 +54,6 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("kind", ARMS)
-def test_the_file_makes_equal_settings(kind: str, options: dict[str, Any]) -> None:
-    settings = Settings(ARMS[kind], sa.Steady(robustness=0.7), 5000, seed=2**62 + 1, **options)
-    read = tomllib.loads(toml_of(description_of(settings)))
-    assert create_from_description("x", read, "memory").settings.to_dict() == settings.to_dict()
-
-
 @pytest.mark.parametrize("kind", ARMS)
 def test_factors_are_recognised(kind: str) -> None:
     arms = description_of(Settings(ARMS[kind], sa.Steady(), 100, seed=1, missing="drop"))["arms"]
@@ -91,29 +70,6 @@ def test_policies_are_named_if_all_is_as_usual(name: str) -> None:
     description = description_of(settings)
     assert description["policy"] == name.lower()
     assert create_from_description("x", description, "memory").settings.policy == settings.policy
-
-
-@pytest.mark.parametrize("control", ["B", {"B": 0.2}])
-def test_a_control_is_described_as_shortly_as_possible(control: Any) -> None:
-    arms = sa.ArmSet.one_hot(["A", "B", "C"])
-    given = Settings(arms, sa.Steady(), 100, seed=1, control=control, missing="drop")
-    text = toml_of(description_of(given))
-    assert tomllib.loads(text)["control"] == control
-    made = create_from_description("x", tomllib.loads(text), "memory")
-    assert made.settings.to_dict() == given.to_dict()
-    assert made.settings.control == "B"
-
-
-def test_shares_are_told_by_name_or_for_all() -> None:
-    arms = sa.ArmSet.one_hot(["A", "B", "C"])
-    control: dict[str, Any] = {"control": {"B": 0.2}, "missing": "drop"}
-    both = Settings(arms, sa.Steady(), 100, seed=1, min_share=0.01, **control)  # type: ignore[arg-type]  # a number for all
-    one = Settings(arms, sa.Steady(), 100, seed=1, min_share={"A": 0.01}, **control)
-    assert description_of(both)["min_share"] == 0.01
-    assert description_of(one)["min_share"] == {"A": 0.01}
-    for settings in (both, one):
-        made = create_from_description("x", description_of(settings), "memory")
-        assert made.settings.to_dict() == settings.to_dict()
 
 
 LARGE = {

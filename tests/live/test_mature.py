@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -64,26 +63,6 @@ def test_slow_rewards_make_no_variant_lose() -> None:
         assert all("can be judged yet" in text for text in headlines[:3])
         wrong += any(v.sure for v in verdicts)
     assert wrong <= scipy.stats.binom.ppf(0.999, tests, 0.05)
-
-
-def test_a_look_says_how_far_it_reaches() -> None:
-    live, verdicts, headlines = shop(seed=1)
-    for verdict, headline in zip(verdicts, headlines[3:], strict=True):
-        assert verdict.anytime
-        assert verdict.judged == verdict.rewards + verdict.missing
-        assert verdict.until is not None
-        assert f"Based on the first {verdict.judged:,} visits, up to" in headline
-        assert f"{verdict.waiting:,} newer ones are not included yet" in headline
-        assert f"and {verdict.pending:,} of them still wait for rewards." in headline
-    ends = [verdict.until for verdict in verdicts if verdict.until is not None]
-    assert ends == sorted(ends)
-    evening = datetime.fromtimestamp(START + 6 * DAY + 20 * 3600, UTC)
-    assert 2.9 < (evening - ends[3]).total_seconds() / DAY < 3.5
-    last = live.recommend()
-    assert not last.anytime  # all visits were assigned, and the last window has closed
-    assert (last.judged, last.waiting) == (1200, 0)
-    assert "Judged" not in str(last)
-    assert scorecard_of(live).settled
 
 
 def test_every_look_is_a_prefix_of_the_test() -> None:
@@ -214,15 +193,6 @@ def test_rewards_that_came_too_late_keep_a_verdict_from_being_sure() -> None:
     assert "not healthy" in scorecard_of(live).headline
 
 
-def test_what_ended_without_a_reward_says_so() -> None:
-    for policy in (sa.Steady(), sa.Peace(), sa.TopTwoThompson()):
-        session = sa.Session(policy, sa.ArmSet.one_hot(["A", "B"]), 60)
-        session.ask()
-        session.finish()
-        with pytest.raises(sa.RewardsPendingError, match="ended without a single reward"):
-            session.recommend()
-
-
 def test_a_policy_of_epochs_is_judged_with_its_last_epoch() -> None:
     clock = Clock()
     live = create(
@@ -249,7 +219,3 @@ def test_a_policy_of_epochs_is_judged_with_its_last_epoch() -> None:
     np.testing.assert_array_equal(before.estimates, after.estimates)
     assert before.plausible == after.plausible
     assert (before.rewards, before.missing) == (after.rewards, after.missing)
-
-
-def test_no_share_for_all_is_none_at_all() -> None:
-    assert create(min_share=0).settings.min_share == {}

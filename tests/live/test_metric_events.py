@@ -121,13 +121,6 @@ def test_replay_finds_what_was_changed(change: Callable[[Experiment], None], wor
     assert any(re.search(words, line) for line in found.differences), str(found)
 
 
-def test_replay_compares_a_reward_with_its_events() -> None:
-    live = declared(PRIMARY)
-    assert live.replay().agrees
-    tamper(live, "UPDATE steadyarm_rewards SET reward = reward + 1")
-    assert any("its events count as" in line for line in live.replay().differences)
-
-
 @pytest.mark.parametrize("primary", [None, PRIMARY], ids=["one reward", "events"])
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_events_are_exported_and_read(
@@ -144,16 +137,6 @@ def test_events_are_exported_and_read(
         assert one.rewarded == other.rewarded
         assert one.sums == pytest.approx(other.sums)
     assert [c.metric for c in test.trace.corrections] == ["clicked"]
-
-
-def test_an_export_without_metrics_has_no_events(tmp_path: Path) -> None:
-    live = create()
-    live.tell(live.ask("a"), 1.0)
-    path = live.export(tmp_path / "log.csv")
-    header = path.read_text().splitlines()[0]
-    assert "events" not in header
-    described = json.loads(path.with_name("log.csv.experiment.json").read_text())
-    assert described["rows"] == {"0": [1, 1]}
 
 
 @pytest.mark.parametrize("damage", ["lost", "no event", "no time"])

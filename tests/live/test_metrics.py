@@ -40,12 +40,6 @@ def test_the_primary_metric_says_what_the_reward_is() -> None:
     assert list(settings.measured) == ["bought", "revenue", "orders", "loading"]
 
 
-def test_without_a_primary_metric_the_reward_is_called_reward() -> None:
-    settings = described(metrics=SHOP[1:], missing="drop", direction="minimize")
-    assert (settings.primary.name, settings.primary.direction) == ("reward", "minimize")
-    assert settings.primary.missing == "drop"
-
-
 @pytest.mark.parametrize(
     ("metrics", "words"),
     [
@@ -76,17 +70,6 @@ def test_bad_metrics_are_refused_with_the_field(metrics: Any, words: str) -> Non
     with pytest.raises(sa.InvalidInputError, match=words) as refused:
         described(metrics=metrics, missing="drop")
     assert refused.value.field == "metrics"
-
-
-def test_what_the_primary_metric_says_is_not_said_twice() -> None:
-    with pytest.raises(sa.InvalidInputError, match="'bought' has its own window") as refused:
-        described(reward_window="1d")
-    assert refused.value.field == "reward_window"
-
-
-def test_a_guardrail_needs_a_control() -> None:
-    with pytest.raises(sa.InvalidInputError, match="compares with the control"):
-        described(control=None)
 
 
 def test_values_are_checked_and_shown_in_their_unit() -> None:

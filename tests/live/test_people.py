@@ -116,29 +116,6 @@ def test_attributes_steer_nothing() -> None:
     assert np.array_equal(bare.test.recommend().intervals, kept.test.recommend().intervals)
 
 
-def test_unknown_attributes_are_refused_before_anything_is_assigned() -> None:
-    test = Shop(DEVICES).test
-    with pytest.raises(sa.InvalidInputError, match=r"no attribute .* did you mean device") as error:
-        test.ask("visitor 1", {"devices": "mobile"})
-    assert error.value.field == "attributes"
-    for wrong, message in ((["mobile"], "by attribute"), ({"device": 3}, "expected a text")):
-        with pytest.raises(sa.InvalidInputError, match=message):
-            test.ask("visitor 1", wrong)  # type: ignore[arg-type]
-    assert test.status().total_assigned == 0
-    answers = test.ask_many(
-        ["visitor 1", "visitor 2", "visitor 3"],
-        attributes=[{"device": "mobile"}, {"color": "red"}, None],
-    )
-    assert isinstance(answers[1], sa.InvalidInputError)
-    assert test.status().total_assigned == 2
-    with pytest.raises(sa.InvalidInputError, match="of 1 units, but 2 units"):
-        test.ask_many(["visitor 4", "visitor 5"], attributes=[None])
-    with pytest.raises(sa.InvalidInputError, match="no attributes were declared"):
-        Shop(None).test.ask("visitor 1", {"device": "mobile"})
-    with pytest.raises(sa.InvalidInputError, match="the attributes are device"):
-        test.recommend(by="country")
-
-
 def counts(test: sa.Experiment) -> dict[str, int]:
     """How many visits have each level."""
     found: dict[str, int] = {}
@@ -195,27 +172,6 @@ def test_a_breakdown_says_what_is_clear_and_what_is_not(shop: Shop) -> None:
         found.of("phone")
 
 
-def test_values_are_shown_with_the_unit_of_the_reward(shop: Shop) -> None:
-    found = shop.test.recommend(by="device")
-    first = found.of("mobile").estimates
-    assert first is not None
-    spent = sa.create_experiment(
-        *("spent", ARMS, sa.Steady(), 100, "memory"),
-        metrics=[
-            {"name": "spent", "role": "primary", "kind": "money", "unit": "€", "window": "1d"}
-        ],
-        attributes=DEVICES,
-    ).settings
-    assert found.rows(spent.shown)[0][3] == f"{first[0]:.2f} €"
-
-
-def test_levels_have_wider_intervals_than_the_whole_test(shop: Shop) -> None:
-    whole, found = shop.test.recommend(), shop.test.recommend(by="device")
-    for result in found.levels:
-        wide = np.diff(result.lift_intervals, axis=1)[1:]
-        assert (wide > 1.3 * np.diff(whole.lift_intervals, axis=1)[1:]).all()
-
-
 def test_before_the_end_intervals_hold_at_all_times() -> None:
     shop = Shop(DEVICES)
     shop.visit(600)
@@ -249,16 +205,6 @@ def test_levels_without_visits_and_with_few_are_left_out() -> None:
     assert "radio" not in found.left_out
     rows = [row for row in found.rows() if row[0] == "radio"]
     assert rows == [("radio", "0", "", "", "no judged visit")]
-
-
-def test_policies_that_leave_variants_out_have_no_results_by_level() -> None:
-    test = sa.create_experiment(
-        *("cut", ARMS, sa.Peace(), 200, "memory"), missing="drop", seed=1, attributes=DEVICES
-    )
-    for i in range(66):
-        test.tell(test.ask(f"u{i}", {"device": "mobile"}), float(i % 3))
-    with pytest.raises(sa.InvalidInputError, match="leaves variants out"):
-        test.recommend(by="device")
 
 
 def test_excluded_units_count_in_no_level() -> None:
@@ -298,20 +244,6 @@ def test_equal_lifts_are_rarely_said_to_differ() -> None:
     assert tested.size > 0.9 * TESTS
     assert (tested < 0.05).sum() <= scipy.stats.binom.ppf(0.999, tested.size, 0.05)
     assert (tested < 0.5).sum() >= scipy.stats.binom.ppf(0.001, tested.size, 0.5)
-
-
-def test_a_batch_has_the_numbers_of_its_tests() -> None:
-    crowd = Crowd([[0.2, 0.35, 0.2], [0.3, 0.3, 0.3]], [0.6, 0.4])
-    levels, p_values = crowd.many(np.random.default_rng(3), 1)
-    found = crowd.play(np.random.default_rng(3))
-    assert found.interaction == p_values[0]
-    # Of three levels, with the one that was not declared; after the end a fifth less is left.
-    share = 0.8 * 0.05 / 3
-    for evidence, result in zip(levels, found.levels, strict=False):
-        alone = lifts(evidence, 0, 1 - share)
-        assert result.lift_intervals == pytest.approx(
-            np.column_stack([alone.low[0], alone.high[0]])
-        )
 
 
 @pytest.mark.parametrize(("buyers", "tested"), [(0.05, False), (0.5, True)])

@@ -57,20 +57,6 @@ def test_the_recommended_one_comes_first_and_unknown_ones_last(running: Scorecar
     assert order_of(found(running, arm=2, estimates=same)) == [2, 0, 1, 3]
 
 
-def test_small_rewards_come_first_if_they_are_good() -> None:
-    card = scorecard_of(played(arms=ABC, budget=1200, visits=600, direction="minimize"))
-    assert order_of(found(card, arm=3)) == [3, 2, 0, 1]
-    assert order_of(found(card, arm=1)) == [1, 3, 2, 0]
-
-
-def test_variants_stay_as_they_were_given_without_a_verdict() -> None:
-    card = scorecard_of(played(arms=ABC, visits=0))
-    assert card.verdict is None
-    assert order_of(card) == [0, 1, 2, 3]
-    assert standings(card) == ["unknown"] * 4
-    assert standings(ended(card)) == ["unknown"] * 4
-
-
 @pytest.mark.parametrize(
     ("plausible", "while_it_runs", "at_the_end"),
     [
@@ -85,21 +71,6 @@ def test_standings(running: Scorecard, plausible: str, while_it_runs: str, at_th
     assert standings(ended(card)) == at_the_end.split()
     waited_for = ended(card, datetime(2030, 1, 1, tzinfo=UTC))  # all visits, but not all rewards
     assert standings(waited_for) == while_it_runs.replace("open", "maybe").split()
-
-
-def test_what_was_dropped_is_not_still_open(running: Scorecard) -> None:
-    card = replace(running, planned=np.array([0.5, 0.5, 0, 0]))
-    some = np.array([0.2, 0.3, np.nan, np.nan])
-    assert standings(found(card, "ABCD", estimates=some)) == [
-        "open",
-        "leads",
-        "dropped",
-        "dropped",
-    ]
-    over = ended(found(card, "BCD", estimates=some))  # what is unknown is never ruled out
-    assert standings(over) == ["out", "best", "dropped", "dropped"]
-    alone = ended(found(card, "ABCD", estimates=np.array([np.nan, 0.3, np.nan, np.nan])))
-    assert standings(alone) == ["maybe", "ahead", "dropped", "dropped"]
 
 
 def test_a_policy_of_epochs_drops_variants() -> None:

@@ -240,15 +240,6 @@ def test_slow_rewards_leave_blocks_whole(delay: int) -> None:
         np.testing.assert_array_equal(piece.stats.counts, planned)
 
 
-def test_strings_are_no_rewards() -> None:
-    session = sa.Session(sa.Steady(), ARMS, budget=30)
-    a = session.ask()
-    with pytest.raises(sa.InvalidInputError, match="the reward is '1'; expected a finite number"):
-        session.tell(a, "1")  # type: ignore[arg-type]  # the point of the test
-    assert session.pending == (a.number,)
-    assert "1 of 30 assigned, 1 rewards pending" in repr(session)
-
-
 def test_rewards_that_cannot_be_added_up_are_refused_as_in_experiments() -> None:
     session = sa.Session(sa.Steady(), sa.ArmSet.one_hot(["A", "B"]), budget=40, seed=1)
     with pytest.raises(sa.InvalidInputError, match=r"-1e\+100 to 1e\+100"):

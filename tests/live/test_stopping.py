@@ -16,7 +16,7 @@ from steadyarm.inference import stopping_of
 from steadyarm.live.metrics import Metric
 from steadyarm.live.scorecard import scorecard_of
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import DAY, ITSELF, WEEK, Stopped, looks_taken
+from steadyarm.live.stopping import DAY, ITSELF, WEEK, looks_taken
 from steadyarm.live.verdict import Verdict
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.wire.responses import Recommendation
@@ -91,26 +91,6 @@ def test_rewards_that_come_late_still_count_and_change_no_verdict() -> None:
     assert session.stopped.reason == session.recommend().decision.text
 
 
-def test_between_looks_the_verdict_is_that_of_the_last_one() -> None:
-    rng = random.Random(3)
-    session = sa.Session(sa.Steady(), AB, 1200, seed=3, stop="recommend", looks=3)
-    seen: dict[int, set[tuple[float, ...]]] = {}
-    for _ in range(1200):
-        shown = session.ask()
-        session.tell(shown, float(rng.random() < 0.3))
-        if session.asked > 60 and session.asked % 20 == 0:
-            verdict = session.recommend()
-            assert verdict.stopping is not None
-            seen.setdefault(len(verdict.stopping.looks), set()).add(
-                tuple(verdict.intervals.ravel().tolist())
-            )
-            if not verdict.stopping.looks:
-                assert "first of 3 looks is still to come" in str(verdict)
-    assert set(seen) == {0, 1, 2, 3}
-    assert seen[0] == {(-np.inf, np.inf, -np.inf, np.inf)}
-    assert all(len(seen[look]) == 1 for look in (1, 2, 3))
-
-
 def test_a_session_that_only_recommends_goes_on() -> None:
     session = played(BETTER, stop="recommend")
     assert session.stopped is None
@@ -126,21 +106,6 @@ def test_a_session_that_only_recommends_goes_on() -> None:
     assert "Stop now, says look 4 of 6: Ship B" in str(verdict)
 
 
-@pytest.mark.parametrize(("stop", "looks"), [("when sure", 1), ("recommend", 6)])
-def test_the_last_look_says_what_it_decided(stop: str, looks: int) -> None:
-    session = played(BETTER, stop=stop, looks=looks)
-    verdict, report = session.recommend(), session.recommend().stopping
-    assert session.stopped is None
-    assert session.asked == session.budget
-    assert verdict.decision.word == "ship"
-    assert report is not None
-    assert (report.recommended, report.reason) == (False, verdict.decision.text)
-    assert report.text == f"Look {looks} of {looks} decided: {verdict.decision.text}"
-    alike = played(ALIKE, seed=4, stop=stop, looks=looks).recommend().stopping
-    assert alike is not None
-    assert alike.text == f"Look {looks} of {looks} decided nothing."
-
-
 def test_stopping_is_recommended_at_one_level_whatever_level_is_asked() -> None:
     rng = random.Random(7)
     session = sa.Session(sa.Steady(), AB, 3000, seed=7, stop="recommend", looks=6, control="A")
@@ -153,39 +118,6 @@ def test_stopping_is_recommended_at_one_level_whatever_level_is_asked() -> None:
             assert usual.stopping == low.stopping == session.recommend(level=0.999).stopping
             asked_low += low.decision.word == "ship" != usual.decision.word
     assert asked_low  # at that level the variant would be shipped
-
-
-@pytest.mark.parametrize("seed", [1, 3, 5])
-def test_the_looks_show_what_decided_the_test(seed: int) -> None:
-    """Of several variants a winner may be declared before it is shown to beat the control."""
-    rng = np.random.default_rng(seed)
-    arms = sa.ArmSet.one_hot(["a", "b", "c", "d"])
-    session = sa.Session(sa.Steady(), arms, 1600, seed=seed, stop="when sure", looks=4, control="a")
-    while session.stopped is None and session.asked < session.budget:
-        shown = session.ask()
-        session.tell(shown, rng.normal() + (0.3 if shown.name == "b" else 0.0))
-    report = session.recommend().stopping
-    assert session.stopped is not None
-    assert report is not None
-    assert [look.reached >= look.boundary for look in report.looks] == [
-        look is report.looks[-1] for look in report.looks
-    ]
-
-
-@pytest.mark.parametrize(("size", "budget"), [(5, 60), (10, 150)])
-def test_a_test_of_few_segments_is_decided_at_its_end(size: int, budget: int) -> None:
-    arms, rng = sa.ArmSet.one_hot([f"v{k}" for k in range(size)]), np.random.default_rng(1)
-    session = sa.Session(sa.Steady(), arms, budget, seed=1, stop="when sure")
-    for _ in range(budget):
-        shown = session.ask()
-        session.tell(shown, 1.0 + float(shown.arm == 3) + 0.1 * rng.normal())
-        if session.asked == budget - 1:
-            assert not np.isfinite(session.recommend().gap_intervals[0]).any()
-    verdict, once = session.recommend(), session.recommend(anytime=False)
-    assert session.evidence().rounds.shape[1] < 8
-    assert verdict.decision.text == "Ship v3: it is the best, all others are ruled out."
-    wide, close = (np.diff(each.gap_intervals)[0, 0] for each in (verdict, once))
-    assert 0.5 * close < wide < 1.5 * close  # the variance of few parts is uncertain
 
 
 @pytest.mark.parametrize("rates", [BETTER, ALIKE])
@@ -229,12 +161,6 @@ def test_futility_stops_a_test_that_can_find_nothing_any_more() -> None:
     assert played(ALIKE, seed=4, futility=0.001, stop="recommend").stopped is None
 
 
-def test_small_rewards_may_be_good_in_a_session() -> None:
-    session = played({"A": 0.32, "B": 0.2}, direction="minimize")
-    assert session.stopped is not None
-    assert session.recommend().decision.variant == "B"
-
-
 # Settings
 
 
@@ -260,12 +186,6 @@ def test_settings_that_make_no_sense_are_refused(
     with pytest.raises(sa.InvalidInputError, match=says) as error:
         Settings(**given | {"missing": "drop"} | options)
     assert error.value.field == field
-
-
-def test_a_session_has_no_clock_for_days() -> None:
-    with pytest.raises(sa.InvalidInputError, match="no clock") as error:
-        sa.Session(sa.Steady(), AB, 100, stop="when sure", looks="daily")
-    assert error.value.field == "looks"
 
 
 # Experiments
@@ -333,19 +253,6 @@ def test_more_visits_are_promised_at_planned_analyses_only() -> None:
     assert f"on visits until {due:%A %d %b, %H:%M} UTC" in found.stopping.text
     assert found.decision.more is not None
     assert found.decision.more >= 0.95 * (1500 - look.visits)  # a half of the test
-
-
-def test_rewards_that_are_all_zero_have_no_best_variant() -> None:
-    session = sa.Session(sa.Steady(), AB, 400, seed=1, stop="when sure", looks=4)
-    for _ in range(400):
-        session.tell(session.ask(), 0.0)
-    with pytest.raises(sa.RewardsPendingError, match="all 400 rewards so far are 0, so no variant"):
-        session.recommend()
-    assert session.health().status == "fail"
-    session = sa.Session(sa.Steady(), AB, 400, seed=1, direction="minimize")
-    for _ in range(400):
-        session.tell(session.ask(), 0.0)  # no complaint at all may be good news
-    assert session.health().status == "warn"
 
 
 def test_an_experiment_stops_itself_with_a_trace_and_keeps_its_units() -> None:
@@ -605,9 +512,3 @@ def test_of_a_large_set_the_short_list_is_judged_at_looks() -> None:
     assert [look.number for look in verdict.stopping.looks] == [1, 2]
     assert verdict.shown is not None
     assert verdict.judged <= 450
-
-
-def test_what_is_stored_of_a_stop_comes_back() -> None:
-    one = Stopped(3, 17, "Ship B.", 5, guardrails={"slow": 19})
-    assert [one.of_metric(name).segment for name in ("slow", "spent")] == [19, 17]
-    assert Stopped.from_dict(one.to_dict(), 5) == one

@@ -58,17 +58,6 @@ def test_times_that_cannot_be_are_refused_and_nothing_is_lost() -> None:
     assert live.status().total_rewarded == 1
 
 
-def test_settings_of_the_grace() -> None:
-    assert create(reward_window="2h").settings.reward_grace == 2 * HOURS
-    assert create(reward_window="30d").settings.reward_grace == 7 * 24 * HOURS
-    assert create(reward_window="1d", reward_grace=0).settings.patience == 24 * HOURS * 10**6
-    assert create().settings.reward_grace is None
-    with pytest.raises(sa.InvalidInputError, match="there is no reward_window"):
-        create(reward_grace="1h")
-    with pytest.raises(sa.InvalidInputError, match="reward_grace is -1"):
-        create(reward_window="1h", reward_grace=-1)
-
-
 def test_a_wrong_clock_closes_no_windows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     url = f"sqlite:///{tmp_path}/live.db"
     live = create(storage=url, reward_window="1h", missing="zero", budget=40)

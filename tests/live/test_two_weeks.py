@@ -190,44 +190,6 @@ def test_missing_rewards_fail_if_they_were_declared_to() -> None:
     assert "2 rewards are missing" in str(live.health())
 
 
-def test_zeros_that_nobody_tells_are_zeros_before_the_end_too() -> None:
-    clock = Clock()
-    live = create(missing="zero", reward_window="1h", clock=clock, budget=1000)
-    rng = np.random.default_rng(0)
-    for i in range(400):
-        clock.pass_(60)
-        answer = live.ask(f"u{i}")
-        if rng.random() < [0.1, 0.2, 0.4][answer.arm]:
-            live.tell(answer, 1.0)
-    verdict = live.recommend()
-    assert verdict.name == "C"
-    assert verdict.estimates.max() < 0.6  # clicks alone would say 1
-    assert live.status().observed > 3
-
-
-def test_rewards_of_a_closed_window_are_refused_and_change_nothing() -> None:
-    clock = Clock()
-    live = create(reward_window="1h", clock=clock, budget=50)
-    answer = live.ask("u1")
-    clock.pass_(HOUR)
-    early = live.ask("u2")
-    live.tell(answer, 1.0)  # in the last moment
-    clock.pass_(HOUR + 1)
-    with pytest.raises(sa.RewardTooLateError, match="reward_window of 1h"):
-        live.tell(early, 1.0)
-    assert sum(live.status().rewarded) == 1
-    live.tell(answer, 1.0)  # told in time, repeated late
-
-
-def test_late_rewards_count_where_none_may_be_missing() -> None:
-    clock = Clock()
-    live = create(missing="fail", reward_window="1h", clock=clock, budget=20)
-    given = [live.ask(f"u{i}") for i in range(20)]
-    clock.pass_(2 * HOUR)
-    assert live.tell_many([(answer, 1.0) for answer in given]) == ["stored"] * 20
-    assert live.recommend().rewards == 20
-
-
 def test_what_counts_as_zero_is_still_said_to_be_missing() -> None:
     with pytest.warns(UserWarning, match="without a reward_window nobody knows when"):
         live = create(missing="zero", budget=100)

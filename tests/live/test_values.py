@@ -8,7 +8,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.arms.recipes import BundleNames, FactorialNames
 from steadyarm.live.settings import Settings
-from steadyarm.live.values import DEEPEST, LARGEST_VALUE, values_of
+from steadyarm.live.values import LARGEST_VALUE, values_of
 
 FACTORS = {"headline": ["short", "long"], "image": ["dog", "cat, or none"]}
 PRICES = {"A": {"price": 9, "tags": ["new"]}, "B": {"price": 12.5, "tags": []}}
@@ -74,15 +74,6 @@ def test_bad_values_are_refused(given: Any, why: str) -> None:
     assert caught.value.field == "values"
 
 
-def test_values_must_not_be_nested_too_deeply() -> None:
-    deep: Any = 1
-    for _ in range(DEEPEST):
-        deep = [deep]
-    assert settings(sa.ArmSet.one_hot(["A", "B"]), values=[deep, 1]).values == {"A": deep, "B": 1}
-    with pytest.raises(sa.InvalidInputError, match="in each other"):
-        settings(sa.ArmSet.one_hot(["A", "B"]), values=[[deep], 1])
-
-
 def test_an_experiment_returns_values_and_draws_as_without() -> None:
     made = [
         sa.create_experiment(
@@ -96,12 +87,3 @@ def test_an_experiment_returns_values_and_draws_as_without() -> None:
     assert all(a.value == a.name for a in shown[1])
     assert made[0].ask("u0").value == shown[0][0].value
     assert {hash(a) for a in shown[0]}  # an object among the fields does not forbid that
-
-
-def test_sessions_have_values() -> None:
-    arms = sa.ArmSet.one_hot(["A", "B"])
-    session = sa.Session(sa.Steady(), arms, 20, values=PRICES)
-    assert all(a.value == PRICES[a.name] for a in (session.ask() for _ in range(5)))
-    again = sa.Session.from_json(session.to_json())
-    assert (a := again.ask()).value == PRICES[a.name]
-    assert (b := sa.Session(sa.Steady(), arms, 20).ask()).value == b.name

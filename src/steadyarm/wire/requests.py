@@ -7,6 +7,7 @@ true; expected …".
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -412,10 +413,16 @@ def decode(model: type[M], body: bytes) -> M:
     steadyarm.errors.InvalidInputError: unit is 3; expected a text: send it as "3".
     """
     try:
-        given = msgspec.json.decode(body)
+        return msgspec.json.decode(body, type=model)
+    except msgspec.ValidationError as error:
+        refused = str(error)
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"The body is not JSON: {error}.") from None
-    return checked(model, given)
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(f"The body is not JSON: {error}.") from None
+    raise _error(model, given, refused)
 
 
 def checked(model: type[M], given: Any, strict: bool = True) -> M:
