@@ -11,65 +11,63 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.e2e.browser.chromium import attended, new_context
-from tests.e2e.browser.sites import Site, site, worlds_in
+from tests.e2e.browser.sites import Site, site, store_experiments
 from tests.e2e.browser.watching import Watch
 
 _numbers = count()
 
 
 @pytest.fixture(scope="session")
-def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The worlds as a file, which all workers share."""
+def experiments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The experiments as a file, which all workers share."""
     base = tmp_path_factory.getbasetemp()
-    return worlds_in(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+    return store_experiments(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
 
 
 @pytest.fixture(scope="session")
-def shop(tmp_path_factory: pytest.TempPathFactory, worlds: Path) -> Iterator[Site]:
+def shop(tmp_path_factory: pytest.TempPathFactory, experiments: Path) -> Iterator[Site]:
     """A service without tokens."""
-    with site(tmp_path_factory.mktemp("shop"), worlds) as found:
-        yield found
+    with site(tmp_path_factory.mktemp("shop"), experiments) as service:
+        yield service
 
 
 @pytest.fixture(scope="session")
-def guarded(tmp_path_factory: pytest.TempPathFactory, worlds: Path) -> Iterator[Site]:
+def guarded(tmp_path_factory: pytest.TempPathFactory, experiments: Path) -> Iterator[Site]:
     """A service that wants tokens."""
-    with site(tmp_path_factory.mktemp("guarded"), worlds, guarded=True) as found:
-        yield found
+    with site(tmp_path_factory.mktemp("guarded"), experiments, guarded=True) as service:
+        yield service
 
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[Site]:
     """A service without tokens and experiments."""
-    with site(tmp_path, None) as found:
-        yield found
+    with site(tmp_path, None) as service:
+        yield service
 
 
-Screen = tuple[str, int, bool]  # address of the service, width, whether it is dark
 Visitor = Callable[..., tuple[Page, Watch]]
 
 
 @pytest.fixture(scope="session")
-def screens(browser: Browser) -> Iterator[dict[Screen, Watch]]:
-    """Contexts of the browser that tests share, so that each loads Vega once."""
-    found: dict[Screen, Watch] = {}
-    yield found
+def screens(browser: Browser) -> Iterator[dict[tuple[str, int], Watch]]:
+    """Contexts of the browser by address and width, shared so that each loads Vega once."""
+    watches: dict[tuple[str, int], Watch] = {}
+    yield watches
     with attended(browser):
-        for watch in found.values():
+        for watch in watches.values():
             watch.context.close()
 
 
 @pytest.fixture
-def visitor(browser: Browser, screens: dict[Screen, Watch]) -> Iterator[Visitor]:
+def visitor(browser: Browser, screens: dict[tuple[str, int], Watch]) -> Iterator[Visitor]:
     """A person's page at a service, and who watches it; whatever must not happen fails the test."""
     opened: list[tuple[Page, Watch]] = []
 
-    def come(to: Site, width: int = 1280, dark: bool = False) -> tuple[Page, Watch]:
-        screen = (to.url, width, dark)
+    def come(to: Site, width: int = 1280) -> tuple[Page, Watch]:
+        screen = (to.url, width)
         if screen not in screens:
             screens[screen] = Watch(new_context(browser, *screen), to.url)
         watch = screens[screen]
-        assert not watch.context.pages, "one person at a time"
         watch.begin()
         opened.append((watch.context.new_page(), watch))
         return opened[-1]

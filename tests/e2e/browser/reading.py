@@ -8,8 +8,6 @@ from urllib.parse import quote
 import httpx2
 from playwright.sync_api import Locator, Page, expect
 
-__all__ = ["address", "draw_all", "hurry", "send_traffic", "sign_in", "stayed", "stays", "verdict"]
-
 # Pages ask for news every four seconds, and less often after a failure; tests cannot wait so long.
 HURRIED = """{
   const slow = window.setTimeout;
@@ -22,7 +20,7 @@ def address(name: str) -> str:
     return f"/experiments/{quote(name, safe='')}"
 
 
-def verdict(page: Page) -> Locator:
+def headline(page: Page) -> Locator:
     """The sentence that says how it stands."""
     return page.locator("[data-live=headline]")
 
@@ -46,16 +44,6 @@ def draw_all(page: Page) -> None:
     page.evaluate("scrollTo(0, 0)")
 
 
-def stays(page: Page) -> None:
-    """Leave a mark that a reload would wipe out; `stayed` looks for it."""
-    page.evaluate("window.markOfTheTest = true")
-
-
-def stayed(page: Page) -> bool:
-    """Whether the page is still the one that was marked."""
-    return bool(page.evaluate("window.markOfTheTest === true"))
-
-
 def send_traffic(
     api: httpx2.Client, name: str, prefix: str, count: int, rewards: Mapping[str, float]
 ) -> None:
@@ -64,7 +52,7 @@ def send_traffic(
     units = [f"{prefix} {number}" for number in range(count)]
     answer = api.post(f"{path}/assignments:batch", json={"units": units}).raise_for_status()
     reported = [
-        {"assignment": one["id"], "reward": rewards[one["arm"]]}
-        for one in answer.json()["assignments"]
+        {"assignment": assigned["id"], "reward": rewards[assigned["arm"]]}
+        for assigned in answer.json()["assignments"]
     ]
     api.post(f"{path}/rewards:batch", json={"rewards": reported}).raise_for_status()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from playwright.sync_api import Page, expect
 
 from tests.e2e.browser.conftest import Visitor
-from tests.e2e.browser.names import HOSTILE_TOKEN
 from tests.e2e.browser.reading import address, hurry, sign_in
-from tests.e2e.browser.sites import Site
+from tests.e2e.browser.sites import HOSTILE_TOKEN, Site
 
 ACTIONS = ("Start", "Pause", "Resume", "Stop", "Archive")
 

@@ -29,6 +29,8 @@
     const options = {ast: true, actions: false, renderer: "svg", defaultStyle: false, tooltip,
       logLevel: 1}; // errors
     drawn.set(place, await embed(place, spec, options));
+    place.setAttribute("role", "img"); // Vega makes it a document of marks without names
+    place.removeAttribute("aria-roledescription");
     place.style.minHeight = "";
   };
 
