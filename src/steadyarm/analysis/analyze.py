@@ -24,7 +24,7 @@ from steadyarm.inference.fit import LackOfFit, lack_of_fit
 from steadyarm.inference.health import Finding, HealthReport, health_report
 from steadyarm.live.metrics import Metric
 from steadyarm.segments import Direction
-from steadyarm.validation import check_choice, check_fraction, whole_number
+from steadyarm.validation import check_choice, check_fraction, checked_range, whole_number
 from steadyarm.wording import shortened, strung
 
 MOST_ARMS = 2_000
@@ -47,6 +47,7 @@ class Question:
     missing: Missing | None
     budget: int | None
     period: str
+    bounds: tuple[float, float] | None
 
     @property
     def extra(self) -> dict[str, str]:
@@ -144,6 +145,7 @@ def analyze(
     budget: int | None = None,
     period: str = "auto",
     events: Any = None,
+    reward_range: tuple[float, float] | None = None,
 ) -> Analysis:
     """The verdict on a test that ran elsewhere, from its log, wherever that lives.
 
@@ -187,6 +189,8 @@ def analyze(
         that was fixed in advance
     period : "hour", "day", "week", "month", "shares:20" or "auto", for the drift report
     events : `Events`: who did what when, and what is measured of it
+    reward_range : (least, largest) reward that can occur, such as (0, 200): with it intervals are
+        finite where few large rewards carry an estimate
 
     Returns
     -------
@@ -231,6 +235,7 @@ def analyze(
         missing=missing,
         budget=budget,
         period=period,
+        bounds=None if reward_range is None else checked_range(reward_range),
     )
     if events is not None:
         return _analyze_tables(source, query, columns, events, question)
@@ -320,6 +325,7 @@ def _analyze_metric(joined: Any, metric: Any, question: Question) -> Analysis:
 
     about = []
     if metric.ratio is None:
+        question = replace(question, bounds=metric.bounds)
         log, waiting = joined.log_of(metric, lambda _, value: value)
         analysis = _within_range(analyze_log(log, question), metric)
     else:
@@ -509,6 +515,10 @@ def score(sample: Sample) -> Scored:
             raw, joined = plain, units.stretches(adjusted, arms, weights_of)
             plain = units.randomised_evidence(arms, joined, sample.direction, level)
         evidence = plain or evidence
+    if sample.units is not None and sample.units.cluster:  # sums of many units have no tails
+        evidence = replace(evidence, tails=None)
+    if not question.covariates:
+        evidence = _with_bounds(sample, evidence, rows)
     findings, fit = _findings(sample, table, rows, parts, allocation, weights_of)
     if evidence.rounds.shape[1] * arms.rank**2 > 50_000_000:
         raise InvalidInputError(
@@ -527,6 +537,28 @@ def score(sample: Sample) -> Scored:
         raw=raw,
         fit=fit,
     )
+
+
+def _with_bounds(sample: Sample, evidence: Evidence, rows: Rows) -> Evidence:
+    """The evidence with the bounds of the rewards: those declared, or those that they show.
+
+    Rewards that are 0 or 1 are yes or no; if none is negative, none can be expected to be.
+    """
+    with_reward = [row for row in rows if row["m"]]
+    lowest = min(row["lowest"] for row in with_reward)
+    highest = max(row["highest"] for row in with_reward)
+    clicks = all(row["s"] == row["ss"] == row["sss"] for row in with_reward)
+    bounds = sample.question.bounds
+    if bounds is not None and not bounds[0] <= lowest <= highest <= bounds[1]:
+        raise InvalidInputError(
+            f"reward_range is {bounds}, but {sample.log.name} has rewards from {lowest:g} to "
+            f"{highest:g}; give the range of what can occur."
+        )
+    if bounds is None and lowest >= 0:
+        bounds = (0.0, 1.0 if clicks else np.inf)
+    if clicks and sample.units is None and any(row["s"] for row in with_reward):
+        evidence = replace(evidence, binary=np.ones(1, dtype=bool))
+    return replace(evidence, bounds=bounds)
 
 
 def _check_description(sample: Sample) -> None:

@@ -232,10 +232,11 @@ def row_sums(table: Any, keys: dict[str, Any]) -> Any:
 
     Returns
     -------
-    Rows n, rewards given and readable ones m, sums s of r and ss of r², and the time of the first
-    row. With a probability p the sums i0 and i02 of 1/p and 1/p²; over rows with a reward i1 and i2
-    of the same, w and w2 of r/p and r/p², and ww of r²/p²; the least and the largest p, and rows
-    whose p is not usable.
+    Rows n, rewards given and readable ones m, sums s, ss and sss of r, r² and r³, the lowest and
+    the highest reward, and the time of the first row. With a probability p the sums i0 and i02 of
+    1/p and 1/p²; over rows with a reward i1, i2 and i3 of the powers of 1/p, w, w2 and w3 of r
+    times these, ww and ww3 of r²/p² and r²/p³, and www of r³/p³; the least and the largest p, and
+    rows whose p is not usable.
     """
     r = table.r
     there = r.notnull()
@@ -245,6 +246,9 @@ def row_sums(table: Any, keys: dict[str, Any]) -> Any:
         "m": r.count(),
         "s": r.sum(),
         "ss": (r * r).sum(),
+        "sss": (r * r * r).sum(),
+        "lowest": r.min(),
+        "highest": r.max(),
         "first": table.time.min(),
     }
     if "p" in table.columns:
@@ -254,9 +258,13 @@ def row_sums(table: Any, keys: dict[str, Any]) -> Any:
             "i02": (1 / (p * p)).sum(),
             "i1": (1 / p).sum(where=there),
             "i2": (1 / (p * p)).sum(where=there),
+            "i3": (1 / (p * p * p)).sum(where=there),
             "w": (r / p).sum(),
             "w2": (r / (p * p)).sum(),
+            "w3": (r / (p * p * p)).sum(),
             "ww": (r * r / (p * p)).sum(),
+            "ww3": (r * r / (p * p * p)).sum(),
+            "www": (r * r * r / (p * p * p)).sum(),
             "least": p.min(),
             "largest": p.max(),
             "unusable": table.count() - p.count(),

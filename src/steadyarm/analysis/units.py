@@ -24,7 +24,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.covariates import Moments, Slopes
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, ips, is_one_hot
-from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.evidence import Evidence, Tails
 from steadyarm.inference.sampling_variance import LoggedSegment
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.wording import counted
@@ -38,6 +38,8 @@ LEAST_UNITS = 25.0  # of a piece, as many of equal size as say as much
 MANY = 1_000  # units of which one is a negligible part of the mean of all
 LEAST_REWARDS = 200  # of every variant in a stretch of time: few enough would cost precision
 MOST_GROUPS = 1_000_000
+SUMS = ("n", "m", "s", "ss", "sss")  # of a stretch of time, by arm
+CUBES = ("ii", "iii", "wii", "wwi", "www")  # products of weights i and weighed rewards w
 
 
 @dataclass(frozen=True)
@@ -317,7 +319,7 @@ class Stretch:
     Attributes
     ----------
     weights : (K,) the allocation
-    n, m, s, ss : (K,) rows, rows with reward, sums of rewards and of their squares
+    n, m, s, ss, sss : (K,) rows, rows with reward, sums of rewards, their squares and cubes
     """
 
     weights: Floats
@@ -325,6 +327,13 @@ class Stretch:
     m: NDArray[np.int64]
     s: Floats
     ss: Floats
+    sss: Floats
+
+    @property
+    def thirds(self) -> Floats:
+        """(K,) sum of the cubes of the distances of rewards from the mean of their arm."""
+        mean = self.s / np.maximum(self.m, 1)
+        return np.asarray(self.sss - 3 * mean * self.ss + 2 * self.m * mean**3)
 
     @property
     def stats(self) -> SegmentStats:
@@ -343,7 +352,7 @@ class Stretch:
         return LoggedSegment(segment, self.n[None], None, self.m[None])
 
     def __add__(self, other: Stretch) -> Stretch:
-        sums = {name: getattr(self, name) + getattr(other, name) for name in ("n", "m", "s", "ss")}
+        sums = {name: getattr(self, name) + getattr(other, name) for name in SUMS}
         return replace(self, **sums)
 
 
@@ -359,14 +368,14 @@ def stretches(
         groups.setdefault(key, []).append((row, weights))
     found = []
     for group in groups.values():
-        sums = {name: np.zeros(arms.size) for name in ("n", "m", "s", "ss")}
+        sums = {name: np.zeros(arms.size) for name in SUMS}
         for row, _ in group:
             for name, values in sums.items():
                 values[place[row["arm"]]] += float(row[name] or 0.0)
         n, m = sums["n"].astype(np.int64), sums["m"].astype(np.int64)
         weights = group[0][1]
         weights = n / max(n.sum(), 1) if weights is None else weights
-        found.append(Stretch(weights, n, m, sums["s"], sums["ss"]))
+        found.append(Stretch(weights, n, m, sums["s"], sums["ss"], sums["sss"]))
     return found
 
 
@@ -416,7 +425,12 @@ def randomised_evidence(
         played.append((replace(segment, reference=reference[None]), part.stats))
         seen, sums = seen + part.m, sums + part.s
     levels = None if level is None else [np.array([level * m]) for m in rewards / rewards.sum()]
-    return Evidence.from_segments(arms, played, direction, None if level is None else False, levels)
+    found = Evidence.from_segments(
+        arms, played, direction, None if level is None else False, levels
+    )
+    m, thirds = (np.array([getattr(part, name) for part in joined]) for name in ("m", "thirds"))
+    inverse = m.sum(axis=1, keepdims=True) / m
+    return replace(found, tails=Tails(inverse**3 * thirds, inverse**2 * m, inverse**3 * m))
 
 
 class ReferenceFit:
@@ -445,6 +459,7 @@ class ReferenceFit:
 def single_sums(rows: Rows, keys: Sequence[str], weigh: bool) -> tuple[Rows, Rows, Rows]:
     """What `unit_sums` finds if every row is a unit of its own, from the sums of rows."""
     of = ("m", "i1", "w", "i2", "w2", "ww") if weigh else ("m", "m", "s", "m", "s", "ss")
+    cubes = ("i2", "i3", "w3", "ww3", "www") if weigh else ("m", "m", "s", "ss", "sss")
     cells, pairs, sizes = [], [], []
     for row in rows:
         if not row["m"]:
@@ -452,7 +467,8 @@ def single_sums(rows: Rows, keys: Sequence[str], weigh: bool) -> tuple[Rows, Row
         m, i, w, ii, iw, ww = (float(row[name]) for name in of)
         key = {"bucket": row["bucket"]} | {name: row[name] for name in keys}
         again = {f"{name}_2": row[name] for name in keys}
-        cells.append(key | {"m": m, "s": row["s"], "i": i, "w": w})
+        thirds = {name: row[sums] for name, sums in zip(CUBES, cubes, strict=True)}
+        cells.append(key | {"m": m, "s": row["s"], "i": i, "w": w} | thirds)
         products = {"mm": m, "mi": i, "mw": w, "ii": ii, "iw": iw, "wi": iw, "ww": ww}
         pairs.append(key | again | products)
         sizes.append({"bucket": row["bucket"], "units": m, "cubes": m})
@@ -477,7 +493,7 @@ def unit_sums(
     Returns
     -------
     cells : by period of the unit's first row and by keys, rows m, sums s of rewards, i and w of the
-        weights and of weighed rewards
+        weights and of weighed rewards, and of the products of these in CUBES
     pairs : by period and two sets of keys (the second with _2), sums of the products of a unit's
         m, i and w
     sizes : by period, units and the sum of the cubes of their m
@@ -502,7 +518,12 @@ def unit_sums(
         raised = ibis.ifelse(first, 1 + size / others.nullif(0), 1.0)
         each = each.mutate(i=each.i * raised, w=each.w * raised)
     each = log.keep("rows by unit", each)  # computed once for the three
-    cells = each.group_by("bucket", *keys).aggregate(**{n: each[n].sum() for n in "msiw"})
+    i, w = each.i, each.w
+    thirds = (i * i, i * i * i, w * i * i, w * w * i, w * w * w)
+    cells = each.group_by("bucket", *keys).aggregate(
+        **{n: each[n].sum() for n in "msiw"},
+        **{name: product.sum() for name, product in zip(CUBES, thirds, strict=True)},
+    )
     other = each.select("unit", *(each[n].name(f"{n}_2") for n in (*keys, "m", "i", "w")))
     both = each.join(other, "unit")
     products = {a + b: (both[a] * both[f"{b}_2"]).sum() for a in "miw" for b in "miw"}
@@ -535,6 +556,7 @@ class _Cohort:
     scores : (r,) sum of the scores
     mm, mmm : sums of the squares and cubes of m_u
     mc, cc : (r,) and (r, r) sums of m_u c_u and c_u c_u'
+    cubes : (5, r) sums of the products in CUBES, with the same powers of b
     """
 
     v: Floats
@@ -545,6 +567,7 @@ class _Cohort:
     mmm: float
     mc: Floats
     cc: Floats
+    cubes: Floats
 
     def around(self, theta: Floats) -> Floats:
         """(r, r) sum over units of (S_u - m_u θ)(S_u - m_u θ)'."""
@@ -653,6 +676,7 @@ def _cohort(
         float(_column(sizes, "cubes").sum()),
         (right * (of["mw"] - g * of["mi"])[:, None]).sum(axis=0),
         np.asarray((left * products[:, None]).T @ right),
+        np.stack([(_column(own, n)[:, None] * b ** len(n)).sum(axis=0) for n in CUBES]),
     )
 
 
@@ -710,6 +734,13 @@ def _pieces(
         scores.append(total)
         more = total[:, None] * total / rows + rows / every * common
         squares.append(_correction(group.cohorts) * spread + more)
+    tails = None
+    if not arms.large and is_one_hot(arms.coordinates):
+        theta = np.sum(scores, axis=0) / sum(rounds)
+        cubes = np.array([np.sum([c.cubes for c in group.cohorts], axis=0) for group in groups])
+        once, twice, wii, wwi, www = cubes.swapaxes(0, 1)
+        thirds = www - 3 * theta * wwi + 3 * theta**2 * wii - theta**3 * twice
+        tails = Tails(thirds, once, twice) if once.any(axis=0).all() else None
     return Evidence(
         arms,
         np.array([rounds], dtype=np.int64),
@@ -717,6 +748,7 @@ def _pieces(
         np.array([squares]),
         direction=direction,
         freedom=freedom[None],
+        tails=tails,
     )
 
 

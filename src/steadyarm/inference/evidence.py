@@ -121,6 +121,21 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
+class Tails:
+    """What the cubes of the rewards of one log say of the tails of arms that share nothing.
+
+    Attributes
+    ----------
+    thirds : (J, K) third central moments of the score sums of each piece
+    once, twice : (J, K) rounds divided by an arm's probability, and by its square
+    """
+
+    thirds: Floats
+    once: Floats
+    twice: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Evidence:
     """Scores of J consecutive pieces of n tests.
 
@@ -147,7 +162,8 @@ class Evidence:
     binary : (n,) whether every reward was 0 or 1, and not all were 0; None if not known
     freedom : (n, J) degrees of freedom of the variance up to the end of each piece, where scores
         are sums over few units or clusters; None if there are as good as infinitely many
-    bounds : (least, largest) reward that can occur; None if not declared
+    bounds : (least, largest) reward that can occur, which may be infinite; None if not declared
+    tails : of logs; None where differences between pieces show how skewed rewards are
 
     Examples
     --------
@@ -176,6 +192,7 @@ class Evidence:
     binary: NDArray[np.bool_] | None = None
     freedom: Floats | None = None
     bounds: tuple[float, float] | None = None
+    tails: Tails | None = None
 
     @classmethod
     def from_segments(

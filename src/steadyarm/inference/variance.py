@@ -156,6 +156,11 @@ def plain_thirds(evidence: Evidence, upto: bool = False) -> tuple[Floats, NDArra
     (n, G, K) up to the end of each of G parts, and (n, G) how many parts that are; the pieces
     themselves with `upto`, else at most 60 groups of them
     """
+    if (tails := evidence.tails) is not None:
+        once, twice = (np.cumsum(sums, axis=0) for sums in (tails.once, tails.twice))
+        terms = (once**3 / np.maximum(twice**2, 1e-300)).min(axis=1)  # units of equal weight
+        parts = 1 + (terms / 3).astype(np.int64)  # whose differences would say as much
+        return np.cumsum(tails.thirds, axis=0)[None], parts[None]
     group = np.tile(np.arange(evidence.rounds.shape[1]), (len(evidence.rounds), 1))
     if not upto:
         group = _groups(evidence, DIFFERENCES, 1)
@@ -273,6 +278,8 @@ def inverse_weights(evidence: Evidence) -> Floats | None:
     nothing; None where they do, or where allocations are not known.
     """
     weights = evidence.weights
+    if (tails := evidence.tails) is not None and evidence.whole is None:
+        return np.cumsum(np.stack([tails.once, tails.twice])[:, None], axis=2)
     if weights is None or evidence.columns is not None or evidence.whole is not None:
         return None
     if not is_one_hot(evidence.arms.coordinates):

@@ -287,10 +287,12 @@ def with_references(
 
 
 def _declared(metric: Metric, evidence: Evidence) -> Evidence:
-    """The evidence, which takes a metric for yes or no even where not one has happened.
+    """The evidence with what is declared of the metric, which sums do not show.
 
-    Then sums do not show it, but it is declared.
+    A metric is yes or no even where not one has happened.
     """
+    if metric.ratio is None:
+        evidence = replace(evidence, bounds=metric.bounds)
     if metric.kind != "yes/no":
         return evidence
     known = False if evidence.binary is None else evidence.binary
