@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from itertools import product
 from pathlib import Path
 
 import altair
-import numpy as np
 import pytest
-from scipy.special import ndtr
-from scipy.stats import binom
 
 import steadyarm as sa
 from steadyarm.cli.main import build_parser, main
@@ -20,10 +16,8 @@ from steadyarm.paper.published import (
     beyond_of,
     beyond_points,
     beyond_policies,
-    oracle_floor,
-    ratio_interval,
 )
-from steadyarm.paper.report import beyond_chart, report_of
+from steadyarm.paper.report import beyond_chart
 from steadyarm.policies import VARIANTS
 from steadyarm.simulation import Results
 from steadyarm.simulation.journal import Journal
@@ -97,52 +91,20 @@ def test_variants_are_run_as_they_are_named() -> None:
     assert {policy for _, _, policy, _ in found} == {"P1-RAGE", "G-BAI blocks", "Steady fixed"}
 
 
+def test_intervals_of_ratios() -> None:
+    (first, *_, none) = beyond_of(mixed(), ["Steady"]).ratios("Steady")[:4]
+    error = math.sqrt(1 / 100 - 1 / 1000 + 1 / 400 - 1 / 1000)  # Katz et al. (1978)
+    ends = [0.25 * math.exp(sign * 1.959964 * error) for sign in (-1, 1)]
+    assert (first.low, first.high) == pytest.approx(ends, rel=1e-6)
+    assert none.high == math.inf  # the base never erred
+
+
 def test_without_errors_there_is_nothing_to_average() -> None:
     beyond = beyond_of(cells(P1RAGE=2, Steady=0), ["Steady"])
     assert math.isnan(beyond.geometric_mean("Steady"))
     assert "no setting counts for a mean" in beyond.verdict("Steady")
     with pytest.raises(sa.InvalidInputError, match="no results of P1-RAGE"):
         beyond_of(cells(Steady=3), ["Steady"])
-
-
-@pytest.mark.parametrize(("p", "base"), [(0.02, 0.3), (0.3, 0.3), (0.5, 0.4), (0.9, 0.2)])
-def test_intervals_cover_as_often_as_they_say(p: float, base: float) -> None:
-    n, m = 40, 60
-    covered = 0.0
-    for x, y in product(range(n + 1), range(m + 1)):
-        chance = float(binom.pmf(x, n, p) * binom.pmf(y, m, base))
-        if chance > 1e-6:
-            low, high = ratio_interval(x, n, y, m)
-            covered += chance * (low <= p / base <= high)
-    assert 0.93 <= covered <= 0.985
-
-
-@pytest.mark.parametrize(
-    "counts", [(3, 50, 20, 70), (0, 50, 20, 70), (7, 50, 0, 70), (0, 5, 0, 5), (50, 50, 70, 70)]
-)
-def test_swapping_the_sides_inverts_the_interval(counts: tuple[int, int, int, int]) -> None:
-    x, n, y, m = counts
-    low, high = ratio_interval(x, n, y, m)
-    other_low, other_high = ratio_interval(y, m, x, n)
-    assert low < high
-    assert (low == 0.0) == (x == 0)
-    assert (high == math.inf) == (y == 0)
-    if x and y:
-        assert (low, high) == pytest.approx((1 / other_high, 1 / other_low))
-    elif x:
-        assert low == pytest.approx(1 / other_high)
-
-
-def test_the_floor_of_two_arms_has_a_closed_form() -> None:
-    """Equal halves are best: the gap's variance is 4σ²/T."""
-    arms = sa.ArmSet.one_hot(["A", "B"])
-    drifting = np.linspace([0.0, 0.3], [0.2, 0.6], 500)
-    world = sa.Environment.from_parameters(arms, drifting, sa.GaussianNoise(0.5))
-    exact = ndtr(-world.gap * math.sqrt(500) / (2 * 0.5))
-    assert oracle_floor(world) == pytest.approx(float(exact), rel=1e-4)
-    clicks = sa.Environment.from_means(arms, [0.1, 0.2], sa.BernoulliReward(), budget=10)
-    with pytest.raises(sa.InvalidInputError, match="Gaussian"):
-        oracle_floor(clicks)
 
 
 def test_the_command_runs_the_cells_of_the_figures_themselves() -> None:
@@ -180,18 +142,7 @@ def test_the_command_draws_and_reports(
     shown = " ".join(capsys.readouterr().out.split())
     verdict = "Steady: geometric mean 0.2 over 11 settings; significantly worse in 0 and better in"
     assert f"{verdict} 11 of 11 tested" in shown
-    rows = Elements((tmp_path / "report.html").read_text()).table("Errors and their ratios")
-    row = ["soare_scale", "scale 3", "100", "50", "10", "0.2", "0.11 to 0.36", "1.5e-17"]
-    assert row in rows
-
-
-def test_the_table_marks_what_is_worse_and_what_does_not_count() -> None:
-    page = report_of([], mixed(), beyond=beyond_of(mixed(), ["Steady"]))
-    found = Elements(page).table("Errors and their ratios")
-    rows = [row for row in found if row[0] == "soare_stationary"]
-    assert [row[5] for row in rows] == ["0.25", "0.005", "(0.25)", "(10)", "2", "1.01"]
-    assert rows[3][6].endswith("to ∞")
-    assert page.count('wrong">2</td>') == 1
+    assert verdict in Elements((tmp_path / "report.html").read_text()).text
 
 
 def test_the_chart_shows_the_numbers() -> None:

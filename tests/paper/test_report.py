@@ -41,8 +41,6 @@ def test_the_summary_counts_and_names() -> None:
     first, second = found.table("Cells that do not agree")
     assert first[:4] == ["soare_stationary", "budget 1010", "OD-LinBAI", "9,842 of 21,000"]
     assert second[:5] == ["malicious", "-", "Peace", "700 of 1,000", "1,000 of 1,000"]
-    assert second[-1] == "not known"
-    assert "OD-LinBAI's error has a closed form here" in text
     assert found.table("Settings") == [["seed", "7"]]
 
 
@@ -58,27 +56,16 @@ def test_rows_tell_the_published_rate_and_mark_what_disagrees() -> None:
     assert "9,842" in wrong[1].partition("</tr>")[0]
 
 
-def test_the_scatter_table_is_measured() -> None:
-    rows = report(SHOWN, CELLS).table("Distance of ours")
-    mean, rms = (float(entry) for entry in next(r for r in rows if r[0] == "soare_stationary")[2:4])
-    pooled = (9842 + 9317) / 42_000
-    z = (9842 - 9317) / 21_000 / (pooled * (1 - pooled) * 2 / 21_000) ** 0.5
-    assert abs(mean - z / 2) < 0.006
-    assert abs(rms - z / 2**0.5) < 0.006
-
-
 def test_without_counterparts_it_says_so() -> None:
     found = report([figure_named("soare_scale")], [cell("soare_scale", 3, "Steady", 1, 100)])
     assert "None of the cells has a published counterpart" in found.text
-    assert "Scatter" not in found.text
 
 
 def test_it_is_one_file_beside_its_pictures(tmp_path: Path) -> None:
     short = write_report(SHOWN, iter(CELLS), tmp_path, "steadyarm reproduce", {"seed": 7})
     assert short == (
         "1 of 3 comparable cells agree with the published counts.\n"
-        "These do not (1 for no known reason): soare_stationary budget 1010 OD-LinBAI,"
-        " malicious Peace."
+        "These do not: soare_stationary budget 1010 OD-LinBAI, malicious Peace."
     )
     found = Elements((tmp_path / "report.html").read_text())
     assert found.open == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from steadyarm.paper.published import published_counts
-from steadyarm.paper.run import results_csv, write_results
+from steadyarm.paper.report import results_csv, write_results
 from steadyarm.simulation import clopper_pearson
 from steadyarm.wording import write_atomically
 from tests.simulation.own import counted

@@ -17,7 +17,7 @@ from steadyarm.wording import Progress
 if TYPE_CHECKING:
     from steadyarm.environments.covariate import CovariateEnvironment
     from steadyarm.paper import Figure
-    from steadyarm.paper.run import Point
+    from steadyarm.paper.specification import Point
     from steadyarm.simulation.compare import Work
 
 BEYOND = "beyond_paper"
@@ -70,8 +70,7 @@ def reproduce(args: argparse.Namespace) -> None:
     where it was.
     """
     from steadyarm.paper.published import beyond_of, beyond_policies
-    from steadyarm.paper.report import write_report
-    from steadyarm.paper.run import write_results
+    from steadyarm.paper.report import write_report, write_results
     from steadyarm.simulation.compare import run_tasks
     from steadyarm.simulation.journal import Journal
 

@@ -2,8 +2,13 @@
 
 from steadyarm.paper.flights import Flights, flights_world, load_flights
 from steadyarm.paper.published import published_counts
-from steadyarm.paper.run import tasks_of
-from steadyarm.paper.specification import FIGURES, PAPER_POLICIES, Figure, figure_named
+from steadyarm.paper.specification import (
+    FIGURES,
+    PAPER_POLICIES,
+    Figure,
+    figure_named,
+    tasks_of,
+)
 from steadyarm.paper.yahoo import (
     YahooInstance,
     YahooLog,

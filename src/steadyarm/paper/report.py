@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,14 @@ import numpy as np
 
 from steadyarm import plot
 from steadyarm.errors import InvalidInputError
-from steadyarm.paper import published
-from steadyarm.paper.published import BASELINE, EASY, Beyond, Comparison, Row, Scatter, Summary
-from steadyarm.paper.run import format_value
+from steadyarm.paper.published import (
+    BASELINE,
+    EASY,
+    Beyond,
+    Comparison,
+    compare,
+    published_cell,
+)
 from steadyarm.paper.specification import BEYOND_PAPER, FIGURES, Figure
 from steadyarm.plot.spec import (
     HEIGHT,
@@ -32,6 +39,8 @@ from steadyarm.plot.sweeps import INTERVALS, NONE, error_layers, setting_of, tin
 from steadyarm.reports.render import render
 from steadyarm.reports.render import write_report as write_page
 from steadyarm.simulation import Results
+from steadyarm.simulation.compare import Value
+from steadyarm.wording import write_atomically
 
 SAME = 1e-6  # relative difference up to which gaps are the same but for rounding
 TITLE = "SteadyArm: the paper's experiments, run again"
@@ -66,7 +75,7 @@ def write_report(
             plot.save(spec, folder / f"{spec['name']}.{kind}")
     page = report_of(figures, cells, command, settings or {}, seconds, beyond)
     write_page(page, folder / "report.html")
-    return _in_short(published.summarise(cells))
+    return _in_short(cells)
 
 
 def shown_of(figures: Sequence[Figure], cells: Sequence[Results]) -> list[Figure]:
@@ -84,11 +93,7 @@ def report_of(
     beyond: Beyond | None = None,
 ) -> str:
     """The whole report as a page; see `write_report`."""
-    summary = published.summarise(cells)
-    found = {c.ours: c for c in summary.comparisons}
-    scatter = [_scatter(name, scatter) for name, scatter in summary.scatter.items()]
-    if len(scatter) > 1:
-        scatter.append(_scatter("all", published.scatter_of(summary.comparisons)))
+    compared = {c.ours: c for c in compare(cells)}
     return render(
         "reproduce.html",
         title=TITLE,
@@ -98,25 +103,17 @@ def report_of(
         trials=sum(cell.trials for cell in cells),
         computing=sum(cell.seconds for cell in cells),
         seconds=seconds,
-        summary=summary,
-        total=len(summary.comparisons),
-        disagreeing=[_disagreeing(c, summary) for c in summary.disagreeing],
-        scatter=scatter,
+        total=len(compared),
+        agreeing=sum(c.agrees for c in compared.values()),
+        disagreeing=[_disagreeing(c) for c in compared.values() if not c.agrees],
         beyond=beyond,
-        beyond_title=f"Error relative to {BASELINE} in the published settings ({BEYOND_PAPER})",
         beyond_chart=None if beyond is None else beyond_chart(beyond),
-        beyond_header=[] if beyond is None else _beyond_header(beyond),
-        beyond_rows=[]
-        if beyond is None
-        else [_beyond_row(r, beyond.policies) for r in beyond.rows],
-        beyond_note=f"Ratios in parentheses are not in the mean: {BASELINE} errs in at most "
-        f"{EASY:g} there.",
         figures=[
             (
                 f"{figure.title} ({figure.name})",
                 figure_chart(figure, own),
                 own[0].parameter or "setting",
-                [_row(cell, found.get(cell)) for cell in own],
+                [_row(cell, compared.get(cell)) for cell in own],
             )
             for figure in shown_of(figures, cells)
             for own in ([cell for cell in cells if cell.world == figure.name],)
@@ -124,35 +121,26 @@ def report_of(
     )
 
 
-def _in_short(summary: Summary) -> str:
-    total, unexplained = len(summary.comparisons), len(summary.unexplained)
-    if total == 0:
+def _in_short(cells: Sequence[Results]) -> str:
+    compared = compare(cells)
+    if not compared:
         return "None of the cells has a published counterpart."
-    lines = [f"{summary.agreeing} of {total} comparable cells agree with the published counts."]
-    if summary.disagreeing:
-        words = [(c.ours.world, _where(c), c.ours.policy) for c in summary.disagreeing]
-        names = ", ".join(" ".join(filter(None, word)) for word in words)
-        lines += [f"These do not ({unexplained} for no known reason): {names}."]
-    return "\n".join(lines)
+    wrong = [c for c in compared if not c.agrees]
+    text = f"{len(compared) - len(wrong)} of {len(compared)} comparable cells agree with the "
+    text += "published counts."
+    if wrong:
+        words = [(c.ours.world, _setting(c.ours), c.ours.policy) for c in wrong]
+        text += f"\nThese do not: {', '.join(' '.join(filter(None, word)) for word in words)}."
+    return text
 
 
-def _where(c: Comparison) -> str:
-    return f"{c.ours.parameter} {format_value(c.ours.value)}" if c.ours.parameter else ""
+def _setting(cell: Results) -> str:
+    return f"{cell.parameter} {format_value(cell.value)}" if cell.parameter else ""
 
 
-def _disagreeing(c: Comparison, summary: Summary) -> tuple[str, ...]:
-    """A cell that does not agree, with the numbers of its reasons."""
-    why = [str(i) for i, cells in enumerate(summary.reasons.values(), 1) if c in cells]
+def _disagreeing(c: Comparison) -> tuple[str, ...]:
     counts = [f"{x.errors:,} of {x.trials:,}" for x in (c.ours, c.theirs)]
-    cell = (c.ours.world, _where(c) or "-", c.ours.policy, *counts, _p(c.p_value))
-    return (*cell, ", ".join(why) or "not known")
-
-
-def _scatter(name: str, scatter: Scatter) -> tuple[str, ...]:
-    if scatter.cells == 0:
-        return (name, "0", "-", "-", "-")
-    numbers = f"{scatter.mean:+.2f}", f"{scatter.rms:.2f}", _p(scatter.chance)
-    return (name, str(scatter.cells), *numbers)
+    return (c.ours.world, _setting(c.ours) or "-", c.ours.policy, *counts, _p(c.p_value))
 
 
 def _row(cell: Results, found: Comparison | None) -> tuple[bool, tuple[str, ...]]:
@@ -169,32 +157,6 @@ def _row(cell: Results, found: Comparison | None) -> tuple[bool, tuple[str, ...]
         "-" if found is None else _p(found.p_value),
     )
     return found is None or found.agrees, row
-
-
-def _beyond_header(beyond: Beyond) -> list[str]:
-    header = ["figure", "setting", "trials", BASELINE]
-    for policy in beyond.policies:
-        header += [policy, "ratio", "95 % interval"]
-    return [*header, "floor"]
-
-
-def _beyond_row(row: Row, policies: Sequence[str]) -> list[tuple[bool, str]]:
-    """The cells of a setting; those of what is significantly worse are picked out."""
-    base = row.base
-    setting = f"{base.parameter} {format_value(base.value)}".strip() or "-"
-    plain = [base.world, setting, f"{base.trials:,}", f"{base.errors:,}"]
-    entries = [(False, text) for text in plain]
-    for policy in policies:
-        if (ratio := row.ratios.get(policy)) is None:
-            entries += [(False, "-")] * 3
-            continue
-        cell, number = ratio.cell, f"{ratio.ratio:.3g}"
-        same = cell.trials == base.trials
-        errors = f"{cell.errors:,}" if same else f"{cell.errors:,} of {cell.trials:,}"
-        interval = f"{ratio.low:.2g} to {ratio.high:.2g}".replace("inf", "∞")
-        own = [errors, number if row.counts else f"({number})", interval]
-        entries += [(ratio.significant > 0, text) for text in own]
-    return [*entries, (False, _rate(row.floor))]
 
 
 def _rate(rate: float) -> str:
@@ -242,7 +204,7 @@ def figure_chart(figure: Figure, results: Iterable[Results]) -> Spec:
 
 def _numbers(cell: Results) -> dict[str, Any]:
     low, high = cell.interval(0.95)
-    theirs = _published(cell)
+    theirs = published_cell(cell)
     return {
         "value": cell.value,
         "policy": cell.policy,
@@ -296,12 +258,6 @@ def _bars(cells: Sequence[Results]) -> Spec:
     return {"height": {"step": ROW}, "layer": layers({"y": y}, rule, point, ring)}
 
 
-def _published(cell: Results) -> published.Published | None:
-    if cell.world in published.NOT_COMPARABLE:
-        return None
-    return published.published_counts().get((cell.world, cell.value, cell.policy))
-
-
 def beyond_chart(beyond: Beyond) -> Spec:
     """Errors relative to the baseline, a panel for each figure and a row for each setting."""
     cells = [row.base for row in beyond.rows]
@@ -347,7 +303,7 @@ def beyond_chart(beyond: Beyond) -> Spec:
         rows,
         summary=f"{verdicts}.",
         note=f"{verdicts}. {trials_of(cells)} trials per point. In parentheses: how often "
-        f"{BASELINE} errs. Lines: 95 % score intervals; no errors are drawn as half an error. "
+        f"{BASELINE} errs. Lines: 95 % intervals; no errors are drawn as half an error. "
         f"Pale: {BASELINE} errs in at most {EASY:g}, so the setting is not in the mean.",
         facet={"field": "figure", "type": "nominal", "sort": figures, "title": None},
         columns=2,
@@ -362,3 +318,44 @@ def _span(beyond: Beyond) -> tuple[float, float]:
     points = [1.0, *(ratio.ratio for ratio in ratios)]
     ends = [ratio.high for ratio in ratios if ratio.high < 3 * max(points)]
     return min(points) / 3, 1.15 * max(1.5, *points, *ends)
+
+
+# results.csv
+
+
+PUBLISHED_COLUMNS = ("figure", "parameter", "value", "policy", "trials", "errors", "min_gap")
+COLUMNS = (*PUBLISHED_COLUMNS, "low", "high", "regret", "seconds")
+
+
+def results_csv(results: Iterable[Results]) -> str:
+    """The text of results.csv: the columns of the published table, 95 % interval, regret and
+    processor time of the policy.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for cell in results:
+        setting = cell.world, cell.parameter, format_value(cell.value), cell.policy
+        numbers = [
+            "" if x is None else f"{x:.8f}" for x in (cell.gap, *cell.interval(0.95), cell.regret)
+        ]
+        writer.writerow((*setting, cell.trials, cell.errors, *numbers, f"{cell.seconds:.3f}"))
+    return text.getvalue()
+
+
+def write_results(results: Iterable[Results], path: Path) -> Path:
+    """Write results.csv atomically."""
+    return write_atomically(path, results_csv(results).encode())
+
+
+def format_value(value: Value) -> str:
+    """A parameter's value as in the published table: whole numbers without a point, "" for none.
+
+    Examples
+    --------
+    >>> format_value(1010.0), format_value(2.5), format_value(None)
+    ('1010', '2.5', '')
+    """
+    if value is None:
+        return ""
+    return str(int(value)) if value == int(value) else repr(float(value))

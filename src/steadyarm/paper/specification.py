@@ -10,6 +10,7 @@ from typing import Any
 
 from steadyarm.environments import (
     Environment,
+    RewardSource,
     malicious_switch,
     published_multivariate,
     soare_oscillating,
@@ -19,7 +20,8 @@ from steadyarm.environments.environment import World
 from steadyarm.errors import InvalidInputError
 from steadyarm.paper.flights import flights_world
 from steadyarm.paper.yahoo import load_yahoo_instance, yahoo_world
-from steadyarm.simulation.compare import Value
+from steadyarm.policies import policy_from
+from steadyarm.simulation.compare import Task, Value
 
 PAPER_POLICIES = ("G-BAI", "P1-RAGE", "P1-Peace", "Mixed-Peace", "Peace", "OD-LinBAI")
 
@@ -163,3 +165,29 @@ def figure_named(name: str) -> Figure:
         raise InvalidInputError(
             f"there is no figure {name!r}; the figures are {', '.join([*FIGURES, BEYOND_PAPER])}."
         ) from None
+
+
+Point = tuple[Figure, Value, str, int]  # a policy at a value of a figure's parameter, and trials
+
+
+def tasks_of(points: Iterable[Point], seed: int = 0) -> list[Task]:
+    """Tasks for these points, with policies as in the paper's published runs.
+
+    A policy is given by its proper name, or as "module:Class".
+
+    Examples
+    --------
+    >>> from steadyarm.paper import FIGURES
+    >>> (task,) = tasks_of([(FIGURES["soare_scale"], 3, "Peace", 100)])
+    >>> task.policy_name, task.environment.budget, task.rounds
+    ('Peace', 10000, 1000000)
+    """
+    worlds: dict[tuple[str, Value], RewardSource] = {}
+    tasks = []
+    for figure, value, name, trials in dict.fromkeys(points):
+        if (figure.name, value) not in worlds:
+            worlds[figure.name, value] = figure.world(value)
+        policy, world = policy_from(name, published=True), worlds[figure.name, value]
+        label = policy.name if ":" in name else name
+        tasks.append(Task(figure.name, figure.parameter, value, label, policy, world, trials, seed))
+    return tasks
