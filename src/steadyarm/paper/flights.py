@@ -81,6 +81,12 @@ class Flights:
         return float(first - second)
 
     @cached_property
+    def leaders(self) -> tuple[str, ...]:
+        """The best arm of each month by itself."""
+        months = [self.shares[month == MONTH_OF_DAY].mean(axis=0) for month in range(1, 13)]
+        return tuple(self.arms.names[int(month.argmax())] for month in months)
+
+    @cached_property
     def leaders_so_far(self) -> tuple[str, ...]:
         """The best arm of the year up to the end of each month."""
         parts = [self.shares[month >= MONTH_OF_DAY].mean(axis=0) for month in range(1, 13)]

@@ -19,22 +19,8 @@ from steadyarm.simulation import Results
 from steadyarm.simulation.compare import Value
 
 
-@dataclass(frozen=True)
-class Published:
-    """A published cell."""
-
-    errors: int
-    trials: int
-    min_gap: float | None
-
-    @property
-    def error_rate(self) -> float:
-        """Share of wrong recommendations."""
-        return self.errors / self.trials
-
-
 @cache
-def published_counts() -> dict[tuple[str, Value, str], Published]:
+def published_counts() -> dict[tuple[str, Value, str], Results]:
     """All 324 published cells by (figure, value, policy).
 
     Examples
@@ -44,14 +30,14 @@ def published_counts() -> dict[tuple[str, Value, str], Published]:
     (1119, 21000)
     """
     text = (resources.files("steadyarm.paper") / "published_results.csv").read_text()
-    return {
-        (row["figure"], int(row["value"]) if row["value"] else None, row["policy"]): Published(
-            int(row["errors"]),
-            int(row["trials"]),
-            float(row["min_gap"]) if row["min_gap"] else None,
+    cells = {}
+    for row in csv.DictReader(text.splitlines()):
+        value = int(row["value"]) if row["value"] else None
+        errors, trials = int(row["errors"]), int(row["trials"])
+        cells[row["figure"], value, row["policy"]] = Results(
+            row["policy"], {0: trials - errors, 1: errors}, None, 0, world=row["figure"]
         )
-        for row in csv.DictReader(text.splitlines())
-    }
+    return cells
 
 
 # Our counts beside the published ones
@@ -66,7 +52,7 @@ class Comparison:
     """One of our cells beside its published counterpart."""
 
     ours: Results
-    theirs: Published
+    theirs: Results
     p_value: float
 
     @property
@@ -93,14 +79,14 @@ def compare(results: Iterable[Results]) -> list[Comparison]:
     ]
 
 
-def published_cell(cell: Results) -> Published | None:
+def published_cell(cell: Results) -> Results | None:
     """The published counterpart of a cell; None if there is none that can be compared."""
     if cell.world in NOT_COMPARABLE:
         return None
     return published_counts().get((cell.world, cell.value, cell.policy))
 
 
-def _fisher(*cells: Results | Published) -> float:
+def _fisher(*cells: Results) -> float:
     """The two-sided p-value of Fisher's exact test that two cells err equally often."""
     table = np.array([[cell.errors, cell.trials - cell.errors] for cell in cells])
     return float(scipy.stats.fisher_exact(table).pvalue)
