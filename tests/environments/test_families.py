@@ -55,9 +55,9 @@ def test_gaps_equal_the_published_ones_in_every_figure() -> None:
     from steadyarm.paper import FIGURES
 
     told = {
-        (figure, value): cell.min_gap
+        (figure, value): cell.gap
         for (figure, value, _), cell in published_counts().items()
-        if cell.min_gap is not None and figure != "yahoo"
+        if cell.gap is not None and figure != "yahoo"
     }
     assert len(told) == 46  # all settings but those of malicious and multivariate_stationary
     for (figure, value), gap in told.items():

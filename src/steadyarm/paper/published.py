@@ -30,12 +30,17 @@ def published_counts() -> dict[tuple[str, Value, str], Results]:
     (1119, 21000)
     """
     text = (resources.files("steadyarm.paper") / "published_results.csv").read_text()
-    cells = {}
+    cells: dict[tuple[str, Value, str], Results] = {}
     for row in csv.DictReader(text.splitlines()):
         value = int(row["value"]) if row["value"] else None
         errors, trials = int(row["errors"]), int(row["trials"])
         cells[row["figure"], value, row["policy"]] = Results(
-            row["policy"], {0: trials - errors, 1: errors}, None, 0, world=row["figure"]
+            row["policy"],
+            {0: trials - errors, 1: errors},
+            None,
+            best_arm=0,
+            world=row["figure"],
+            gap=float(row["min_gap"]) if row["min_gap"] else None,
         )
     return cells
 
