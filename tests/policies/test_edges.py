@@ -229,7 +229,8 @@ def test_fewer_rounds_than_arms_go_to_the_heavier_or_the_first() -> None:
         run(policy, arms, 10)[0].counts[0] for policy in (sa.Peace(), sa.Peace.published())
     )
     assert first.tolist() == [1, 1] + [0] * 9
-    assert heavier[sa.xy_optimal(arms).weights.argmax()] == 1
+    weights = sa.xy_optimal(arms).weights
+    assert weights[heavier == 1].min() >= weights.max() * (1 - 1e-6)  # of a tie, any
 
 
 def test_rage_elimination_by_hand() -> None:

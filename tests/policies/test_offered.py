@@ -139,7 +139,7 @@ def test_the_report_says_what_fails(tmp_path: Path) -> None:
         "class Worst(GBAI):\n"
         "    def recommend(self, state):\n"
         "        found = super().recommend(state)\n"
-        "        return replace(found, arm=found.estimates.argmin(axis=1))\n"
+        "        return replace(found, arm=found.estimates.round(6).argmin(axis=1))\n"
     )
 
     def run(*policies: str) -> subprocess.CompletedProcess[str]:
