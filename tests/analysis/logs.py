@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -51,50 +52,73 @@ def text(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
+KINDS = {datetime: "timestamp", str: "text", float: "double precision", int: "integer"}
+
+
+def kind_of(values: Sequence[Any]) -> str:
+    """What a database calls the type of the first value."""
+    first = next((value for value in values if value is not None), 0.0)
+    return next(kind for python, kind in KINDS.items() if isinstance(first, python))
+
+
+def write_table(
+    place: Path | str,
+    names: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    table: str = "log",
+    kinds: Mapping[str, str] | None = None,
+) -> Any:
+    """Write rows to a .csv, .parquet or SQLite file, or to a table at the URL of a PostgreSQL.
+
+    kinds : of columns of PostgreSQL, where they are not those of the first values
+    """
+    if isinstance(place, Path) and place.suffix == ".csv":
+        with place.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(names)
+            writer.writerows([text(value) for value in row] for row in rows)
+        return place
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    if isinstance(place, Path) and place.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table(columns), place)
+        return place
+    own = kinds or {}
+    types = {name: own.get(name) or kind_of(values) for name, values in columns.items()}
+    if isinstance(place, str):
+        import psycopg
+
+        with psycopg.connect(place) as server, server.cursor() as cursor:
+            head = ", ".join(f"{name} {kind}" for name, kind in types.items())
+            cursor.execute(f"drop table if exists {table}; create table {table} ({head})")
+            marks = ", ".join(["%s"] * len(names))
+            cursor.executemany(f"insert into {table} values ({marks})", [list(row) for row in rows])
+        return place
+    with closing(sqlite3.connect(place)) as database, database:
+        head = ", ".join(f"{n} {kind.replace('timestamp', 'text')}" for n, kind in types.items())
+        database.execute(f"create table {table} ({head})")
+        plain = [[text(v) or None if isinstance(v, datetime) else v for v in row] for row in rows]
+        marks = ", ".join("?" * len(names))
+        database.executemany(f"insert into {table} values ({marks})", plain)
+    return place
+
+
 def write_csv(path: Path, rows: Sequence[Row], columns: Sequence[str] = COLUMNS) -> Path:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows([text(value) for value in row.values] for row in rows)
+    write_log(path, rows, columns)
     return path
 
 
-def write_parquet(path: Path, rows: Sequence[Row], group: int | None = None) -> Path:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    columns = list(zip(*(row.values for row in rows), strict=True))
-    pq.write_table(pa.table(dict(zip(COLUMNS, columns, strict=True))), path, row_group_size=group)
-    return path
-
-
-def write_sqlite(path: Path, rows: Sequence[Row]) -> Path:
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            "create table log (timestamp text, unit text, arm text, probability real, reward real)"
-        )
-        values = [(text(row.timestamp) or None, *row.values[1:]) for row in rows]
-        connection.executemany("insert into log values (?, ?, ?, ?, ?)", values)
-    connection.close()
-    return path
-
-
-def write_postgres(
-    url: str, rows: Sequence[Row], table: str = "log", time: str = "timestamp"
-) -> None:
-    import psycopg
-
-    with psycopg.connect(url) as connection:
-        connection.execute(f"drop table if exists {table}")
-        connection.execute(
-            f"create table {table} (timestamp {time}, unit text, arm text, "
-            "probability double precision, reward double precision)"
-        )
-        with connection.cursor() as cursor:
-            cursor.executemany(
-                f"insert into {table} values (%s, %s, %s, %s, %s)",
-                [row.values for row in rows],
-            )
+def write_log(
+    place: Any,
+    rows: Sequence[Row],
+    columns: Sequence[str] = COLUMNS,
+    table: str = "log",
+    kinds: Mapping[str, str] | None = None,
+) -> Any:
+    """Write a log; see `write_table`."""
+    return write_table(place, columns, [row.values for row in rows], table, kinds)
 
 
 def true_evidence(rows: Sequence[Row], names: Sequence[str]) -> tuple[Any, Any, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.analysis.logs import START, text
+from tests.analysis.logs import START, write_table
 
 Exposure = tuple[str, datetime, str, float]  # unit, time, arm, probability
 Event = tuple[str | None, datetime, str, float | None]  # unit, time, name, value
@@ -93,63 +91,25 @@ def random_tables(
     return exposures, events
 
 
+def write_tables(
+    place: Any, exposures: Sequence[Exposure], events: Sequence[Event], suffix: str = ""
+) -> tuple[Any, Any]:
+    """Write both tables to a database, or with a suffix to files in a folder: their places."""
+    pairs = (("exposures", EXPOSURES, exposures), ("events", EVENTS, events))
+    left, right = (
+        write_table(place / (name + suffix) if suffix else place, names, rows, name)
+        for name, names, rows in pairs
+    )
+    return (left, right) if suffix else ("exposures", "events")
+
+
 def write_csvs(
     folder: Path, exposures: Sequence[Exposure], events: Sequence[Event]
-) -> tuple[Path, Path]:
-    paths = folder / "exposures.csv", folder / "events.csv"
-    tables: list[tuple[Path, tuple[str, ...], Sequence[tuple[Any, ...]]]] = [
-        (paths[0], EXPOSURES, exposures),
-        (paths[1], EVENTS, events),
-    ]
-    for path, header, rows in tables:
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(header)
-            writer.writerows([text(value) for value in row] for row in rows)
-    return paths
+) -> tuple[Any, Any]:
+    return write_tables(folder, exposures, events, ".csv")
 
 
 def write_parquets(
     folder: Path, exposures: Sequence[Exposure], events: Sequence[Event]
-) -> tuple[Path, Path]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    paths = folder / "exposures.parquet", folder / "events.parquet"
-    for path, header, rows in ((paths[0], EXPOSURES, exposures), (paths[1], EVENTS, events)):
-        columns = list(zip(*rows, strict=True))
-        pq.write_table(pa.table(dict(zip(header, columns, strict=True))), path)
-    return paths
-
-
-def write_sqlite_tables(path: Path, exposures: Sequence[Exposure], events: Sequence[Event]) -> Path:
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            "create table exposures (user_id text, exposed_at text, variant text, probability real)"
-        )
-        connection.execute(
-            "create table events (user_id text, event_time text, event_name text, amount real)"
-        )
-        for name, rows in (("exposures", exposures), ("events", events)):
-            values = [(row[0], text(row[1]), *row[2:]) for row in rows]
-            connection.executemany(f"insert into {name} values (?, ?, ?, ?)", values)
-    connection.close()
-    return path
-
-
-def write_postgres_tables(url: str, exposures: Sequence[Exposure], events: Sequence[Event]) -> None:
-    import psycopg
-
-    with psycopg.connect(url) as connection:
-        connection.execute("drop table if exists exposures; drop table if exists events")
-        connection.execute(
-            "create table exposures (user_id text, exposed_at timestamp, variant text, "
-            "probability double precision)"
-        )
-        connection.execute(
-            "create table events (user_id text, event_time timestamp, event_name text, "
-            "amount double precision)"
-        )
-        with connection.cursor() as cursor:
-            for name, rows in (("exposures", exposures), ("events", events)):
-                cursor.executemany(f"insert into {name} values (%s, %s, %s, %s)", list(rows))
+) -> tuple[Any, Any]:
+    return write_tables(folder, exposures, events, ".parquet")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from tests.analysis.logs import START
+from tests.analysis.logs import START, write_table
 
 LAYOUTS = sa.ArmSet.factorial({"headline": ["short", "long"], "image": ["cat", "dog", "none"]}, 1)
 Rows = list[dict[str, Any]]
@@ -81,27 +81,19 @@ def test_vectors_need_no_segments(tmp_path: Path) -> None:
 
 
 def test_lists_in_parquet_and_postgres(tmp_path: Path, postgres: str) -> None:
-    import psycopg
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     session, rows = run_session(sa.P1RAGE(), LAYOUTS, 300)
-    for row in rows:
-        row["probabilities"] = json.loads(row["probabilities"])
-    columns = ("timestamp", "arm", "probabilities", "reward")
-    path = tmp_path / "log.parquet"
-    pq.write_table(pa.table({name: [row[name] for row in rows] for name in columns}), path)
-    with psycopg.connect(postgres) as connection:
-        connection.execute("drop table if exists vectors")
-        connection.execute(
-            "create table vectors (timestamp timestamptz, arm text, probabilities float8[], "
-            "reward float8)"
-        )
-        with connection.cursor() as cursor:
-            cursor.executemany(
-                "insert into vectors values (%s::text::timestamp at time zone 'UTC', %s, %s, %s)",
-                [tuple(row[name] for name in columns) for row in rows],
-            )
+    names = ("timestamp", "arm", "probabilities", "reward")
+    values = [
+        [
+            datetime.fromisoformat(row["timestamp"]),
+            row["arm"],
+            json.loads(row["probabilities"]),
+            row["reward"],
+        ]
+        for row in rows
+    ]
+    path = write_table(tmp_path / "log.parquet", names, values)
+    write_table(postgres, names, values, "vectors", {"probabilities": "float8[]"})
     found = sa.analyze(path, arms=LAYOUTS)
     truth = session.recommend()
     assert (np.abs(found.estimates - truth.estimates) < 2 * truth.standard_errors).all()

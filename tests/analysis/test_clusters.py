@@ -14,6 +14,7 @@ import pytest
 import scipy
 
 import steadyarm as sa
+from tests.analysis.logs import write_table
 
 START = datetime(2026, 3, 1, 12)
 
@@ -167,31 +168,15 @@ def test_a_switchback_by_shop_counts_shops() -> None:
 
 
 def test_every_place_says_the_same(tmp_path: Path, postgres: str) -> None:
-    import sqlite3
-
-    import psycopg
-
     frame = shops_with_users(25, 12, switch=True, seed=6).frame
-    text = frame.with_columns(timestamp=pl.col("timestamp").dt.strftime("%Y-%m-%dT%H:%M:%S"))
-    text.write_csv(tmp_path / "log.csv")
-    with sqlite3.connect(tmp_path / "log.db") as connection:
-        kinds = "text, store text, unit text, arm text, probability real, reward real"
-        connection.execute(f"create table log (timestamp {kinds})")
-        connection.executemany("insert into log values (?, ?, ?, ?, ?, ?)", text.rows())
-    connection.close()
-    with psycopg.connect(postgres) as server:
-        server.execute("drop table if exists shops")
-        kinds = kinds.replace("real", "double precision").replace("text, store", "timestamp, store")
-        server.execute(f"create table shops (timestamp {kinds})")
-        with server.cursor() as cursor:
-            values = "insert into shops values (%s, %s, %s, %s, %s, %s)"
-            cursor.executemany(values, frame.rows())
+    places: list[Any] = [tmp_path / "log.csv", tmp_path / "log.db", postgres]
+    for place in places:
+        write_table(place, frame.columns, frame.rows(), "shops")
     for cluster in ("store", ["store", "day"]):
         first = sa.analyze(frame, cluster=cluster)
-        places: list[tuple[Any, str | None]] = [(tmp_path / "log.csv", None)]
-        places += [(tmp_path / "log.db", None), (postgres, "shops")]
-        for place, table in places:
-            found = sa.analyze(place, cluster=cluster, query=table)
+        for place in places:
+            query = "shops" if place is not places[0] else None
+            found = sa.analyze(place, cluster=cluster, query=query)
             np.testing.assert_allclose(found.intervals.low, first.intervals.low, rtol=1e-9)
             assert found.units == first.units
             assert [f.status for f in found.health.findings[:4]] == [

@@ -12,7 +12,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.analysis.breakdown import MOST_LEVELS
-from tests.analysis.logs import START
+from tests.analysis.logs import START, write_table
 from tests.analysis.test_splits import Rows, fixed_rows, written
 
 
@@ -189,39 +189,19 @@ def test_what_cannot_be_a_segment_is_refused(given: Any, message: str, tmp_path:
 
 def test_every_place_says_the_same(tmp_path: Path, postgres: str) -> None:
     """Splits that changed, a control and segments, wherever the rows are."""
-    import sqlite3
-
-    import pandas as pd
-    import psycopg
-
     rows = rows_by_country(700)
-    frame = pd.DataFrame(rows)
-    frame.to_parquet(tmp_path / "log.parquet")
-    values = [(str(r["timestamp"]), *list(r.values())[1:]) for r in rows]
-    table = "log (timestamp {time}, unit integer, arm text, reward double precision, country text)"
-    with sqlite3.connect(tmp_path / "log.db") as lite:
-        lite.execute("create table " + table.format(time="text"))
-        lite.executemany("insert into log values (?, ?, ?, ?, ?)", values)
-    lite.close()
-    with psycopg.connect(postgres) as connection:
-        connection.execute("drop table if exists log")
-        connection.execute("create table " + table.format(time="timestamp"))
-        with connection.cursor() as cursor:
-            cursor.executemany("insert into log values (%s, %s, %s, %s, %s)", values)
+    names, values = list(rows[0]), [list(row.values()) for row in rows]
+    file, database = tmp_path / "log.parquet", tmp_path / "log.db"
+    for place in (file, database, postgres):
+        write_table(place, names, values)
     asked: dict[str, Any] = {
         "split": ["equal", "2026-03-03 12:00: A=1/2,B=1/2"],
         "control": "A",
         "segments": ["country"],
     }
     first = sa.analyze(written(tmp_path / "log.csv", rows), **asked)
-    places: list[tuple[Any, dict[str, Any]]] = [
-        (tmp_path / "log.parquet", {}),
-        (frame, {}),
-        (tmp_path / "log.db", {}),
-        (postgres, {"query": "log"}),
-    ]
-    for place, where in places:
-        other = sa.analyze(place, **asked, **where)
+    for place, query in ((file, None), (database, "log"), (postgres, "log")):
+        other = sa.analyze(place, query=query, **asked)
         assert other.split == first.split
         assert other.verdict.decision == first.verdict.decision
         assert_alike(other.verdict.lift_intervals, first.verdict.lift_intervals)

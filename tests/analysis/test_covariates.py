@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import sqlite3
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,17 +11,10 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
+from tests.analysis.logs import write_table
 
 NAMES = ("spend", "age")
 START = datetime(2026, 3, 1)
-
-
-def write(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Path:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(header)
-        writer.writerows(rows)
-    return path
 
 
 def time_of(i: int, rows: int, days: int = 40) -> str:
@@ -59,13 +50,13 @@ def test_single_rows_are_adjusted_by_slopes_of_the_other_half(kind: str, tmp_pat
     rows = plain_rows(1500, ALWAYS_ANOTHER[kind])
     for i, row in enumerate(rows):
         row[1] = f"u{i:05}"
-    found = sa.analyze(write(tmp_path / "log.csv", HEADER, rows), covariates=NAMES)
+    found = sa.analyze(write_table(tmp_path / "log.csv", HEADER, rows), covariates=NAMES)
     assert found.variance_kept is not None
     assert found.variance_kept < 0.5  # 1 / (1 + 0.8² 2²) with known slopes
     if kind == "one probability":
         seen = adjusted_by_hand(rows)
         scored = sa.analyze(
-            write(
+            write_table(
                 tmp_path / "hand.csv",
                 HEADER[:5],
                 [[*row[:4], r] for row, r in zip(rows, seen, strict=True)],
@@ -77,13 +68,13 @@ def test_single_rows_are_adjusted_by_slopes_of_the_other_half(kind: str, tmp_pat
         for row in rows
     ]
     header = ("timestamp", "unit", "arm", "probabilities", "reward", *NAMES)
-    other = sa.analyze(write(tmp_path / "b.csv", header, vectors), covariates=NAMES)
+    other = sa.analyze(write_table(tmp_path / "b.csv", header, vectors), covariates=NAMES)
     np.testing.assert_allclose(other.estimates, found.estimates, rtol=1e-9)
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
     rows = plain_rows(300, lambda i, rng: 0.5)
-    log = write(tmp_path / "log.csv", HEADER, rows)
+    log = write_table(tmp_path / "log.csv", HEADER, rows)
     for given, message in [
         (["spent"], "has no column spent"),
         (["reward"], "'reward' is the reward itself"),
@@ -93,12 +84,12 @@ def test_what_is_refused(tmp_path: Path) -> None:
         with pytest.raises(sa.InvalidInputError, match=message):
             sa.analyze(log, covariates=given)
     rows[4][5] = "inf"
-    infinite = write(tmp_path / "infinite.csv", HEADER, rows)
+    infinite = write_table(tmp_path / "infinite.csv", HEADER, rows)
     with pytest.raises(sa.InvalidInputError, match="infinite or too large"):
         sa.analyze(infinite, covariates=["spend"])
     for i, row in enumerate(rows):
         row[1] = i // 3
-    several = write(tmp_path / "several.csv", HEADER, rows)
+    several = write_table(tmp_path / "several.csv", HEADER, rows)
     with pytest.raises(sa.InvalidInputError, match="infinite or too large"):
         sa.analyze(several, covariates=["spend"])
 
@@ -147,21 +138,16 @@ def adjusted_by_hand(rows: Sequence[Sequence[Any]]) -> Any:
 @pytest.mark.parametrize("kept", [True, False])
 def test_units_are_adjusted_by_slopes_of_the_other_half(kept: bool, tmp_path: Path) -> None:
     rows = unit_rows(160, kept, seed=2)
-    log = write(tmp_path / "log.csv", HEADER, rows)
+    log = write_table(tmp_path / "log.csv", HEADER, rows)
     found = sa.analyze(log, covariates=NAMES)
     by_hand = [[*row[:4], seen] for row, seen in zip(rows, adjusted_by_hand(rows), strict=True)]
-    scored = sa.analyze(write(tmp_path / "hand.csv", HEADER[:5], by_hand))
+    scored = sa.analyze(write_table(tmp_path / "hand.csv", HEADER[:5], by_hand))
     np.testing.assert_allclose(found.estimates, scored.estimates, rtol=1e-8)
     usual = found
     assert usual.variance_kept is not None
     assert usual.variance_kept < (0.25 if kept else 0.6)
     assert any("slopes of each half of the units" in note for note in usual.notes)
-    base = tmp_path / "log.sqlite"
-    with sqlite3.connect(base) as connection:
-        kinds = "text, unit text, arm text, probability real, reward real, spend real, age real"
-        connection.execute(f"create table log (timestamp {kinds})")
-        connection.executemany("insert into log values (?, ?, ?, ?, ?, ?, ?)", rows)
-    connection.close()
+    base = write_table(tmp_path / "log.sqlite", HEADER, rows)
     other = sa.analyze(base, covariates=NAMES)
     assert np.allclose(other.intervals.gap_low, usual.intervals.gap_low, rtol=1e-8)
     again = sa.analyze(log, covariates=NAMES, columns={"unit": "unit"}, cluster="unit")
@@ -183,25 +169,18 @@ def test_intervals_of_adjusted_units_are_right() -> None:
 
 
 def test_postgresql_adjusts_alike(tmp_path: Path, postgres: str) -> None:
-    import psycopg
-
     rng, rows, events = np.random.default_rng(4), [], []
     for i in range(1200):
         spend, arm = float(rng.normal()), "AB"[int(rng.integers(2))]
         reward = 2 * spend + (arm == "B") + float(rng.normal())
-        time = time_of(i, 1200)
+        time = datetime.fromisoformat(time_of(i, 1200))
         rows.append([time, i, arm, 0.5, reward, None if i % 9 == 0 else spend, i % 40])
         events.append([time, i, "visit", reward])
     heads = (*HEADER[:5], "spend", "store"), ("timestamp", "unit", "event", "value")
     tables = [("log_of_covariates", heads[0], rows), ("events_of_covariates", heads[1], events)]
-    with psycopg.connect(postgres) as server, server.cursor() as cursor:
-        for name, head, values in tables:
-            own = ["timestamp", "int", "text", *["double precision"] * 4]
-            columns = ", ".join(f"{c} {k}" for c, k in zip(head, own, strict=False))
-            cursor.execute(f"drop table if exists {name}; create table {name} ({columns})")
-            marks = ", ".join(["%s"] * len(head))
-            cursor.executemany(f"insert into {name} values ({marks})", values)
-    log, other = (write(tmp_path / f"{name}.csv", head, v) for name, head, v in tables)
+    for name, head, values in tables:
+        write_table(postgres, head, values, name)
+    log, other = (write_table(tmp_path / f"{name}.csv", head, v) for name, head, v in tables)
     files, there = (sa.Events(table, ["value = sum(visit)"]) for table in (other, tables[1][0]))
     for cluster in (None, "store"):
         more: dict[str, Any] = {"covariates": ["spend"], "cluster": cluster}

@@ -24,8 +24,7 @@ from tests.analysis.tables import (
     random_tables,
     write_csvs,
     write_parquets,
-    write_postgres_tables,
-    write_sqlite_tables,
+    write_tables,
 )
 
 
@@ -123,12 +122,11 @@ def test_the_same_rows_everywhere(tmp_path: Path, postgres: str) -> None:
     import duckdb
 
     exposures, events = random_tables(120)
-    csvs, parquets = (
-        write_csvs(tmp_path, exposures, events),
-        write_parquets(tmp_path, exposures, events),
-    )
-    database = write_sqlite_tables(tmp_path / "shop.db", exposures, events)
-    write_postgres_tables(postgres, exposures, events)
+    csvs = write_csvs(tmp_path, exposures, events)
+    parquets = write_parquets(tmp_path, exposures, events)
+    database = tmp_path / "shop.db"
+    for place in (database, postgres):
+        write_tables(place, exposures, events)
     with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
         for name, path in zip(("exposures", "events"), parquets, strict=True):
             connection.execute(f"create table {name} as select * from '{path}'")
@@ -185,7 +183,8 @@ def test_any_two_tables(
     window = None if hours is None else timedelta(hours=hours)
     folder = tmp_path_factory.mktemp("tables")
     true = plain_join(exposures, events, MEASURES, window)
-    database = write_sqlite_tables(folder / "shop.db", exposures, events)
+    database = folder / "shop.db"
+    write_tables(database, exposures, events)
     assert units_of(write_parquets(folder, exposures, events), METRICS, window) == true
     assert units_of(("exposures", "events"), METRICS, window, database) == true
 
@@ -207,8 +206,9 @@ def assert_like_units(found: sa.Analysis, units: list[Unit], place: int) -> None
 
 def test_every_place_gives_the_verdict_of_the_plain_join(tmp_path: Path, postgres: str) -> None:
     exposures, events = random_tables(300)
-    write_postgres_tables(postgres, exposures, events)
-    database = write_sqlite_tables(tmp_path / "shop.db", exposures, events)
+    database = tmp_path / "shop.db"
+    for place in (database, postgres):
+        write_tables(place, exposures, events)
     csvs = write_csvs(tmp_path, exposures, events)
     metrics = ["revenue = sum(purchase)", "purchase", "views = count(view) within 5 days"]
     common: dict[str, Any] = {"metrics": metrics, "window": "2 days", "period": "day"}
@@ -425,7 +425,7 @@ def test_a_database_that_lets_nobody_make_tables(postgres: str) -> None:
     import psycopg
 
     exposures, events = random_tables(120)
-    write_postgres_tables(postgres, exposures, events)
+    write_tables(postgres, exposures, events)
     metrics = ["purchase", "revenue = sum(purchase) capped at 30", "basket = revenue / purchase"]
     common: dict[str, Any] = {"exposures": "exposures", "events": "events", "metrics": metrics}
     true = analyze(source=postgres, **common)

@@ -17,9 +17,7 @@ from tests.analysis.logs import (
     Row,
     random_rows,
     write_csv,
-    write_parquet,
-    write_postgres,
-    write_sqlite,
+    write_log,
 )
 
 ROWS = random_rows(120)
@@ -62,15 +60,12 @@ def test_wrong_values_are_named(
 @pytest.mark.parametrize("kind", ["parquet", "sqlite", "postgresql"])
 def test_wrong_values_are_named_everywhere(kind: str, tmp_path: Path, postgres: str) -> None:
     rows = changed(probability=0.0)
-    if kind == "postgresql":
-        write_postgres(postgres, rows, "broken")
-        source: Any = postgres
-    else:
-        write = write_parquet if kind == "parquet" else write_sqlite
-        source = write(tmp_path / f"log.{kind}", rows)
+    source = write_log(
+        postgres if kind == "postgresql" else tmp_path / f"log.{kind}", rows, table="broken"
+    )
     place = "row 17, row 20" if kind == "parquet" else r"row 17 \(unit u16\), row 20 \(unit u19\)"
     with pytest.raises(sa.InvalidInputError, match=f"{place}: the probability is '?0.0'?; exp"):
-        sa.analyze(source, query="broken" if kind == "postgresql" else None)
+        sa.analyze(source, query=None if kind == "parquet" else "broken")
 
 
 @pytest.mark.parametrize(
@@ -106,9 +101,9 @@ def test_times_that_are_none_are_named_in_text_columns(
     time: str, tmp_path: Path, postgres: str
 ) -> None:
     rows = changed(timestamp=time)
-    write_postgres(postgres, rows, "times", time="text")
+    write_log(postgres, rows, table="times", kinds={"timestamp": "text"})
     for source, table in (
-        (write_sqlite(tmp_path / "log.db", rows), None),
+        (write_log(tmp_path / "log.db", rows), None),
         (postgres, "times"),
     ):
         with pytest.raises(sa.InvalidInputError) as error:
@@ -136,7 +131,7 @@ def test_duplicates(tmp_path: Path) -> None:
 
 
 def test_booleans_are_rewards_on_postgres(postgres: str) -> None:
-    write_postgres(postgres, [replace(row, reward=float(row.reward > 0)) for row in ROWS], "yes")
+    write_log(postgres, [replace(row, reward=float(row.reward > 0)) for row in ROWS], table="yes")
     whole = sa.analyze(postgres, query="yes")
     found = sa.analyze(
         postgres, query="select timestamp, unit, arm, probability, reward > 0 as reward from yes"
@@ -231,7 +226,7 @@ def test_bad_requests_are_answered(
         write_csv(tmp_path / "empty.csv", [])
         write_csv(tmp_path / "one.csv", [row for row in ROWS if row.arm == "A"])
         (tmp_path / "log.txt").write_text("x")
-        with sqlite3.connect(write_sqlite(tmp_path / "two.db", ROWS)) as connection:
+        with sqlite3.connect(write_log(tmp_path / "two.db", ROWS)) as connection:
             connection.execute("create table other (x integer)")
         connection.close()
         (tmp_path / "broken.parquet").write_bytes(b"PAR1 this is not parquet")

@@ -26,9 +26,7 @@ from tests.analysis.logs import (
     random_rows,
     true_evidence,
     write_csv,
-    write_parquet,
-    write_postgres,
-    write_sqlite,
+    write_log,
 )
 
 NAMES = ["A", "B", "C"]
@@ -56,8 +54,8 @@ def test_every_place_says_the_same(level: float, tmp_path: Path, postgres: str) 
     folder.mkdir()
     write_csv(folder / "1.csv", rows[:250])
     write_csv(folder / "2.csv", rows[250:])
-    write_postgres(postgres, rows)
-    parquet = write_parquet(tmp_path / "log.parquet", rows)
+    write_log(postgres, rows)
+    parquet = write_log(tmp_path / "log.parquet", rows)
     with duckdb.connect(str(tmp_path / "log.duckdb")) as connection:
         connection.execute(f"create table log as select * from '{parquet}'")
     found = {
@@ -65,7 +63,7 @@ def test_every_place_says_the_same(level: float, tmp_path: Path, postgres: str) 
         "parquet": sa.analyze(parquet),
         "folder": sa.analyze(folder),
         "duckdb": sa.analyze(tmp_path / "log.duckdb"),
-        "sqlite": sa.analyze(write_sqlite(tmp_path / "log.db", rows)),
+        "sqlite": sa.analyze(write_log(tmp_path / "log.db", rows)),
         "postgres": sa.analyze(postgres, query="log"),
         "query": sa.analyze(postgres, query="select * from log"),
     }
@@ -166,10 +164,10 @@ def test_periods_only_cut_the_same_rows_otherwise(
     period: str, tmp_path: Path, postgres: str
 ) -> None:
     rows = random_rows(seed=6)
-    write_postgres(postgres, rows, "periods")
+    write_log(postgres, rows, table="periods")
     found = [
-        sa.analyze(write_parquet(tmp_path / "log.parquet", rows), period=period),
-        sa.analyze(write_sqlite(tmp_path / "log.db", rows), period=period),
+        sa.analyze(write_log(tmp_path / "log.parquet", rows), period=period),
+        sa.analyze(write_log(tmp_path / "log.db", rows), period=period),
         sa.analyze(postgres, query="periods", period=period),
     ]
     for one in found:
@@ -182,7 +180,7 @@ def test_periods_only_cut_the_same_rows_otherwise(
 def test_numbers_as_times_tell_the_order(unit: int, tmp_path: Path) -> None:
     rows = random_rows(seed=8)
     numbers = [replace(row, timestamp=int(row.timestamp.timestamp()) * unit) for row in rows]
-    log = write_parquet(tmp_path / "log.parquet", numbers)
+    log = write_log(tmp_path / "log.parquet", numbers)
     found, true = sa.analyze(log), sa.analyze(write_csv(tmp_path / "log.csv", rows))
     assert (found.rows, len(found.drift.periods)) == (600, 20)
     assert found.drift.periods[0].startswith(f"from {numbers[0].timestamp}")

@@ -18,7 +18,7 @@ from steadyarm.analysis.splits import Split, checked_split
 from steadyarm.analysis.units import Stretch, randomised_evidence
 from steadyarm.cli.main import main
 from steadyarm.inference.lift import lifts
-from tests.analysis.logs import START, random_rows, write_csv, write_parquet
+from tests.analysis.logs import START, random_rows, write_csv, write_log
 
 Rows = list[dict[str, Any]]
 
@@ -198,7 +198,7 @@ def test_other_columns_of_a_company_do_not_disturb(tmp_path: Path) -> None:
 
 def test_numbers_as_times(tmp_path: Path) -> None:
     rows = [replace_time(row, i) for i, row in enumerate(random_rows(400, arms="AB"))]
-    log = write_parquet(tmp_path / "log.parquet", rows)
+    log = write_log(tmp_path / "log.parquet", rows)
     query = "select * exclude (probability) from log"
     assert sa.analyze(log, query=query, split=["equal", "200: A=0.5,B=0.5"]).rows == 400
     with pytest.raises(sa.InvalidInputError, match=r"time stamps of log\.parquet are numbers"):

@@ -19,9 +19,7 @@ from tests.analysis.logs import (
     Row,
     random_rows,
     write_csv,
-    write_parquet,
-    write_postgres,
-    write_sqlite,
+    write_log,
 )
 
 NAMES = ["A", "B", "C"]
@@ -108,15 +106,15 @@ def test_variances_are_those_of_units(sticky: bool, tmp_path: Path, postgres: st
     import duckdb
 
     rows = repeated_rows(sticky=sticky)
-    write_postgres(postgres, rows, "units")
-    write_parquet(tmp_path / "log.parquet", rows)
+    write_log(postgres, rows, table="units")
+    write_log(tmp_path / "log.parquet", rows)
     with duckdb.connect(str(tmp_path / "log.duckdb")) as connection:
         connection.execute(f"create table log as select * from '{tmp_path}/log.parquet'")
     for found in (
         sa.analyze(tmp_path / "log.duckdb"),
         sa.analyze(write_csv(tmp_path / "log.csv", rows)),
         sa.analyze(tmp_path / "log.parquet"),
-        sa.analyze(write_sqlite(tmp_path / "log.db", rows)),
+        sa.analyze(write_log(tmp_path / "log.db", rows)),
         sa.analyze(postgres, query="units"),
     ):
         assert_like_units(found, rows)
@@ -236,7 +234,7 @@ def test_rows_without_a_unit_are_units(tmp_path: Path) -> None:
     rows = repeated_rows(seed=7)
     lone = [replace(row, unit=None) for row in rows[:20]]
     named = [replace(row, unit=f"lone {i}") for i, row in enumerate(rows[:20])]
-    nameless = sa.analyze(write_parquet(tmp_path / "log.parquet", lone + rows[20:]))
+    nameless = sa.analyze(write_log(tmp_path / "log.parquet", lone + rows[20:]))
     alone = sa.analyze(write_csv(tmp_path / "log.csv", named + rows[20:]))
     assert nameless.units is not None
     assert alone.units is not None
@@ -285,7 +283,7 @@ def test_assignments_and_missing_rewards_are_of_units(tmp_path: Path) -> None:
             time = START + timedelta(days=u // 100, seconds=100 * u + visit)
             reward = None if u % 20 < 2 else float(rng.normal())
             rows.append(Row(time, u, arm, 0.5, reward))
-    log = write_parquet(tmp_path / "log.parquet", rows)
+    log = write_log(tmp_path / "log.parquet", rows)
     health = {f.name: f for f in sa.analyze(log, missing="drop").health.findings}
     assert health["assignments"].p_value == pytest.approx(1.0)
     assert "rewards are missing, in 40 of 400 units, in all variants alike" in (
@@ -304,9 +302,7 @@ def test_assignments_and_missing_rewards_are_of_units(tmp_path: Path) -> None:
     lost = [row for row in rows if not (row.arm == "B" and row.unit % 3 == 0)]
     gone = {
         f.name: f
-        for f in sa.analyze(
-            write_parquet(tmp_path / "2.parquet", lost), missing="drop"
-        ).health.findings
+        for f in sa.analyze(write_log(tmp_path / "2.parquet", lost), missing="drop").health.findings
     }
     assert gone["assignments"].status == "fail"
     assert (
@@ -324,7 +320,7 @@ def test_sums_per_unit_by_the_query_of_the_docs(tmp_path: Path) -> None:
     sums = {unit: sum(row.reward for row in rows if row.unit == unit) for unit in first}
     one = [replace(row, reward=sums[unit]) for unit, row in first.items()]
     one.sort(key=lambda row: row.timestamp)
-    true = sa.analyze(write_parquet(tmp_path / "one.parquet", one))
+    true = sa.analyze(write_log(tmp_path / "one.parquet", one))
     np.testing.assert_allclose(found.estimates, true.estimates, rtol=1e-9)
 
 
@@ -336,7 +332,7 @@ def test_variants_that_bring_units_back_are_noticed(tmp_path: Path) -> None:
         for visit in range(2 + int(rng.poisson(2 + k))):
             time = START + timedelta(days=u // 150, seconds=100 * u + visit)
             rows.append(Row(time, u, "AB"[k], 0.5, float(rng.normal())))
-    found = sa.analyze(write_parquet(tmp_path / "log.parquet", rows))
+    found = sa.analyze(write_log(tmp_path / "log.parquet", rows))
     [finding] = [f for f in found.health.findings if f.name == "visits per unit"]
     assert finding.status == "warn"
     assert "analyse one row for each" in finding.advice
