@@ -28,11 +28,9 @@ from steadyarm.client import AsyncClient, Client
 from steadyarm.designs import (
     Design,
     frank_wolfe_g,
-    frank_wolfe_transductive,
     frank_wolfe_xy,
     g_optimal,
     round_design,
-    transductive,
     xy_optimal,
 )
 from steadyarm.environments import (
@@ -111,11 +109,9 @@ __all__ = [
     # designs
     "Design",
     "frank_wolfe_g",
-    "frank_wolfe_transductive",
     "frank_wolfe_xy",
     "g_optimal",
     "round_design",
-    "transductive",
     "xy_optimal",
     # policies
     "AdjacentBAI",

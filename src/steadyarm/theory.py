@@ -24,7 +24,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs import adjacent_optimal, transductive, xy_optimal
+from steadyarm.designs import adjacent_optimal, solve_directions, xy_optimal
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import check_choice, check_positive, finite_number, whole_number
 
@@ -93,9 +93,9 @@ class Instance:
     def worst_comparison(self, power: float) -> float:
         """Least over designs of the largest ‖x - x*‖² / Δ_x^power over the other arms."""
         others = np.arange(self.arms.size) != self.best
-        X = self.arms.features
+        X = self.arms.coordinates
         differences = (X[self.best] - X[others]) / self.gaps[others, None] ** (power / 2)
-        return transductive(self.arms, differences, tol=TOLERANCE).value
+        return solve_directions(self.arms, differences, TOLERANCE).value
 
 
 def halvings(gap: float) -> int:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from steadyarm.designs import Status, g_optimal, transductive, xy_optimal
+from steadyarm.designs import Status, g_optimal, solve_directions, xy_optimal
 from tests.designs.armsets import COUNT, random_arm_set, random_features
 from tests.designs.reference import achieved_value, all_pairs, optimal_value
 
@@ -64,9 +64,9 @@ def test_cvxpy_agrees_on_subsets_and_directions(seed: int) -> None:
     among = rng.choice(arms.size, 3, replace=False)
     truth = optimal_value(X, all_pairs(X[among]))
     assert xy_optimal(arms, among=among).value == pytest.approx(truth, rel=AGREEMENT)
-    directions = rng.normal(size=(4, arms.size)) @ arms.features
-    design = transductive(arms, directions)
-    truth = optimal_value(X, directions @ arms.dual)
+    directions = rng.normal(size=(4, arms.size)) @ X
+    design = solve_directions(arms, directions, 1e-6)
+    truth = optimal_value(X, directions)
     assert design.gap <= 1e-6
     assert design.value == pytest.approx(truth, rel=AGREEMENT)
     assert design.lower_bound <= truth * (1 + AGREEMENT)
@@ -81,7 +81,7 @@ def test_many_arms_are_brought_in_as_needed() -> None:
         g_optimal(arms),
         xy_optimal(arms),
         xy_optimal(arms, among=[5, 17]),
-        transductive(arms, X[::7]),
+        solve_directions(arms, X[::7], 1e-6),
     ):
         assert design.gap <= 1e-6
         assert design.support.size <= 60

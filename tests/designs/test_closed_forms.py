@@ -9,10 +9,9 @@ from steadyarm.arms import ArmSet
 from steadyarm.designs import (
     Status,
     frank_wolfe_g,
-    frank_wolfe_transductive,
     frank_wolfe_xy,
     g_optimal,
-    transductive,
+    solve_directions,
     xy_optimal,
 )
 from tests.designs.reference import achieved_value, all_pairs
@@ -59,7 +58,7 @@ def test_factorial_is_uniform_and_orthogonal() -> None:
 def test_orthogonal_arms_of_different_length() -> None:
     # y = e_a: best is all weight there, value 1/length²; over several the sums of squares
     arms = ArmSet.from_features(np.diag([1.0, 2.0, 0.5]))
-    design = transductive(arms, np.eye(3))
+    design = solve_directions(arms, np.eye(3), 1e-6)
     expected = np.array([1.0, 1 / 4, 4.0])
     assert design.value == pytest.approx(expected.sum(), rel=1e-6)
     np.testing.assert_allclose(design.weights, expected / expected.sum(), atol=1e-4)
@@ -67,8 +66,12 @@ def test_orthogonal_arms_of_different_length() -> None:
 
 def test_one_direction_is_elfvings_norm() -> None:
     arms = ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]])
-    assert transductive(arms, [[2.0, 0.0]]).value == pytest.approx(4.0, rel=1e-6)
-    assert transductive(arms, [[1.0, 1.0]]).value == pytest.approx((1.25 + 0.25) ** 2, rel=1e-6)
+    assert solve_directions(arms, np.array([[2.0, 0.0]]), 1e-6).value == pytest.approx(
+        4.0, rel=1e-6
+    )
+    assert solve_directions(arms, np.ones((1, 2)), 1e-6).value == pytest.approx(
+        (1.25 + 0.25) ** 2, rel=1e-6
+    )
 
 
 def test_two_arms() -> None:
@@ -86,7 +89,7 @@ def test_nothing_to_compare() -> None:
     arms = gaussian(5, 3)
     for design in (
         xy_optimal(arms, among=[2]),
-        transductive(arms, np.zeros((2, 3))),
+        solve_directions(arms, np.zeros((2, 3)), 1e-6),
         frank_wolfe_xy(arms, among=[2]),
     ):
         assert design.value == design.gap == design.lower_bound == 0.0
@@ -151,12 +154,10 @@ def textbook_frank_wolfe(X: np.ndarray, Y: np.ndarray, steps: int) -> tuple[np.n
 def test_frank_wolfe_is_the_papers(steps: int) -> None:
     arms = gaussian(20, 5)
     X = arms.features
-    Y = np.random.default_rng(1).normal(size=(7, 5))
-    optimal = {"xy": xy_optimal(arms), "g": g_optimal(arms), "y": transductive(arms, Y)}
+    optimal = {"xy": xy_optimal(arms), "g": g_optimal(arms)}
     found = {
         "xy": (frank_wolfe_xy(arms, steps=steps), all_pairs(X)),
         "g": (frank_wolfe_g(arms, steps=steps), X),
-        "y": (frank_wolfe_transductive(arms, Y, steps=steps), Y),
     }
     for name, (design, directions) in found.items():
         weights, rho = textbook_frank_wolfe(X, directions, steps)
@@ -165,14 +166,6 @@ def test_frank_wolfe_is_the_papers(steps: int) -> None:
         assert design.value == pytest.approx(achieved_value(X, directions, weights), rel=1e-10)
         assert design.status is Status.STEPS_DONE
         assert 0 < design.lower_bound <= optimal[name].value * (1 + 1e-9)
-
-
-def test_frank_wolfe_on_many_arms_is_the_same() -> None:
-    arms = gaussian(1100, 2)  # above the size where all pair variances are kept
-    small = frank_wolfe_transductive(arms, all_pairs(arms.features), steps=5)
-    large = frank_wolfe_xy(arms, steps=5)
-    np.testing.assert_allclose(large.weights, small.weights, atol=1e-12)
-    assert large.value == pytest.approx(small.value, rel=1e-10)
 
 
 def test_repr_and_sentences() -> None:
@@ -190,6 +183,7 @@ def test_independent_arms_are_compared_with_equal_weights(size: int) -> None:
     assert design.value == design.lower_bound == 2 * size
     np.testing.assert_allclose(design.weights[:size], 1 / size)
     # As directions in general, without the closed form.
-    pairs = [features[i] - features[j] for i in range(size) for j in range(i)]
-    solved = transductive(arms, pairs)
+    X = arms.coordinates
+    pairs = np.array([X[i] - X[j] for i in range(size) for j in range(i)])
+    solved = solve_directions(arms, pairs, 1e-6)
     assert abs(solved.value - design.value) <= 2e-6 * design.value

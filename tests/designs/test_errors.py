@@ -12,7 +12,6 @@ from steadyarm.designs import (
     g_optimal,
     round_design,
     round_designs,
-    transductive,
     xy_optimal,
 )
 from steadyarm.errors import InvalidInputError
@@ -44,24 +43,6 @@ def test_tolerance(tol: float) -> None:
         g_optimal(ARMS, tol=tol)
     with pytest.raises(InvalidInputError, match="tol is"):
         xy_optimal(ARMS, tol=tol)
-    with pytest.raises(InvalidInputError, match="tol is"):
-        transductive(ARMS, ARMS.features, tol=tol)
-
-
-@pytest.mark.parametrize(
-    ("directions", "message"),
-    [
-        ([1.0, 0.0, 1.0], r"shape \(3,\); expected \(J, 3\)"),
-        ([[1.0, 0.0]], r"expected \(J, 3\)"),
-        (np.zeros((0, 3)), "at least one"),
-        ([[1.0, 0.0, np.nan]], "direction 0 has nan in column 2"),
-        ([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]], "direction 1 is not in the span"),
-        ([["a", "b", "c"]], "not a table of numbers"),
-    ],
-)
-def test_directions(directions: object, message: str) -> None:
-    with pytest.raises(InvalidInputError, match=message):
-        transductive(ARMS, directions)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_others() -> None:

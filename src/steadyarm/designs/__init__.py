@@ -3,8 +3,8 @@
 from steadyarm.designs.adjacency import adjacent_optimal, adjacent_pairs
 from steadyarm.designs.cache import SubsetDesigns, designs_for, forget_designs
 from steadyarm.designs.design import Design, Status
-from steadyarm.designs.frank_wolfe import frank_wolfe_g, frank_wolfe_transductive, frank_wolfe_xy
-from steadyarm.designs.optimal import g_optimal, transductive, xy_optimal
+from steadyarm.designs.frank_wolfe import frank_wolfe_g, frank_wolfe_xy
+from steadyarm.designs.optimal import g_optimal, solve_directions, xy_optimal
 from steadyarm.designs.rounding import round_design, round_designs
 
 __all__ = [
@@ -16,11 +16,10 @@ __all__ = [
     "designs_for",
     "forget_designs",
     "frank_wolfe_g",
-    "frank_wolfe_transductive",
     "frank_wolfe_xy",
     "g_optimal",
     "round_design",
     "round_designs",
-    "transductive",
+    "solve_directions",
     "xy_optimal",
 ]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.designs.cache import TOLERANCE
 from steadyarm.designs.design import Design
-from steadyarm.designs.solvers import solve_saddle, whiten
+from steadyarm.designs.optimal import solve_directions, xy_optimal
 from steadyarm.linalg import row_dots
 
 MARGIN = 1e-8  # of a functional on arms of size one, up to which it separates nothing
@@ -83,12 +83,10 @@ def _pairs(arms: ArmSet) -> Integers:
 @lru_cache(maxsize=64)
 def _design(arms: ArmSet) -> Design:
     pairs = _pairs(arms)
-    X, _ = whiten(arms.coordinates)
-    K = arms.size
-    if len(pairs) == K * (K - 1) // 2:
-        return Design.of_weights(*solve_saddle(X, X, True, TOLERANCE))
-    directions = X[pairs[:, 0]] - X[pairs[:, 1]]
-    return Design.of_weights(*solve_saddle(X, directions, False, TOLERANCE))
+    if len(pairs) == arms.size * (arms.size - 1) // 2:
+        return xy_optimal(arms, tol=TOLERANCE)
+    X = arms.coordinates
+    return solve_directions(arms, X[pairs[:, 0]] - X[pairs[:, 1]], TOLERANCE)
 
 
 def _affine_coordinates(X: Floats) -> Floats:

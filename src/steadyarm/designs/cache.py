@@ -2,7 +2,7 @@
 
 Eliminations ask for the same subsets again and again. A design depends on its subset alone, never
 on what was solved before it, so that the cache changes the time and nothing else. Its size is
-bounded; the arm sets that were unused for longest go first.
+bounded; the designs that were unused for longest go first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 from typing import Literal
 
@@ -33,6 +33,7 @@ TOLERANCE = 1e-6
 LARGE_TOLERANCE: dict[Kind, float] = {"xy": 0.25, "g": 0.01}  # of designs of large sets
 KEPT = 0.5  # share of a large set above which a subset gets the design that compares all arms
 MOST_FLOATS = 2**23  # 64 MB of weights over all arm sets
+MOST_BITS = 62  # arms whose subsets are numbers of 64 bits
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -72,16 +73,34 @@ class SubsetDesigns:
         return Allocation(self.weights[self.index], self.arms)
 
 
-@dataclass
-class _Shelf:
-    """The designs of one arm set, one kind and one solver, and how many numbers they hold."""
+class _Cache:
+    """Designs by arm set, kind, solver and subset; those used last stay.
 
-    designs: dict[Key, Design] = field(default_factory=dict)
-    floats: int = 0
+    Attributes
+    ----------
+    designs : those used last come last
+    floats : how many numbers they hold, with weights on all arms
+    """
+
+    def __init__(self) -> None:
+        self.designs: OrderedDict[tuple[str, str, str, Key], Design] = OrderedDict()
+        self.floats = 0
+
+    def add(self, key: tuple[str, str, str, Key], design: Design) -> None:
+        """Keep a design, and drop others that were unused for longest if there is no room."""
+        if key not in self.designs:
+            self.floats += _floats(design)
+        self.designs[key] = design
+        while self.floats > MOST_FLOATS:
+            self.floats -= _floats(self.designs.popitem(last=False)[1])
 
 
-_shelves: OrderedDict[tuple[str, str, str], _Shelf] = OrderedDict()
+_cache = _Cache()
 _lock = Lock()
+
+
+def _floats(design: Design) -> int:
+    return 2 * design.support.size + design.size
 
 
 def designs_for(
@@ -137,7 +156,8 @@ def forget_designs() -> None:
     >>> forget_designs()
     """
     with _lock:
-        _shelves.clear()
+        _cache.designs.clear()
+        _cache.floats = 0
 
 
 def _cached(
@@ -145,17 +165,20 @@ def _cached(
 ) -> tuple[list[Design], NDArray[np.intp]]:
     """The designs of the distinct masks, and which of them each request has."""
     first, index, keys = _distinct(masks)
-    shelf_key = (arms.coordinates_fingerprint, kind, solver)
+    of = arms.coordinates_fingerprint, kind, solver
     with _lock:
-        known = _shelves.setdefault(shelf_key, _Shelf()).designs
-        _shelves.move_to_end(shelf_key)
-        found = {key: known[key] for key in keys if key in known}
+        known = _cache.designs
+        found = {key: known[*of, key] for key in keys if (*of, key) in known}
+        for key in found:
+            known.move_to_end((*of, key))
     missing = [i for i, key in enumerate(keys) if key not in found]
     if missing:
         solve = _exact if solver == "exact" else _frank_wolfe
         subsets = [np.flatnonzero(masks[first[i]]) for i in missing]
         solved = dict(zip([keys[i] for i in missing], solve(arms, kind, subsets), strict=True))
-        _remember(shelf_key, solved)
+        with _lock:
+            for key, design in solved.items():
+                _cache.add((*of, key), design)
         found |= solved
     return [found[key] for key in keys], index
 
@@ -179,24 +202,14 @@ def _distinct(
     masks: NDArray[np.bool_],
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], Sequence[Key]]:
     """A row for each distinct mask, which of them each request is, and their keys."""
-    n, K = masks.shape
+    if masks.shape[1] <= MOST_BITS:  # numbers are sorted quicker than bytes
+        codes = masks @ (1 << np.arange(masks.shape[1], dtype=np.int64))[::-1]
+        unique, first, index = np.unique(codes, return_index=True, return_inverse=True)
+        return first, index, unique.tolist()
     packed = np.packbits(masks, axis=1)
-    if K <= 16:  # a table of all subsets is quicker than sorting
-        codes = packed[:, 0].astype(np.intp)
-        if packed.shape[1] == 2:
-            codes = codes * 256 + packed[:, 1]
-        row_of = np.full(2**16, -1, dtype=np.intp)
-        row_of[codes[::-1]] = np.arange(n - 1, -1, -1)
-        present = np.flatnonzero(row_of >= 0)
-        first = row_of[present]
-        row_of[present] = np.arange(present.size)
-        return first, row_of[codes], present.tolist()
-    width = packed.shape[1]
-    unique, first, index = np.unique(
-        packed.view(np.dtype((np.void, width))).ravel(), return_index=True, return_inverse=True
-    )
-    keys = [code.tobytes() for code in unique]
-    return first, index, keys if width <= 64 else [hashlib.sha256(key).digest() for key in keys]
+    rows = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    unique, first, index = np.unique(rows, return_index=True, return_inverse=True)
+    return first, index, [hashlib.sha256(row.tobytes()).digest() for row in unique]
 
 
 def _exact(arms: ArmSet, kind: Kind, subsets: Sequence[Indices]) -> Iterator[Design]:
@@ -226,18 +239,3 @@ def _frank_wolfe(arms: ArmSet, kind: Kind, subsets: Sequence[Indices]) -> Iterat
             found = frank_wolfe_on(alone, alone, False)
         weights[columns] = found.weights
         yield Design.of_weights(weights, found.value, 0.0, Status.STEPS_DONE, PUBLISHED_STEPS)
-
-
-def _remember(shelf_key: tuple[str, str, str], solved: dict[Key, Design]) -> None:
-    floats = sum(2 * design.support.size + design.size for design in solved.values())
-    if floats > MOST_FLOATS:
-        return
-    with _lock:
-        shelf = _shelves.setdefault(shelf_key, _Shelf())
-        if shelf.floats + floats > MOST_FLOATS:  # one arm set fills the cache: start afresh
-            shelf = _shelves[shelf_key] = _Shelf()
-        shelf.designs |= solved
-        shelf.floats += floats
-        _shelves.move_to_end(shelf_key)
-        while sum(shelf.floats for shelf in _shelves.values()) > MOST_FLOATS:
-            _shelves.popitem(last=False)

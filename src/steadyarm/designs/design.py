@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 
-SPAN_TOLERANCE = 1e-8  # relative distance from the span of the arms that counts as rounding
 MOST_RANK = 5000  # a matrix of 200 MB, whose factors take seconds
 
 Floats = NDArray[np.float64]
@@ -194,36 +193,6 @@ def check_rank(arms: ArmSet) -> None:
             f"the arms have {arms.rank:,} parameters; designs are found for up to {MOST_RANK:,}. "
             "Describe the arms by fewer features."
         )
-
-
-def check_directions(arms: ArmSet, directions: ArrayLike) -> NDArray[np.float64]:
-    """Directions (J, d) in the user's features, mapped to the span of the arms: (J, r)."""
-    try:
-        given = np.asarray(directions, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"the directions are not a table of numbers ({error}); give one row per direction."
-        ) from None
-    d = arms.features.shape[1]
-    if given.ndim != 2 or given.shape[0] == 0 or given.shape[1] != d:
-        raise InvalidInputError(
-            f"the directions have shape {given.shape}; expected (J, {d}): one row per direction, "
-            f"at least one, and one column for each of the {d} features."
-        )
-    if not np.isfinite(given).all():
-        j, k = np.argwhere(~np.isfinite(given))[0]
-        raise InvalidInputError(
-            f"direction {j} has {given[j, k]} in column {k}; all must be finite numbers."
-        )
-    inside = given @ arms.dual
-    missed = np.sqrt(np.square(given - inside @ arms.basis.T).sum(axis=1))
-    outside = np.flatnonzero(missed > SPAN_TOLERANCE * np.sqrt(np.square(given).sum(axis=1)))
-    if outside.size:
-        raise InvalidInputError(
-            f"direction {outside[0]} is not in the span of the arms, so no data about the arms "
-            "can tell its value; use differences or other combinations of the arms' features."
-        )
-    return np.asarray(inside, dtype=np.float64)
 
 
 def check_weights(weights: ArrayLike, axes: int) -> NDArray[np.float64]:

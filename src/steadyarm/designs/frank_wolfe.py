@@ -15,14 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.compiled import kernel
-from steadyarm.designs.design import Design, Status, check_among, check_directions
+from steadyarm.designs.design import Design, Status, check_among
 from steadyarm.designs.solvers import own_span, value_on_range, whiten
 from steadyarm.errors import InvalidInputError
 from steadyarm.linalg import (
     gram,
     inverse_root,
     row_dots,
-    solve_lower,
 )
 
 PUBLISHED_STEPS = 999
@@ -172,32 +171,6 @@ def frank_wolfe_xy(
     chosen = check_among(arms, among)
     X, _ = whiten(arms.coordinates)
     return _run(X, X[chosen], True, steps)
-
-
-def frank_wolfe_transductive(
-    arms: ArmSet, directions: ArrayLike, steps: int = PUBLISHED_STEPS
-) -> Design:
-    """Design for the given directions by Frank-Wolfe; the exact solver is `transductive`.
-
-    Parameters
-    ----------
-    arms : the arm set
-    directions : (J, d) array in the features of the arms, each in the span of the arms
-    steps : number of steps; the default is that of the paper's published runs
-
-    Returns
-    -------
-    Design : weights, value and a lower bound that proves how good they are
-
-    Examples
-    --------
-    >>> arms = ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    >>> print(f"{frank_wolfe_transductive(arms, [[1.0, 1.0]]).value:.3f}")
-    1.024
-    """
-    Y = check_directions(arms, directions)
-    X, L = whiten(arms.coordinates)
-    return _run(X, solve_lower(L, Y), False, steps)
 
 
 def frank_wolfe_g(

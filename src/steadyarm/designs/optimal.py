@@ -22,7 +22,6 @@ from steadyarm.designs.design import (
     Design,
     Status,
     check_among,
-    check_directions,
     check_rank,
     check_tolerance,
 )
@@ -111,33 +110,13 @@ def xy_optimal(arms: ArmSet, among: ArrayLike | None = None, tol: float = 1e-6) 
     return next(solve_subsets(arms, "xy", [check_among(arms, among)], tol))
 
 
-def transductive(arms: ArmSet, directions: ArrayLike, tol: float = 1e-6) -> Design:
-    """Design that minimises the largest variance of an estimate in one of the given directions.
+def solve_directions(arms: ArmSet, directions: Matrix, tol: float) -> Design:
+    """Design that minimises the largest variance of an estimate in one of some directions.
 
-    Minimises max over y of ‖y‖² in the inverse of A(weights).
-
-    Parameters
-    ----------
-    arms : the arm set
-    directions : (J, d) array in the features of the arms, each in the span of the arms. If all
-        are zero there is nothing to learn: the value is 0 and the weights are uniform.
-    tol : relative gap between value and lower bound to reach
-
-    Returns
-    -------
-    Design : weights, value and a lower bound that proves how good they are
-
-    Examples
-    --------
-    >>> arms = ArmSet.from_features([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    >>> design = transductive(arms, [[1.0, 1.0]])
-    >>> print(f"{design.value:.4f}", design.support.tolist())
-    1.0000 [2]
+    directions : (m, r) in coordinates of the arms
     """
-    check_tolerance(tol)
-    Y = check_directions(arms, directions)
     X, L = whiten(arms.coordinates)
-    return Design.of_weights(*solve_saddle(X, solve_lower(L, Y), False, tol))
+    return Design.of_weights(*solve_saddle(X, solve_lower(L, directions), False, tol))
 
 
 # The choice of a solver

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -142,28 +142,24 @@ def _in_lanes(
 # The farthest pair
 #
 # With a centre and the distances of all points from it, a pair can only be farther apart than the
-# best one known if its two distances add up to more. Points are put in blocks by that distance (in
-# few dimensions by place), pairs of blocks are taken in the order of their bounds, and the search
-# ends when the next bound is below the best pair. Where all points are about equally far from every
-# centre, as on a sphere in many dimensions, nothing can be left out: the search then ends with its
-# allowance of work, and the bound of the next pair of blocks is what is proven.
+# best one known if its two distances add up to more. Points are put in blocks by that distance,
+# pairs of blocks are taken in the order of their bounds, and the search ends when the next bound is
+# below the best pair. Where all points are about equally far from every centre, as on a sphere,
+# nothing can be left out: the search then ends with its allowance of work, and the bound of the
+# next pair of blocks is what is proven.
 #
 # Factorial sets have no shortcut here: for a general A their farthest pair is a quadratic problem
 # in binary unknowns, also with main effects only.
 
 
 BLOCK = 1024  # points in a block
-LEAF = 128  # points in a block in few dimensions, where place tells more than distance
 MOST_BLOCKS = 2048  # bounds between all blocks are kept
-FEW_DIMENSIONS = 10
-CACHE_FLOATS = 2**25  # single-precision numbers of blocks that are kept: 128 MB
 UNIT = 2.0**-24  # relative rounding error in single precision
 EFFORT = 1100.0  # passes: enough for every pair of 10^5 points in 50 dimensions
 LEAST_WORK = 4e9  # multiplications, half a second or less: in few dimensions passes are cheap
 FEW_POINTS = 2048  # up to which the exact pair is as quick as a proof that none is above a goal
 STARTS = 16  # points from which to alternate
 ROUNDING = 1e-12  # relative: bounds this close to the best pair are not searched
-SAMPLE = 1000  # outermost points that are enclosed to find a better centre
 
 Singles = NDArray[np.float32]
 
@@ -176,8 +172,6 @@ class Blocks:
     ----------
     members : indices of the points of each block
     radius : largest distance from the middle in each block
-    low, high : corners of the box around each block, where there are few dimensions
-    pairs_left : pairs of points whose distances from the middle add up to enough
     """
 
     rows: Rows
@@ -185,10 +179,6 @@ class Blocks:
     middle: Floats
     members: list[Indices]
     radius: Floats
-    low: Floats | None
-    high: Floats | None
-    pairs_left: float
-    kept: dict[int, Singles] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -201,14 +191,10 @@ class Blocks:
 
     def singles(self, block: int) -> Singles:
         """Points in single precision as (y, |y|²), scaled so that the outermost has length one."""
-        if block in self.kept:
-            return self.kept[block]
         Y = self.points(block) / self.radius.max()
         answer = np.empty((len(Y), Y.shape[1] + 1), dtype=np.float32)
         answer[:, :-1] = Y
         answer[:, -1] = row_dots(Y, Y)
-        if sum(map(np.size, self.kept.values())) + answer.size <= CACHE_FLOATS:
-            self.kept[block] = answer
         return answer
 
     def work(self, i: int, j: int) -> float:
@@ -220,24 +206,11 @@ def _in_blocks(rows: Rows, to: Floats, middle: Floats, radius: Floats, value: fl
     """The points that can be in a pair of squared distance above `value`, in blocks."""
     order = np.argsort(-radius, kind="stable")
     descending = radius[order]
-    reach = np.sqrt(value)
-    count = int(np.searchsorted(-descending, descending[0] - reach, side="left"))
-    count = max(count, 1)
-    candidates = order[:count].astype(np.int64)
-    partners = np.searchsorted(-descending, descending[:count] - reach, side="left")
-    pairs_left = 0.5 * float(partners.sum())
-    if to.shape[1] > FEW_DIMENSIONS:
-        size = max(BLOCK, -(-count // MOST_BLOCKS))
-        members = [candidates[k : k + size] for k in range(0, count, size)]
-        low = high = None
-    else:
-        Y = rows.take(candidates) @ to
-        leaves = _split(Y, max(LEAF, 2 * count // MOST_BLOCKS))
-        members = [candidates[leaf] for leaf in leaves]
-        low = np.array([Y[leaf].min(axis=0) for leaf in leaves])
-        high = np.array([Y[leaf].max(axis=0) for leaf in leaves])
-    outermost = np.array([radius[block].max() for block in members])
-    return Blocks(rows, to, middle, members, outermost, low, high, pairs_left)
+    count = int(np.searchsorted(-descending, np.sqrt(value) - descending[0], side="left"))
+    candidates = order[: max(count, 1)].astype(np.int64)
+    size = max(BLOCK, -(-candidates.size // MOST_BLOCKS))
+    members = [candidates[k : k + size] for k in range(0, candidates.size, size)]
+    return Blocks(rows, to, middle, members, np.array([radius[block].max() for block in members]))
 
 
 def _upper_bounds(rest: Blocks, value: float) -> tuple[Indices, Indices, Floats]:
@@ -246,9 +219,6 @@ def _upper_bounds(rest: Blocks, value: float) -> tuple[Indices, Indices, Floats]
     firsts, seconds, bounds = [], [], []
     for i in range(count):
         bound = np.square(rest.radius[i] + rest.radius[i:])
-        if rest.low is not None and rest.high is not None:
-            span = np.maximum(rest.high[i] - rest.low[i:], rest.high[i:] - rest.low[i])
-            bound = np.minimum(bound, np.square(span).sum(axis=1))
         near = np.flatnonzero(bound > value)
         firsts.append(np.full(near.size, i))
         seconds.append(near + i)
@@ -289,21 +259,6 @@ def _best_of_rows(rest: Blocks, i: int, j: int, bar: float) -> list[tuple[float,
     first, second = rest.members[i][near], rest.members[j][where]
     answers = zip(found.tolist(), first.tolist(), second.tolist(), strict=True)
     return [(v, min(a, b), max(a, b)) for v, a, b in answers if v > bar]
-
-
-def _split(Y: Floats, most: int) -> list[Indices]:
-    """Indices of the rows of Y in groups of at most `most`, halved along the widest axis."""
-    open_groups, groups = [np.arange(len(Y))], []
-    while open_groups:
-        group = open_groups.pop()
-        if group.size <= most:
-            groups.append(group)
-            continue
-        axis = int(np.ptp(Y[group], axis=0).argmax())
-        half = group.size // 2
-        order = np.argsort(Y[group, axis], kind="stable")
-        open_groups += [group[order[:half]], group[order[half:]]]
-    return groups
 
 
 class FarthestPair(NamedTuple):
@@ -377,13 +332,6 @@ def farthest_pair(
     goal = goal if K > FEW_POINTS else 0.0
     floor = max(value, goal)
     rest, bound = _in_blocks(rows, to, middle, radius, floor), 0.0
-    if allowed > rest.pairs_left * to.shape[1] > 32 * one:  # a second centre may pay
-        outermost = np.argsort(-radius, kind="stable")[:SAMPLE]
-        moved = _enclosing_centre(rows.take(outermost) @ to, middle)
-        radius = radii(rows, to, moved)
-        work += one
-        other = _in_blocks(rows, to, moved, radius, floor)
-        rest = other if other.pairs_left < rest.pairs_left else rest
     best = (value, first, second)
     collected: dict[tuple[int, int], float] = {}
     a, b, bounds = _upper_bounds(rest, floor)
@@ -452,13 +400,3 @@ def _alternate(rows: Rows, to: Floats, radius: Floats) -> tuple[tuple[int, int],
 def _apart(rows: Rows, to: Floats, first: int, second: int) -> float:
     ends = rows.take(np.array([first, second], dtype=np.int64)) @ to
     return float(np.square(ends[0] - ends[1]).sum())
-
-
-def _enclosing_centre(Y: Floats, middle: Floats) -> Floats:
-    """About the centre of the least ball around Y (m, r): steps to the farthest point."""
-    centre = middle.copy()
-    for step in range(1, 200):
-        D = Y - centre
-        far = int(row_dots(D, D).argmax())
-        centre += D[far] / (step + 1)
-    return centre
