@@ -13,7 +13,7 @@ from steadyarm.storages import open_storage
 from tests.live.worlds import create
 
 STATEMENT = "progress"  # a single statement, which needs no transaction
-METHODS = ("assign", "record", "snapshot", "decide", "find_assignments", STATEMENT)
+METHODS = ("assign", "record", "snapshot", "decide", STATEMENT)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

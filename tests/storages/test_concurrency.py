@@ -49,7 +49,7 @@ def test_threads_create(bench: Bench) -> None:
 
     for turn in range(3):
         made = together(partial(create, f"e{turn}"), 6)
-        assert sum(made) == 1, f"{sum(made)} of 6 created the same experiment"
+        assert sum(made) == 1
     assert len(storages[0].summaries()) == 3
 
 
@@ -68,15 +68,15 @@ def test_threads_sticky(bench: Bench) -> None:
 
     given = gathered(work, 8)
     places = {(a.unit, a.number) for a in given}
-    assert len(places) == 60, f"60 units have {len(places)} assignments"
+    assert len(places) == 60
     new = Counter(a.unit for a in given if a.new)
-    assert new == Counter(units), "an assignment is not new exactly once"
+    assert new == Counter(units)
     assert len({a.arm for a in given if a.number == 0}) == 1
     rows = storages[0].accounted(key)
-    assert {(r.unit, r.number) for r in rows} == places, "the log does not say what was given"
+    assert {(r.unit, r.number) for r in rows} == places
     rest = numbers_given(bench.assign(key, [f"n{i}" for i in range(50)]))
     numbers = sorted([*(n for _, n in places), *rest])
-    assert numbers == [*range(100)], "positions were lost or used twice"
+    assert numbers == [*range(100)]
 
 
 def test_threads_exhaust(bench: Bench) -> None:
@@ -93,7 +93,7 @@ def test_threads_exhaust(bench: Bench) -> None:
                 return mine
 
     numbers = gathered(work, 8)
-    assert sorted(numbers) == [*range(120)], "positions were lost or used twice"
+    assert sorted(numbers) == [*range(120)]
     storages[0].accounted(key)
 
 
@@ -115,12 +115,12 @@ def test_threads_rewards(bench: Bench) -> None:
 
     said = gathered(work, 8)
     stored = Counter(o.number for o in said if o.status == "stored")
-    assert stored == Counter(range(60)), "a reward was not stored exactly once"
-    assert {o.status for o in said} == {"stored", "repeated"}, "some were refused"
+    assert stored == Counter(range(60))
+    assert {o.status for o in said} == {"stored", "repeated"}
     (tally,) = storages[0].tallied(key)
-    assert tally.total_rewarded == 60, "a reward was counted twice or not at all"
+    assert tally.total_rewarded == 60
     total = Close(sum(tally.sums))
-    assert total == sum(0.1 * i for i in range(60)), "a reward was lost"
+    assert total == sum(0.1 * i for i in range(60))
 
 
 def test_threads_decide(bench: Bench) -> None:
@@ -138,12 +138,12 @@ def test_threads_decide(bench: Bench) -> None:
         opened = SegmentRecord(turn + 1, new_segment(2), False, False, turn + 1, NOW)
         made = [Decision({"by": i}, ((record.index, tally),), None, opened) for i in range(4)]
         stored = together(partial(decide, version, made), 4)
-        assert sum(stored) == 1, f"{sum(stored)} of 4 decisions on one version were stored"
+        assert sum(stored) == 1
         found = storages[1].find("e")
-        assert found.policy_state == {"by": stored.index(True)}, "another one's state is there"
-        assert (found.version, found.observed) == (version + 1, turn + 1), "counted twice"
+        assert found.policy_state == {"by": stored.index(True)}
+        assert (found.version, found.observed) == (version + 1, turn + 1)
     closed = [r.closed for r, _ in storages[2].snapshot(key, everything=True).segments]
-    assert closed == [1, 2, 3, 4, 5, 6, None], "segments are not closed once each"
+    assert closed == [1, 2, 3, 4, 5, 6, None]
 
 
 def test_threads_close_and_reward(bench: Bench) -> None:
@@ -173,11 +173,11 @@ def test_threads_close_and_reward(bench: Bench) -> None:
         said = Counter(gathered(partial(work, key, 8 * turn), 4))
         (tally,) = storages[2].tallied(key)
         reported = storages[0].find(name).policy_state["rewards"]
-        assert tally.total_rewarded == reported, "a reward was counted after its segment was closed"
-        assert said["stored"] == reported, "a stored reward is missing in the tally, or is refused"
-        assert said["closed"] == 40 - reported, "a reward is neither stored nor refused"
+        assert tally.total_rewarded == reported
+        assert said["stored"] == reported
+        assert said["closed"] == 40 - reported
         late = sum(sum(sums.late) for sums in storages[2].days(key))
-        assert late == said["closed"], "rewards that came too late are not counted once each"
+        assert late == said["closed"]
 
 
 def test_threads_events(bench: Bench) -> None:
@@ -204,13 +204,13 @@ def test_threads_events(bench: Bench) -> None:
 
     became = gathered(work, 6)
     stored = Counter(j for j, status in became if status == "stored")
-    assert stored == Counter(range(len(events))), "an event was not stored exactly once"
-    assert {status for _, status in became} == {"stored", "repeated"}, "some were refused"
+    assert stored == Counter(range(len(events)))
+    assert {status for _, status in became} == {"stored", "repeated"}
     found = counted(storages[0], key)
     total = fsum(0.1 * (i + 1) for i in range(8))
-    assert found["spent"] == (3, 3 * total), "an event was lost"
+    assert found["spent"] == (3, 3 * total)
     assert found["orders*spent"][0] == 3
-    assert [row.reward for row in storages[1].log(key)] == [total] * 3, "a reward misses an event"
+    assert [row.reward for row in storages[1].log(key)] == [total] * 3
 
 
 def test_threads_metrics_corrected(bench: Bench) -> None:
@@ -245,7 +245,7 @@ def test_threads_metrics_corrected(bench: Bench) -> None:
 
         together(work, 5)
         counted(storages[0], key)
-        assert len(storages[0].corrections(key)) == 10, "a correction was lost"
+        assert len(storages[0].corrections(key)) == 10
 
 
 # The storage as a whole: large requests, several views of it.
@@ -256,15 +256,15 @@ def test_many_at_once(bench: Bench) -> None:
     key = bench.running(5000)
     units = [f"unit {i}" for i in range(3000)]
     given = every(bench.assign(key, units))
-    assert [a.number for a in given] == [*range(3000)], "not one position each, in order"
+    assert [a.number for a in given] == [*range(3000)]
     again = every(bench.assign(key, units[::-1]))
-    assert [a.number for a in again] == [*range(2999, -1, -1)], "units were not recognised"
+    assert [a.number for a in again] == [*range(2999, -1, -1)]
     assert not any(a.new for a in again)
     reported: list[tuple[Target, float]] = [
         (i if i % 2 else units[i], float(i)) for i in range(3000)
     ]
     assert {o.status for o in bench.reward(key, reported, NOW)} == {"stored"}
-    assert numbers_of(bench.find_assignments(key, units)) == [*range(3000)]
+    assert numbers_of(bench.known(key, units)) == [*range(3000)]
     bench.tallied(key)
 
 
@@ -272,24 +272,24 @@ def test_reopened(bench: Bench) -> None:
     """Everybody who opens the bench sees the same, at once."""
     key = bench.busy("e")
     other = bench.again()
-    assert other.everything(key) == bench.everything(key), "opened again, it is different"
+    assert other.everything(key) == bench.everything(key)
     other.assign(key, ["new"])
-    assert bench.find_assignments(key, ["new"])[0] is not None, "the other's work is not seen"
-    assert other.everything(key) == bench.everything(key), "two views of one bench differ"
+    assert bench.known(key, ["new"]).assigned[0] is not None
+    assert other.everything(key) == bench.everything(key)
 
 
 def test_experiments_apart(bench: Bench) -> None:
     """Experiments do not touch each other."""
     one, two = bench.busy("one"), bench.busy("two")
     before, days = bench.everything(one), bench.days(one)
-    assert before[1:] == bench.everything(two)[1:], "the same steps gave another experiment"
-    assert days == bench.days(two), "the same steps gave other days"
+    assert before[1:] == bench.everything(two)[1:]
+    assert days == bench.days(two)
     bench.assign(two, ["x"])
     bench.reward(two, [("x", 3.0)], NOW)
-    assert bench.decided(two, Decision({"other": 1})), "decide refused"
+    assert bench.decided(two, Decision({"other": 1}))
     bench.move(two, "stopped")
-    assert bench.everything(one) == before, "work on one experiment changed another"
-    assert bench.days(one) == days, "work on one experiment changed the days of another"
+    assert bench.everything(one) == before
+    assert bench.days(one) == days
 
 
 def test_pruned(bench: Bench) -> None:
@@ -300,16 +300,16 @@ def test_pruned(bench: Bench) -> None:
         bench.move(key, "stopped", now=NOW)
         bench.move(key, "archived", now=NOW)
     later = NOW + HOUR
-    assert bench.prune(NOW, later, dry=True).experiments == ("two", "three"), "not both"
-    assert bench.prune(NOW, NOW).experiments == (), "deleted what was in use after that time"
-    assert len(bench.summaries()) == 3, "a dry run deletes"
-    assert bench.prune(NOW, later).experiments == ("two", "three"), "not what the dry run said"
-    assert bench.everything(one)[:4] == before, "pruning changed what stays"
-    assert [e.name for e in bench.summaries()] == ["one"], "not those were deleted"
+    assert bench.prune(NOW, later, dry=True).experiments == ("two", "three")
+    assert bench.prune(NOW, NOW).experiments == ()
+    assert len(bench.summaries()) == 3
+    assert bench.prune(NOW, later).experiments == ("two", "three")
+    assert bench.everything(one)[:4] == before
+    assert [e.name for e in bench.summaries()] == ["one"]
     for key in (two, three):
         refused(UnknownExperimentError, "reading what was deleted", bench.log, key)
-    assert bench.busy("two") not in (one, two, three), "a key is used again"
-    assert bench.prune(NOW, later).experiments == (), "pruned twice"
+    assert bench.busy("two") not in (one, two, three)
+    assert bench.prune(NOW, later).experiments == ()
 
 
 def test_answers(bench: Bench) -> None:

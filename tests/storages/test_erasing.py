@@ -44,4 +44,4 @@ def test_an_erased_unit_leaves_no_trace(url: str) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.close()
         for file in path.parent.glob(f"{path.name}*"):
-            assert who.encode() not in file.read_bytes(), file
+            assert who.encode() not in file.read_bytes()

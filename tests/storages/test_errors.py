@@ -109,8 +109,8 @@ def test_values_no_database_has(storage: Storage) -> None:
     with pytest.raises(InvalidInputError, match="cannot be stored"):
         storage.assign(key, ["fine", "\ud800"], now=0)
     assert storage.log(key) == []
-    assert storage.find_assignments(key, [2**63, 2**70, -1]) == [None] * 3
-    assert storage.record(key, [Event(2**70, 1.0)], 0)[0].status == "unknown"
+    outcomes = storage.record(key, [Event(number, 1.0) for number in (2**63, 2**70, -1)], 0)
+    assert [outcome.status for outcome in outcomes] == ["unknown"] * 3
 
 
 def test_sqlite_is_set_up_to_keep_what_it_acknowledged(tmp_path: Path) -> None:

@@ -15,22 +15,22 @@ ACTION = "experiment.default"
 def test_outside_is_set_once_seen(bench: Bench) -> None:
     """What is shown outside of the test is set by those who saw what it was before."""
     key, detail = bench.running(8), {"variant": "a"}
-    assert bench.find("e").outside is None, "a new one shows something outside of its test"
+    assert bench.find("e").outside is None
     wrong = bench.show_outside(key, DEFAULT, {}, ACTION, NOW)
-    assert not wrong, "it was set although the caller had seen something else"
-    assert bench.find("e").outside is None, "a refused call changed something"
+    assert not wrong
+    assert bench.find("e").outside is None
     assert bench.show_outside(key, None, DEFAULT, ACTION, NOW + 5, by="me", detail=detail)
-    assert not bench.show_outside(key, None, {}, ACTION, NOW), "a second caller won, too"
+    assert not bench.show_outside(key, None, {}, ACTION, NOW)
     for found in (bench.find("e"), bench.again().find("e"), bench.snapshot(key).experiment):
-        assert found.outside == DEFAULT, f"it is {found.outside!r}"
+        assert found.outside == DEFAULT
     (summary,) = bench.summaries()
-    assert summary.outside == DEFAULT, "lists do not have it"
+    assert summary.outside == DEFAULT
     after = dict(DEFAULT, default="b")
     assert bench.again().show_outside(key, DEFAULT, after, ACTION, NOW + 6)
-    assert bench.find("e").outside == after, "it was not changed"
+    assert bench.find("e").outside == after
     entries = [entry for entry in bench.history("e") if entry.action == ACTION]
     said = [(entry.author, entry.created, entry.detail) for entry in entries]
-    assert said == [("me", NOW + 5, detail), ("", NOW + 6, {})], f"the audit log has {said}"
+    assert said == [("me", NOW + 5, detail), ("", NOW + 6, {})]
     given: tuple[Any, ...] = 99, None, {}, ACTION, NOW
     refused(UnknownExperimentError, "an unknown experiment", bench.show_outside, *given)
 
@@ -40,16 +40,16 @@ def test_nothing_is_assigned_after_it(bench: Bench) -> None:
     for state in ("running", "stopped"):
         key = bench.running(80, name=state)
         mine = bench.assign(key, ["u1", "u2"])
-        assert mine.outside is None, "something is shown outside of the test already"
+        assert mine.outside is None
         if state == "stopped":
             bench.move(key, "stopped", NOW)
         assert bench.show_outside(key, None, DEFAULT, ACTION, NOW)
         again = bench.assign(key, ["u2", "u1"])
         before = {one.unit: one.number for one in those_given(mine)}
         assert [one.number for one in those_given(again)] == [before["u2"], before["u1"]]
-        assert again.outside == DEFAULT, "assign does not say what is shown"
+        assert again.outside == DEFAULT
         new = bench.assign(key, ["u1", "u9"])
-        assert new.assigned[1] is None, f"a new unit of a {state} test that is over was assigned"
+        assert new.assigned[1] is None
 
 
 def test_known(bench: Bench) -> None:
@@ -58,16 +58,16 @@ def test_known(bench: Bench) -> None:
     (given,) = those_given(bench.assign(key, ["u1"]))
     assert bench.known(key, []) == AssignmentResult((), "running", None)
     found = bench.again().known(key, ["u9", "u1"])
-    assert found.assigned[0] is None, "an unknown unit has an assignment"
-    assert found.assigned[1] is not None, "a known unit has none"
+    assert found.assigned[0] is None
+    assert found.assigned[1] is not None
     assert (found.assigned[1].number, found.assigned[1].new) == (given.number, False)
     bench.show_outside(key, None, DEFAULT, ACTION, NOW)
     bench.move(key, "stopped", NOW)
     found = bench.known(key, ["u1"])
-    assert (found.state, found.outside) == ("stopped", DEFAULT), f"it says {found}"
+    assert (found.state, found.outside) == ("stopped", DEFAULT)
     loose = bench.running(8, name="loose", sticky=False)
     bench.assign(loose, ["u1"])
-    assert bench.known(loose, ["u1"]).assigned == (None,), "units that are not sticky"
+    assert bench.known(loose, ["u1"]).assigned == (None,)
     refused(UnknownExperimentError, "known of no experiment", bench.known, 99, ["u1"])
 
 
@@ -81,7 +81,7 @@ def test_experiments_of_units(bench: Bench) -> None:
     keys, units = [second, first, loose, 99], ["u9", "u1", "u2", "u1", "it's"]
     found = bench.again().experiments_of(units, keys)
     both, one = frozenset([first, second]), frozenset([first])
-    assert found == (frozenset(), both, one, both, one), f"it says {found}"
-    assert bench.experiments_of(["u1"], [second]) == (frozenset([second]),), "others are named"
+    assert found == (frozenset(), both, one, both, one)
+    assert bench.experiments_of(["u1"], [second]) == (frozenset([second]),)
     assert bench.experiments_of(["u1"], []) == (frozenset(),)
     assert bench.experiments_of([], keys) == ()

@@ -39,7 +39,7 @@ def test_outcomes(bench: Bench) -> None:
     key = bench.running(9)
     bench.assign(key, ["a", "b", NAMES[2], "0"])
     none = bench.reward(key, [], NOW)
-    assert none == (), "no rewards, but outcomes"
+    assert none == ()
     rewards: list[tuple[Target, float]] = [
         (0, 0.1),
         ("b", -2.0),
@@ -67,15 +67,14 @@ def test_outcomes(bench: Bench) -> None:
         Outcome("stored", 3),
     )
     got = bench.reward(key, rewards, NOW + 9)
-    for reward, outcome, right in zip(rewards, got, expected, strict=True):
-        assert outcome == right, f"{reward} gave {outcome}, expected {right}"
+    assert got == expected
     rows = bench.log(key)
-    assert [r.reward for r in rows] == [0.1, -2.0, 0.0, 3.0], "not the first rewards"
-    assert [r.rewarded for r in rows] == [NOW + 9] * 4, "not the time of the request"
+    assert [r.reward for r in rows] == [0.1, -2.0, 0.0, 3.0]
+    assert [r.rewarded for r in rows] == [NOW + 9] * 4
     before = bench.everything(key)
     again = bench.again().reward(key, [("b", -2.0), (0, 5.0)], NOW + 10)
-    assert again == (Outcome("repeated", 1, -2.0), Outcome("conflict", 0, 0.1)), f"{again}"
-    assert bench.everything(key) == before, "a second reward changed something"
+    assert again == (Outcome("repeated", 1, -2.0), Outcome("conflict", 0, 0.1))
+    assert bench.everything(key) == before
     bench.tallied(key)
 
 
@@ -87,12 +86,12 @@ def test_rewards_in_any_state(bench: Bench) -> None:
     for unit, state in states.items():
         bench.move(key, state)
         (outcome,) = bench.reward(key, [(unit, 1.0)], NOW)
-        assert outcome.status == "stored", f"a reward was refused while {state}"
+        assert outcome.status == "stored"
     bench.move(key, "archived")
     before = bench.everything(key)
     got = bench.reward(key, [("c", 1.0), ("a", 1.0), ("x", 1.0)], NOW)
-    assert [o.status for o in got] == ["archived", "archived", "unknown"], f"{got}"
-    assert bench.everything(key) == before, "a refused reward changed something"
+    assert [o.status for o in got] == ["archived", "archived", "unknown"]
+    assert bench.everything(key) == before
 
 
 def test_window(bench: Bench) -> None:
@@ -103,16 +102,16 @@ def test_window(bench: Bench) -> None:
     assert bench.reward(key, [("a", 1.0)], NOW + 49) == (Outcome("stored", 0),)
     before = bench.everything(key)
     late = bench.reward(key, [("b", 1.0), ("a", 1.0), ("a", 2.0)], NOW + 51)
-    assert late[0] == Outcome("late", 1, created=NOW), "a reward after its window was counted"
-    assert late[1] == Outcome("repeated", 0, 1.0), "a repeated reward is not recognised"
-    assert late[2] == Outcome("conflict", 0, 1.0), "a conflict is not recognised"
-    assert bench.everything(key) == before, "a late reward changed something"
+    assert late[0] == Outcome("late", 1, created=NOW)
+    assert late[1] == Outcome("repeated", 0, 1.0)
+    assert late[2] == Outcome("conflict", 0, 1.0)
+    assert bench.everything(key) == before
     got = bench.reward(key, [("c", 1.0), ("d", 2.0)], NOW + 140)
-    assert [o.status for o in got] == ["late", "stored"], "windows begin at each assignment"
+    assert [o.status for o in got] == ["late", "stored"]
     endless = bench.running(9, name="without a window")
     bench.assign(endless, ["b"], now=NOW)
     (outcome,) = bench.reward(endless, [("b", 1.0)], NOW + 10**15)
-    assert outcome.status == "stored", "no window"
+    assert outcome.status == "stored"
     bench.tallied(key)
 
 
@@ -126,15 +125,15 @@ def test_event_time(bench: Bench) -> None:
         (outcome,) = bench.reward(key, [(unit, 1.0, start + at)], start + now)
         return str(outcome.status)
 
-    assert tell("a", at=49, now=80) == "stored", "what happened in time and arrived in grace counts"
-    assert tell("b", at=51, now=60) == "late", "what happened after its window was counted"
-    assert tell("b", at=40, now=81) == "late", "what arrived after the grace was counted"
-    assert tell("c", at=-SKEW - 1, now=20) == "early", "it happened before its assignment"
-    assert tell("c", at=-SKEW, now=20) == "stored", "clocks may differ a little"
-    assert tell("d", at=500, now=30) == "stored", "nothing happens in the future: it happened now"
+    assert tell("a", at=49, now=80) == "stored"
+    assert tell("b", at=51, now=60) == "late"
+    assert tell("b", at=40, now=81) == "late"
+    assert tell("c", at=-SKEW - 1, now=20) == "early"
+    assert tell("c", at=-SKEW, now=20) == "stored"
+    assert tell("d", at=500, now=30) == "stored"
     pair = [("e", 2.0, start + 60), ("e", 3.0, start + 45)]
     got = bench.reward(key, pair, start + 70)
-    assert [o.status for o in got] == ["late", "stored"], "each is judged by its own time"
+    assert [o.status for o in got] == ["late", "stored"]
     times = [(row.rewarded, row.received) for row in bench.log(key)]
     assert times == [
         (start + 49, start + 80),
@@ -142,25 +141,8 @@ def test_event_time(bench: Bench) -> None:
         (start, start + 20),
         (start + 30, None),
         (start + 45, start + 70),
-    ], "the log does not say when rewards happened and arrived"
+    ]
     bench.tallied(key)
-
-
-def test_sums_in_any_order(bench: Bench) -> None:
-    """Rewards are kept to the bit; their sums agree, whatever the order in which they come."""
-    values = [1e3, 1.0, -1e3, 0.1, 0.2, 1 / 3, 1e-300, 5e-324, 1e4, -1e4, 2.0**13, -7.25]
-    values = values * 3
-    rng = np.random.default_rng(3)
-    for run in range(3):
-        key = bench.running(40, name=f"run {run}", weights=(0.5, 0.5))
-        units = [f"u{i}" for i in range(len(values))]
-        bench.assign(key, units)
-        reported: list[tuple[Target, float]] = [(u, v) for u, v in zip(units, values, strict=True)]
-        order = rng.permutation(len(reported))
-        for part in np.array_split(order, run + 1):
-            bench.reward(key, [reported[i] for i in part], NOW)
-        assert [r.reward for r in bench.log(key)] == values, "a reward is not kept exactly"
-        bench.again().tallied(key)
 
 
 def test_closed_segments(bench: Bench) -> None:
@@ -171,33 +153,13 @@ def test_closed_segments(bench: Bench) -> None:
     bench.open_segment(key, new_segment(2), closed=[0])
     before = bench.everything(key)
     got = bench.reward(key, [("b", 1.0), ("a", 1.0), (0, 2.0)], NOW)
-    assert got[0] == Outcome("closed", 1, created=NOW), "a reward of a closed segment is taken"
-    assert got[1] == Outcome("repeated", 0, 1.0), "a repeated reward is not recognised"
-    assert got[2] == Outcome("conflict", 0, 1.0), "a conflict is not recognised"
-    assert bench.everything(key) == before, "a closed segment changed"
+    assert got[0] == Outcome("closed", 1, created=NOW)
+    assert got[1] == Outcome("repeated", 0, 1.0)
+    assert got[2] == Outcome("conflict", 0, 1.0)
+    assert bench.everything(key) == before
     bench.assign(key, ["d"])
-    assert bench.reward(key, [("d", 1.0)], NOW)[0].status == "stored", "it is open"
+    assert bench.reward(key, [("d", 1.0)], NOW)[0].status == "stored"
     bench.tallied(key)
-
-
-def test_tallies(bench: Bench) -> None:
-    """Tallies count assignments and rewards of each segment by arm, and know the last time."""
-    key = bench.running(12)
-    bench.assign(key, [f"a{i}" for i in range(7)], now=NOW + 70)
-    for p in range(7, 10):
-        bench.assign(key, [f"b{p}"], now=NOW + 95 - p)
-    bench.open_segment(key, new_segment(10))
-    bench.assign(key, [f"c{i}" for i in range(5)], now=NOW + 60)
-    bench.reward(key, [("a0", 1.0), ("b8", 2.0), ("c2", 4.0), ("c3", 0.5)], NOW + 99)
-    first, second = bench.tallied(key)
-    assert (first.total_assigned, first.total_rewarded) == (10, 2), (
-        "the first segment's tally is not its own"
-    )
-    assert (second.total_assigned, second.total_rewarded) == (5, 2), (
-        "the second segment's tally is not its own"
-    )
-    assert first.last == NOW + 88, "not the time of the last assignment"
-    assert second.last == NOW + 60, "not the time of the segment's own last assignment"
 
 
 def test_targets_with_a_check(bench: Bench) -> None:
@@ -205,8 +167,6 @@ def test_targets_with_a_check(bench: Bench) -> None:
     key = bench.running(9)
     bench.assign(key, ["a", "b"])
     meant: list[Target] = [(0, check_of("a")), (1, check_of("a")), (1, check_of("b")), (2, "")]
-    rows = bench.find_assignments(key, meant)
-    assert [row and row.number for row in rows] == [0, None, 1, None], "not the unit that was meant"
     outcomes = bench.reward(key, [(target, 1.0) for target in meant], NOW)
     assert [outcome.status for outcome in outcomes] == ["stored", "unknown", "stored", "unknown"]
 
@@ -220,10 +180,10 @@ MIDNIGHT = (TODAY + 1) * DAY
 
 def test_days(bench: Bench) -> None:
     """Assignments count on their own day, across midnights and segments."""
-    assert bench.days(bench.new_experiment("empty").key) == (), "days out of nothing"
+    assert bench.days(bench.new_experiment("empty").key) == ()
     refused(UnknownExperimentError, "days of no experiment", bench.days, 10**6)
     key = bench.running(20)
-    assert bench.days(key) == (), "a day on which nothing was assigned"
+    assert bench.days(key) == ()
     bench.assign(key, ["a", "b", "c"], now=NOW)
     bench.assign(key, ["d"], now=MIDNIGHT - 1)
     bench.assign(key, ["e", "a"], now=MIDNIGHT)
@@ -232,8 +192,8 @@ def test_days(bench: Bench) -> None:
     bench.open_segment(key, new_segment(20))
     bench.assign(key, ["f", "g"], now=NOW + 7 * DAY)
     found = [(s.segment, s.day - TODAY, s.tally.total_assigned) for s in bench.dayed(key)]
-    assert found == [(0, 0, 5), (0, 1, 2), (0, 2, 1), (0, 3, 1), (1, 7, 2)], f"{found}"
-    assert bench.again().dayed(key) == bench.days(key), "opened again, days are different"
+    assert found == [(0, 0, 5), (0, 1, 2), (0, 2, 1), (0, 3, 1), (1, 7, 2)]
+    assert bench.again().dayed(key) == bench.days(key)
 
 
 def test_rewards_of_days(bench: Bench) -> None:
@@ -248,10 +208,10 @@ def test_rewards_of_days(bench: Bench) -> None:
     bench.reward(key, [("0.0", 9.0), ("2.7", -1.0), ("2.7", -1.0)], now - DAY)
     found = [(s.tally.total_rewarded, sum(s.waited)) for s in bench.dayed(key)]
     hours = 24 * 3_600_000
-    assert found[0] == (2, 2 * (2 * hours + 1)), "whole milliseconds are not summed"
-    assert found[1] == (1, hours + 1), "a repeated reward changed the day, or it is not its own"
-    assert found[2] == (1, 0), "a reward that seems to come before its assignment is not waited for"
-    assert not any(map(any, bench.late(key))), "what was repeated is called late"
+    assert found[0] == (2, 2 * (2 * hours + 1))
+    assert found[1] == (1, hours + 1)
+    assert found[2] == (1, 0)
+    assert not any(map(any, bench.late(key)))
 
 
 def test_late_rewards(bench: Bench) -> None:
@@ -267,36 +227,18 @@ def test_late_rewards(bench: Bench) -> None:
     bench.reward(key, [("b", 2.0), ("d", 0.5), ("nobody", 1.0)], NOW + DAY + HOUR)
     late = [0, 0, 0], [0, 0, 0]
     late[0][first[1].arm] += 3
-    assert bench.late(key) == [tuple(each) for each in late], "not those after their window"
+    assert bench.late(key) == [tuple(each) for each in late]
     (tally,) = bench.tallied(key)
-    assert tally.total_rewarded == before[0].total_rewarded + 1, "a late reward is in the tally"
+    assert tally.total_rewarded == before[0].total_rewarded + 1
     bench.open_segment(key, new_segment(9), closed=[0])
     bench.assign(key, ["g"], now=NOW + DAY)
     statuses = [o.status for o in other.reward(key, [("e", 1.0), ("g", 1.0)], NOW + DAY)]
-    assert statuses == ["closed", "stored"], f"{statuses}"
+    assert statuses == ["closed", "stored"]
     bench.reward(key, [("c", 1.0), ("f", 1.0), ("d", 0.5)], NOW + 9 * DAY)
     for given in (first[2], second[1], second[2]):
         late[0 if given in first else 1][given.arm] += 1
-    assert bench.late(key) == [*(tuple(each) for each in late), (0, 0, 0)], (
-        "not those of closed segments"
-    )
+    assert bench.late(key) == [*(tuple(each) for each in late), (0, 0, 0)]
     bench.tallied(key)
-
-
-def test_many_days(bench: Bench) -> None:
-    """One request may have rewards of many days, segments and arms."""
-    key = bench.running(60)
-    reported: list[tuple[Target, float]] = []
-    for day in range(40):
-        if day == 20:
-            bench.open_segment(key, new_segment(60))
-        units = [f"{day}.{i}" for i in range(3)]
-        bench.assign(key, units, now=NOW + day * DAY)
-        reported += [(unit, 0.1 * day + i) for i, unit in enumerate(units)]
-    bench.again().reward(key, reported[::-1], NOW + 50 * DAY)
-    days = bench.dayed(key)
-    assert [sums.tally.total_rewarded for sums in days] == [3] * 40, "rewards are not on their days"
-    assert bench.tallied(key)[1].total_rewarded == 60, "rewards are not in their segment"
 
 
 # Checks of segments that play some of very many arms: sums in their columns, arms by index.
@@ -326,22 +268,22 @@ def test_some_arms(bench: Bench) -> None:
         given = every(bench.assign(key, [f"u{i}" for i in range(12)]))
         for i in range(28):
             given += every(bench.assign(key, [f"l{i}"], now=NOW + i))
-        assert len(given) == 40, "positions were lost"
+        assert len(given) == 40
         has_arms_of(given, segment)
-        assert {a.arm for a in given} <= set(FIRST.tolist()), "arms that are not played"
+        assert {a.arm for a in given} <= set(FIRST.tolist())
         _reward(bench, key, [a.unit for a in given])
         for again in (bench, bench.again()):
             ((record, tally),) = again.snapshot(key, everything=True).segments
-            assert record.segment.arms is not None, "the arms are forgotten"
-            assert np.array_equal(record.segment.arms, FIRST), "other arms"
-            assert record.segment.arms.dtype == np.int64, "arms of another kind"
+            assert record.segment.arms is not None
+            assert np.array_equal(record.segment.arms, FIRST)
+            assert record.segment.arms.dtype == np.int64
             assert shape_of(record)[1:] == shape_of(replace(record, segment=segment))[1:]
-            assert shape_of(again.segments(key, [0])[0]) == shape_of(record), "read in two ways"
+            assert shape_of(again.segments(key, [0])[0]) == shape_of(record)
             counts = tuple(sum(a.arm == k for a in given) for k in FIRST.tolist())
-            assert tally.assigned == counts, "columns are not those of the arms"
+            assert tally.assigned == counts
             assert [row.arm for row in again.whole_log(key)] == [
                 a.arm for a in sorted(given, key=lambda a: a.number)
-            ], "the log has other arms"
+            ]
         bench.accounted(key)
 
 
@@ -354,15 +296,15 @@ def test_other_arms(bench: Bench) -> None:
     _play(bench.again(), key, "b", 15)
     bench.open_segment(key, new_segment(20))
     _play(bench, key, "c", 9)
-    assert [len(tally.sums) for tally in bench.tallied(key)] == [4, 3, 3], "other columns"
-    assert [len(sums.late) for sums in bench.dayed(key)] == [4, 3, 3], "other columns of days"
+    assert [len(tally.sums) for tally in bench.tallied(key)] == [4, 3, 3]
+    assert [len(sums.late) for sums in bench.dayed(key)] == [4, 3, 3]
     reported: list[tuple[Target, float]] = [("a0", 9.0), ("b0", 9.0)]
     bench.reward(key, reported, NOW)
     (outcome,) = bench.reward(key, [("a9", 1.0)], NOW + DAY)
-    assert outcome.status == "closed", f"{outcome}"
-    assert sum(bench.days(key)[0].late) == 1, "a late reward has no column"
+    assert outcome.status == "closed"
+    assert sum(bench.days(key)[0].late) == 1
     bench.tallied(key)
-    assert bench.summaries()[0].assigned == 34, "not all of them are summed up"
+    assert bench.summaries()[0].assigned == 34
 
 
 def _play(bench: Bench, key: int, name: str, units: int) -> None:

@@ -19,10 +19,8 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Double,
-    Select,
     and_,
     bindparam,
-    case,
     cast,
     delete,
     func,
@@ -44,6 +42,7 @@ from steadyarm.storages.records import (
     REWARD,
     ArmDay,
     LogRow,
+    day_of,
     place_of,
     pseudonym,
 )
@@ -338,14 +337,6 @@ def _count_anew(t: Transaction, entry: int) -> None:
         places[int(segment)].add((int(arm), int(day)))
     for segment, arms_and_days in sorted(places.items()):
         arms, days = (sorted(set(values)) for values in zip(*arms_and_days, strict=True))
-        first = segment * POSITIONS
-        # Of every arm on every one of these days, which may be some more than were touched.
-        rows = and_(
-            assignments.c.key == t.key,
-            assignments.c.number.between(first, first + POSITIONS - 1),
-            assignments.c.arm.in_(arms),
-            assignments.c.created.between(DAY * days[0], DAY * (days[-1] + 1) - 1),
-        )
         for table in (tallies, series) if t.metrics else (tallies,):
             there = (
                 table.c.key == t.key,
@@ -356,49 +347,31 @@ def _count_anew(t: Transaction, entry: int) -> None:
             counted = ("rewarded", "sums", "squares", "waited", "excluded", "events")
             zero = {name: 0 for name in counted if name in table.c}
             t.connection.execute(update(table).where(*there).values(zero))
-        add_tallies(t, _tallies_of(t, segment, rows))
-        if t.metrics:
-            add_series(t, _series_of(t, rows).counts)
-
-
-def _tallies_of(t: Transaction, segment: int, which: ColumnElement[bool]) -> dict[Place, ArmDay]:
-    """Rewards and exclusions by segment, arm and day, without the numbers of assignments."""
-    at = func.coalesce(rewards.c.at, rewards.c.created)
-    counts = and_(assignments.c.excluded.is_(None), rewards.c.reward.is_not(None))
-    reward = case((counts, rewards.c.reward))
-    waited = case((and_(counts, at > assignments.c.created), (at - assignments.c.created) // 1000))
-    place = assignments.c.arm, _day
-    query: Select[Any] = (
-        select(
-            *place,
-            func.count(reward),
-            func.sum(reward),
-            func.sum(reward * reward),
-            func.sum(waited),
-            func.count(assignments.c.excluded),
+        first = segment * POSITIONS
+        # Of every arm on every one of these days, which may be some more than were touched.
+        _count_rows(
+            t,
+            segment,
+            and_(
+                assignments.c.key == t.key,
+                assignments.c.number.between(first, first + POSITIONS - 1),
+                assignments.c.arm.in_(arms),
+                assignments.c.created.between(DAY * days[0], DAY * (days[-1] + 1) - 1),
+            ),
         )
-        .select_from(_with_rewards)
-        .where(which)
-        .group_by(*place)
-    )
-    return {
-        (segment, int(arm), int(day)): ArmDay(
-            int(arm),
-            rewarded=int(rewarded),
-            sums=float(sums or 0.0),
-            squares=float(squares or 0.0),
-            waited=int(milliseconds or 0),
-            excluded=int(excluded),
-        )
-        for arm, day, rewarded, sums, squares, milliseconds, excluded in t.connection.execute(query)
-    }
 
 
-def _series_of(t: Transaction, which: ColumnElement[bool]) -> RunningSeries:
-    """Sums of metrics. Values are made of events in Python, so these assignments are read."""
-    counted = RunningSeries(t.metrics)
+def _count_rows(t: Transaction, segment: int, which: ColumnElement[bool]) -> None:
+    """Add the rewards, exclusions and metrics of assignments of a segment to its sums."""
+    counts: defaultdict[Place, ArmDay] = defaultdict(lambda: ArmDay(0))
+    metrics = RunningSeries(t.metrics)
     for here in _pages(t.connection, which):
         page = t.connection.execute(LOGGED.where(which, here), {"key": t.key})
-        for row in with_events(t, [LogRow(*found) for found in page]):
-            counted.add(row)
-    return counted
+        for row in with_events(t, [LogRow(*columns) for columns in page]):
+            count = counts[segment, row.arm, day_of(row.created)]
+            count.excluded += row.excluded is not None
+            count.reward_of(row)
+            if t.metrics:
+                metrics.add(row)
+    add_tallies(t, counts)
+    add_series(t, metrics.counts)

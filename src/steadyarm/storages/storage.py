@@ -79,7 +79,6 @@ from steadyarm.storages.records import (
     Snapshot,
     Summary,
     Tally,
-    Target,
     in_words,
 )
 from steadyarm.storages.schema import (
@@ -594,17 +593,6 @@ class Storage:
     def segments(self, key: int, indices: Iterable[int]) -> dict[int, SegmentRecord]:
         """Segments by their index."""
         return self._read(key, lambda t: traffic.read_segments(t, indices))
-
-    def find_assignments(self, key: int, targets: Sequence[Target]) -> list[LogRow | None]:
-        """Assignments of targets (units only if they are sticky); None for those unknown."""
-
-        def work(t: Transaction) -> list[LogRow | None]:
-            rows = find_rows(t, targets)
-            whole = with_events(t, [row for row in rows if row is not None])
-            by_number = {row.number: row for row in whole}
-            return [None if row is None else by_number[row.number] for row in rows]
-
-        return self._read(key, work)
 
     # The storage itself
 
