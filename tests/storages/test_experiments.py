@@ -321,7 +321,7 @@ def test_decisions_on_what_changed(bench: Bench) -> None:
     }
     before = bench.everything(key)
     for what, (made_on, decision) in wrong.items():
-        assert bench.decide(key, made_on, decision, NOW) is False
+        assert bench.decide(key, made_on, decision, NOW) is False, what
         assert bench.everything(key) == before
     right = Decision({}, ((0, first),), 2)
     bench.reward(key, [("b", 0.0)], NOW)

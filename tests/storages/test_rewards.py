@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.errors import UnknownExperimentError
 from steadyarm.segments import Order, Segment
 from steadyarm.storages.records import (
     SKEW,
@@ -28,7 +27,6 @@ from tests.storages.bench import (
     every,
     has_arms_of,
     new_segment,
-    refused,
     shape_of,
 )
 from tests.storages.databases import running_in
@@ -145,23 +143,6 @@ def test_event_time(bench: Bench) -> None:
     bench.tallied(key)
 
 
-def test_closed_segments(bench: Bench) -> None:
-    """A reward of a closed segment is refused; one that was there is recognised."""
-    key = bench.running(3)
-    bench.assign(key, ["a", "b", "c"])
-    bench.reward(key, [("a", 1.0)], NOW)
-    bench.open_segment(key, new_segment(2), closed=[0])
-    before = bench.everything(key)
-    got = bench.reward(key, [("b", 1.0), ("a", 1.0), (0, 2.0)], NOW)
-    assert got[0] == Outcome("closed", 1, created=NOW)
-    assert got[1] == Outcome("repeated", 0, 1.0)
-    assert got[2] == Outcome("conflict", 0, 1.0)
-    assert bench.everything(key) == before
-    bench.assign(key, ["d"])
-    assert bench.reward(key, [("d", 1.0)], NOW)[0].status == "stored"
-    bench.tallied(key)
-
-
 def test_targets_with_a_check(bench: Bench) -> None:
     """A number with the check of a unit is that unit's assignment, or none."""
     key = bench.running(9)
@@ -176,24 +157,6 @@ def test_targets_with_a_check(bench: Bench) -> None:
 
 TODAY = NOW // DAY
 MIDNIGHT = (TODAY + 1) * DAY
-
-
-def test_days(bench: Bench) -> None:
-    """Assignments count on their own day, across midnights and segments."""
-    assert bench.days(bench.new_experiment("empty").key) == ()
-    refused(UnknownExperimentError, "days of no experiment", bench.days, 10**6)
-    key = bench.running(20)
-    assert bench.days(key) == ()
-    bench.assign(key, ["a", "b", "c"], now=NOW)
-    bench.assign(key, ["d"], now=MIDNIGHT - 1)
-    bench.assign(key, ["e", "a"], now=MIDNIGHT)
-    for i in range(4):
-        bench.assign(key, [f"l{i}"], now=MIDNIGHT + i * DAY - 1)
-    bench.open_segment(key, new_segment(20))
-    bench.assign(key, ["f", "g"], now=NOW + 7 * DAY)
-    found = [(s.segment, s.day - TODAY, s.tally.total_assigned) for s in bench.dayed(key)]
-    assert found == [(0, 0, 5), (0, 1, 2), (0, 2, 1), (0, 3, 1), (1, 7, 2)]
-    assert bench.again().dayed(key) == bench.days(key)
 
 
 def test_rewards_of_days(bench: Bench) -> None:

@@ -8,8 +8,6 @@ from dataclasses import replace
 from math import fsum, prod
 from typing import Any
 
-import numpy as np
-
 from steadyarm.errors import InvalidInputError, UnknownAssignmentError
 from steadyarm.storages.changes import Change, Correction, as_observed
 from steadyarm.storages.records import (
@@ -253,30 +251,6 @@ def test_late_events(bench: Bench) -> None:
     assert _late(bench.series(key))["seen"] == 2
 
 
-def test_products(bench: Bench) -> None:
-    """Products are summed where both values are there, whichever came first."""
-    key = declared(bench, CLICKED, SPENT, products=PRODUCTS, window=HOUR, grace=HOUR)
-    bench.assign(key, ["a", "b", "c", "d"])
-    bench.record(key, [Event(u, 0.1, "spent", key="o1") for u in "abc"], NOW)
-    bench.reward(key, [("a", 0.7), ("d", 3.0)], NOW)
-    bench.record(key, [Event("b", 1.0, "clicked"), Event("d", 1.0, "clicked")], NOW)
-    found = counted(bench, key)
-    assert found["reward*spent"] == (1, 0.7 * 0.1)
-    assert found["clicked*spent"] == (1, 0.1)
-    bench.record(key, [Event(u, 0.2, "spent", key="o2") for u in "abd"], NOW)
-    spent, two = float(0.1 + 0.2), 0.2
-    found = counted(bench, key)
-    assert found["reward*spent"] == (2, 0.7 * spent + 3 * two)
-    assert found["clicked*spent"] == (2, spent + two)
-    assert said(bench.reward(key, [("a", 0.7), ("a", 1.0)], NOW)) == [
-        "repeated",
-        "conflict",
-    ]
-    late = bench.reward(key, [("b", 1.0)], NOW + 3 * HOUR)
-    assert said(late) == ["late"]
-    assert counted(bench, key) == found
-
-
 # Covariates
 
 
@@ -403,44 +377,7 @@ def test_rewards_of_events(bench: Bench) -> None:
     counted(bench, key)
 
 
-def test_last_and_largest_rewards(bench: Bench) -> None:
-    """A reward may be the last or the largest of its events; it may fall, and stay the same."""
-    for several, wanted in (("last", 1.0), ("max", 3.0)):
-        primary = {"name": "score", "role": "primary", "several": several}
-        key = declared(bench, primary, name=several)
-        bench.assign(key, ["a"])
-        for i, value in enumerate((2.0, 3.0, 1.0)):
-            event = Event("a", value, "score", NOW + i * DAY, f"e{i}")
-            assert said(bench.record(key, [event], NOW + i * DAY)) == ["stored"]
-            (tally,) = bench.tallied(key)
-            assert tally.total_rewarded == 1
-        (row,) = bench.log(key)
-        assert (row.reward, row.rewarded) == (wanted, NOW + 2 * DAY)
-        counted(bench, key)
-
-
 # What operators do
-
-
-def test_metrics_excluded(bench: Bench) -> None:
-    """An excluded visit leaves all series, with what comes later, by unit and by period."""
-    key = declared(bench, *ALL, products=PRODUCTS)
-    for day in range(2):
-        bench.assign(key, [f"{day}.{i}" for i in range(3)], now=NOW + day * DAY)
-    units = [row.unit for row in bench.log(key)]
-    bench.reward(key, [(unit, 0.3) for unit in units], NOW + DAY)
-    bought = [Event(unit, 0.1, "spent", key=f"o{i}") for unit in units for i in range(3)]
-    clicks = [Event(unit, 1.0, "clicked") for unit in units[:4]]
-    bench.record(key, bought + clicks, NOW + DAY)
-    later = NOW + 2 * DAY
-    bench.change(key, "exclude", unit=units[0], now=later)
-    assert counted(bench, key)["spent"][0] == 5
-    bench.change(key, "exclude", since=NOW, until=NOW + DAY, now=later)
-    found = counted(bench.again(), key)
-    assert found["spent"][0] == found["reward*spent"][0] == 3
-    more = [Event(units[0], 7.0, "spent", key="o9"), Event(units[5], 1.0, "clicked")]
-    assert said(bench.record(key, more, later)) == ["stored", "stored"]
-    assert counted(bench, key)["spent"] == found["spent"]
 
 
 def test_metrics_voided(bench: Bench) -> None:
@@ -498,49 +435,3 @@ def test_rewards_of_events_voided(bench: Bench) -> None:
     bench.change(key, "void", target="a", metric="clicked")
     assert counted(bench, key)["clicked"] == (1, 1)
     assert bench.corrections(key)[-1].late is False
-
-
-def test_metrics_of_erased_units(bench: Bench) -> None:
-    """The values of an erased unit stay; events that name its assignment still count."""
-    key = declared(bench, SPENT)
-    bench.assign(key, ["a"])
-    bench.record(key, [Event("a", 1.0, "spent", key="o1")], NOW)
-    series = bench.series(key)
-    bench.change(key, "erase", unit="a")
-    assert bench.series(key) == series
-    events = [Event((0, check_of("a")), 1.0, "spent", key=f"o{i}") for i in (1, 2)]
-    assert said(bench.record(key, events, NOW)) == ["repeated", "stored"]
-    assert counted(bench, key)["spent"] == (1, 2)
-
-
-def test_metrics_pruned(bench: Bench) -> None:
-    """A deleted experiment leaves no events behind; a new one begins with none."""
-    key = declared(bench, SPENT)
-    bench.assign(key, ["a"])
-    bench.record(key, [Event("a", 1.0, "spent", key="o1")], NOW)
-    bench.move(key, "stopped", now=NOW)
-    bench.move(key, "archived", now=NOW)
-    assert bench.prune(NOW + 9, NOW + 9).experiments == ("e",)
-    key = declared(bench, SPENT)
-    bench.assign(key, ["a"])
-    assert bench.series(key) == ()
-    assert said(bench.record(key, [Event("a", 1.0, "spent", key="o1")], NOW)) == ["stored"]
-
-
-def test_metrics_of_some_arms(bench: Bench) -> None:
-    """The series of a segment that plays some of very many arms have its columns."""
-    key = declared(bench, *ALL, products=PRODUCTS)
-    arms = np.array([3, 17, 900_000], dtype=np.int64)
-    bench.open_segment(key, replace(new_segment(40), arms=arms))
-    bench.assign(key, [f"u{i}" for i in range(90)])
-    units = [row.unit for row in bench.log(key) if row.arm >= 17]
-    assert len(units) > 9
-    bench.reward(key, [(unit, 0.5) for unit in units], NOW)
-    events = [Event(unit, 0.1 * i, "spent", key="o1") for i, unit in enumerate(units)]
-    events += [Event(unit, 1.0, "seen", NOW + 2 * HOUR, "s") for unit in units[:4]]
-    bench.record(key, events, NOW + 2 * HOUR)
-    found = counted(bench, key)
-    assert found["spent"][0] == found["reward*spent"][0] == len(units)
-    assert _late(bench.series(key))["seen"] == 4
-    bench.change(key, "exclude", unit=units[0], now=NOW + 2 * HOUR)
-    assert counted(bench.again(), key)["spent"][0] == len(units) - 1

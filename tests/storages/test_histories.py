@@ -1,0 +1,99 @@
+"""After any history all sums are those of the log, counted by the tests themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+from steadyarm.errors import InvalidInputError, UnknownAssignmentError
+from steadyarm.storages.records import Decision, Event
+from tests.storages.bench import DAY, HOUR, NOW, Bench, new_segment
+from tests.storages.test_series import AGE, ALL, CLICKED, LOYAL, STEERING, counted, declared
+
+PRIMARIES: tuple[dict[str, Any], ...] = (
+    {},
+    {"name": "orders", "role": "primary", "several": "sum", "cap": 50.0, "window": DAY},
+    {"name": "score", "role": "primary", "several": "last"},
+    {"name": "score", "role": "primary", "several": "max"},
+)
+METRICS = (*ALL, AGE, LOYAL)
+PRODUCTS = (*STEERING, ("clicked", "reward"), ("clicked", "spent"))
+STEPS = 40
+
+
+def report(bench: Bench, key: int, units: list[str], now: int, rng: np.random.Generator) -> None:
+    """Some events of some units, some of them early, late, repeated or in conflict."""
+    names = ["reward", *(metric["name"] for metric in METRICS)]
+    events = [
+        Event(
+            str(rng.choice([*units, "nobody"])),
+            float(rng.choice([0.1, 1 / 3, -2.5, 1e6])),
+            str(rng.choice(names)),
+            None if rng.random() < 0.5 else now - int(rng.integers(2 * DAY)),
+            f"e{rng.integers(3)}",
+        )
+        for _ in range(8)
+    ]
+    bench.record(key, events, now)
+
+
+def correct(bench: Bench, key: int, units: list[str], now: int, rng: np.random.Generator) -> None:
+    """A correction, unless there is nothing to correct."""
+    unit, since = str(rng.choice(units)), NOW + int(rng.integers(max(1, now - NOW)))
+    metric = str(rng.choice(["reward", CLICKED["name"], "spent"]))
+    changes: list[dict[str, Any]] = [
+        {"kind": "void", "target": unit, "metric": metric},
+        {"kind": "void", "target": unit, "metric": metric},
+        {"kind": "exclude", "unit": unit},
+        {"kind": "exclude", "since": since, "until": min(since + HOUR, now)},
+        {"kind": "erase", "unit": unit},
+    ]
+    with suppress(InvalidInputError, UnknownAssignmentError):
+        bench.change(key, now=now, **changes[rng.integers(len(changes))])
+
+
+def close(bench: Bench, key: int) -> None:
+    """Close all open segments whose positions are assigned, and open another one."""
+    snapshot = bench.snapshot(key)
+    full = [r.index for r, tally in snapshot.segments if r.closed is None and r.handed == r.rounds]
+    if snapshot.segments[-1][0].index in full:
+        bench.open_segment(key, new_segment(12), closed=full)
+    elif full:
+        tallies = {record.index: tally for record, tally in snapshot.segments}
+        decision = Decision({}, tuple((i, tallies[i]) for i in full), series=snapshot.series)
+        assert bench.decided(key, decision)
+
+
+@pytest.mark.parametrize("primary", PRIMARIES, ids=lambda metric: metric.get("several", "plain"))
+def test_sums_follow_any_history(bench: Bench, primary: dict[str, Any]) -> None:
+    """Assignments, events, corrections and decisions, from two openings of a storage."""
+    rng = np.random.default_rng(len(primary))
+    metrics = [primary, *METRICS] if primary else METRICS
+    key = declared(bench, *metrics, products=PRODUCTS, rounds=12, window=DAY, grace=HOUR)
+    views, units, now = (bench, bench.again()), list[str](), NOW
+    for step in range(STEPS):
+        now += int(rng.integers(6 * HOUR))
+        view = views[rng.integers(2)]
+        if not units or rng.random() < 0.4:
+            new = [f"u{step}.{i}" for i in range(rng.integers(1, 6))]
+            values = [{"age": 1.5, "loyal": 0.5} if rng.random() < 0.5 else {} for _ in new]
+            given = view.assign(key, new, values, now=now).assigned
+            units += [assigned.unit for assigned in given if assigned is not None]
+        elif rng.random() < 0.6:
+            report(view, key, units, now, rng)
+        elif rng.random() < 0.6:
+            correct(view, key, units, now, rng)
+        else:
+            close(view, key)
+        if step % 8 == 7:
+            counted(bench, key)
+    bench.accounted(key)
+    (summary,) = bench.summaries()
+    rows = bench.whole_log(key)
+    assert summary.assigned == len(rows)
+    assert summary.rewarded == sum(sum(tally.rewarded) for tally in bench.tallied(key))
+    assert len(Counter(row.unit for row in rows)) == len(rows)
