@@ -12,7 +12,7 @@ import pytest
 
 from steadyarm.errors import StorageError
 from steadyarm.service import monitoring
-from steadyarm.storages import open_storage, storage
+from steadyarm.storages import open_storage, service
 from steadyarm.storages.engine import MEMORY
 from steadyarm.storages.storage import Storage
 from tests.service.clients import SHOP, in_process
@@ -23,7 +23,7 @@ ASK = "/v1/experiments/shop/assignments"
 def test_a_moved_file_is_not_ready_and_comes_back_with_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(storage, "EVERY", 0.0)
+    monkeypatch.setattr(service, "EVERY", 0.0)
     file, aside = tmp_path / "tests.db", tmp_path / "aside.db"
     with in_process(open_storage(f"sqlite:///{file}")) as client:
         assert client.post("/v1/experiments", SHOP).status_code == 201

@@ -252,7 +252,6 @@ class Storage:
         self._configs: dict[int, Mapping[str, Any]] = {}  # which never change, by key
         self.now = self._database.now
         self.heartbeat = Heartbeat(self._database)
-        self.check = self.heartbeat.check
         self.tokens = Tokens(self._database)
         self.sessions = Sessions(self._database)
         self.webhooks = Webhooks(self._database, self._database.now)
@@ -595,6 +594,10 @@ class Storage:
         return self._read(key, lambda t: traffic.read_segments(t, indices))
 
     # The storage itself
+
+    def check(self) -> None:
+        """Return if the storage takes durable writes, raise StorageError if not."""
+        self.heartbeat.check()
 
     def prune(self, now: int, archived_before: int | None = None, dry: bool = False) -> Pruned:
         """Remove what nobody needs any more, such as expired sessions.
