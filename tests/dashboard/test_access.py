@@ -12,10 +12,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
-from steadyarm.cli.main import main
 from steadyarm.dashboard import access
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.lifecycle import create_experiment
@@ -35,7 +33,6 @@ from tests.dashboard.clients import (
     pages_of,
     state_of,
 )
-from tests.service.clients import SHOP, served
 
 COOKIE = "steadyarm-8000"
 EMPTY = base64.urlsafe_b64encode(b'""').decode().rstrip("=")
@@ -357,37 +354,3 @@ def test_all_workers_share_the_secret(tmp_path: Path) -> None:
             one.sign_in(tokens["admin"])
             other.cookies.update(one.cookies)
             assert other.get("/experiments/absent/stop").status_code == status
-
-
-def test_two_real_workers_know_each_others_cookies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("STEADYARM_WARM", "false")
-    at = ["--storage", f"sqlite:///{tmp_path}/tests.db"]
-    assert main(["token", "create", "--name", "me", "--scope", "admin", *at]) == 0
-    token = capsys.readouterr().out.strip()
-    with served(tmp_path, "--workers", "2", "--no-access-log") as server:
-        headers = {"Authorization": f"Bearer {token}", "Accept": "text/html"}
-        with httpx2.Client(base_url=server.url, headers=headers) as client:
-            assert client.post("/v1/experiments", json=SHOP).status_code == 201
-            found = re.search(r'name="csrf" value="([^"]+)"', client.get("/sign-in").text)
-            assert found
-            fields = {"csrf": found[1], "token": token}
-            assert client.post("/sign-in", data=fields).status_code == 303
-            cookies = dict(client.cookies)
-            metrics = client.get("/metrics").text
-        assert 'route="/sign-in"' in metrics
-        workers = set()  # the first part of a request's id is that of its worker
-        for _ in range(500):
-            answer = httpx2.get(server.url + STOP, cookies=cookies)
-            assert answer.status_code == 200
-            workers.add(answer.headers["x-request-id"].partition("-")[0])
-            if len(workers) == 2:
-                break
-        assert len(workers) == 2
-        found = re.search(r'name="csrf" value="([^"]+)"', answer.text)
-        assert found
-        out = httpx2.post(f"{server.url}/sign-out", data={"csrf": found[1]}, cookies=cookies)
-        assert out.status_code == 303
-        after = [httpx2.get(server.url + STOP, cookies=cookies) for _ in range(30)]
-        assert {one.status_code for one in after} == {303}  # whichever worker answers

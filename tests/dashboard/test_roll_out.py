@@ -7,9 +7,6 @@ import random
 import pytest
 
 import steadyarm as sa
-from steadyarm.dashboard.pages import actions_of, may_roll_out
-from steadyarm.live.after_test import outside_texts
-from steadyarm.live.scorecard import scorecard_of
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import SCOPES, Browser, Elements, add_tokens, dashboard
 
@@ -83,18 +80,3 @@ def test_only_admins_roll_out(spent: sa.Experiment) -> None:
             status = browser.get(f"{PAGE}/roll-out").status_code
             assert status == (200 if scope == "admin" else 403)
             browser.post_form("/sign-out")
-
-
-def test_what_the_page_says(spent: sa.Experiment) -> None:
-    card = scorecard_of(spent)
-    assert outside_texts(card.status.outside) == []
-    assert may_roll_out(card)
-    spent.ask("new")
-    (said,) = outside_texts(spent.status().outside)
-    assert said.startswith("New visitors see blue, outside of the test. Ship blue")
-    spent.roll_out("blue", 0.5)
-    assert len(outside_texts(spent.status().outside)) == 2
-    spent.roll_out("blue")
-    (said,) = outside_texts(spent.status().outside)
-    assert said.startswith("blue is rolled out to 100 % of all visitors since")
-    assert [action.name for action in actions_of(scorecard_of(spent))] == ["stop"]

@@ -110,21 +110,3 @@ def test_nobody_elses_word_makes_cookies_secure() -> None:
         browser.app.state.service.guard.reload()
         headers = {"Host": "localhost", "X-Forwarded-Proto": "https"}
         assert "Secure" not in browser.get("/sign-in", headers=headers).headers["set-cookie"]
-
-
-def test_the_first_requests_that_a_page_suggests_have_the_address_of_the_proxy() -> None:
-    storage = open_storage("memory")
-    token = add_tokens(storage, "admin")["admin"]
-    create_experiment("shop", ["A", "B"], Steady(), 400, storage=storage, missing="drop")
-    hosts = ("tests.example.org", "127.0.0.1")
-    given = {"root_path": ROOT, "trusted_proxies": ("127.0.0.1",), "allowed_hosts": hosts}
-    with dashboard(storage, **given) as browser:
-        browser.sign_in(token)
-        shown = browser.get(f"{ROOT}/experiments/shop", headers={"X-Forwarded-Proto": "http"}).text
-        assert "curl http://127.0.0.1/tools/ab/v1/experiments/shop/assignments" in shown
-        browser.cookies.clear()
-        proxied = {"Host": "tests.example.org", "Origin": "https://tests.example.org"}
-        browser._client.headers.update(proxied)
-        assert browser.sign_in(token).status_code == 303
-        shown = browser.get(f"{ROOT}/experiments/shop").text
-        assert "curl http://tests.example.org/tools/ab/v1/experiments/shop/rewards" in shown

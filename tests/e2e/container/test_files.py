@@ -117,11 +117,3 @@ def test_what_a_proxy_needs_can_be_written_into_env() -> None:
     )
     assert (behind.trusted_proxies, behind.root_path) == (("172.18.0.1",), "/ab")
     assert behind.public_url == "https://tests.example.org/ab"
-
-
-def test_every_service_that_the_page_names_exists() -> None:
-    names = set(compose()["services"])
-    for line in page_commands():
-        words = [word for word in shlex.split(line) if not word.startswith("-")]
-        if words[:2] == ["docker", "compose"] and words[2] in ("run", "exec", "stop", "build"):
-            assert words[3] in names, line

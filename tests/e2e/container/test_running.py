@@ -30,7 +30,6 @@ from tests.e2e.container.reading import (
     image_environment,
     image_health,
     inside,
-    page_commands,
 )
 from tests.service.clients import SHOP
 
@@ -187,10 +186,3 @@ def test_compose_serves_backs_up_and_restores(
     assert ["steadyarm", "storage", "upgrade"] in others
     for one in others:
         command(one, storage, capsys)
-
-
-def test_the_page_has_the_three_commands_first() -> None:
-    first = page_commands()[:3]
-    assert first[0].endswith("> .env")
-    assert first[1].startswith("docker compose run --rm service steadyarm token create")
-    assert first[2].startswith("docker compose up")
