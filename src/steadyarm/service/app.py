@@ -129,10 +129,10 @@ def log_request(form: str, scope: Scope, route: str, status: int, seconds: float
         "ms": round(1000 * seconds, 2),
         "request_id": scope["request_id"],
     }
+    line = "{time} {method} {path} {status} {ms} ms {request_id}".format_map(entry)
     if form == "json":
-        print(json.dumps(entry | {"route": route, "token": scope.get("token")}), flush=True)
-    else:
-        print("{time} {method} {path} {status} {ms} ms {request_id}".format_map(entry), flush=True)
+        line = json.dumps(entry | {"route": route, "token": scope.get("token")})
+    print(f"{line}\n", end="", flush=True)  # in one piece: threads write, too
 
 
 class Endpoint(routing.Route):
