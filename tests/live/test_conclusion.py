@@ -229,14 +229,6 @@ def test_policies_that_leave_variants_out_give_lifts_of_their_own_errors(
     assert apart[~np.isnan(relative[:, 0])].all()
 
 
-def test_naming_a_control_changes_no_draw() -> None:
-    named, other = session(rounds=900), session(control=None, rounds=900)
-    assert [named.ask() for _ in range(50)] == [other.ask() for _ in range(50)]
-    fixed = session(control={"today": 0.5}, rounds=900)
-    shown = [fixed.ask().name for _ in range(200)]
-    assert 70 < shown.count("today") < 130
-
-
 # Tables
 
 
@@ -254,9 +246,3 @@ def test_a_verdict_becomes_a_data_frame() -> None:
     bare = session(control=None).recommend().to_pandas()
     assert list(bare.columns) == list(frame.columns)
     assert np.isnan(bare["lift"]).all()
-
-
-def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "narwhals", None)
-    with pytest.raises(sa.InvalidInputError, match=r"steadyarm\[frames\]"):
-        session(rounds=600, budget=600).recommend().to_pandas()

@@ -114,15 +114,6 @@ def test_half_of_the_variance_is_taken_away() -> None:
     assert without.recommend().variance_kept is None
 
 
-def test_clicks_with_covariates_are_no_clicks_any_more() -> None:
-    session = new()
-    for t in range(BUDGET):
-        a = session.ask(expected=None, covariates={"spend": t % 7})
-        session.tell(a, float(t % 7 > 4 or t % 11 == 0))
-    assert session.results().raw_evidence.binary == [True]
-    assert session.evidence().binary == [False]
-
-
 def test_units_without_covariates_get_the_decisions_of_a_test_without() -> None:
     with_, without = new(), new(covariates=())
     assert play(with_, told=False) == play(without, told=False)
@@ -183,11 +174,3 @@ def test_less_is_better_mirrors_more_is_better() -> None:
     assert ours.name == theirs.name
     assert np.array_equal(ours.estimates, -theirs.estimates)
     assert ours.variance_kept == theirs.variance_kept
-
-
-def test_a_range_of_rewards_needs_rewards_as_they_are() -> None:
-    session = new()
-    play(session, rounds=600)
-    verdict = session.recommend(reward_range=(-20.0, 20.0))
-    assert verdict.raw is None
-    assert np.array_equal(verdict.estimates, session.results().raw_evidence.estimates[0])

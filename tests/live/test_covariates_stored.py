@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,8 @@ from steadyarm.live.scorecard import scorecard_of
 from steadyarm.live.units import KNOWN
 from steadyarm.live.verdict import adjusted_text
 from steadyarm.reports.experiment import experiment_report
-from steadyarm.storages import open_storage, upgrade_storage
 from steadyarm.storages.records import LogRow, place_of
-from tests.live.few import LARGE, Few
 from tests.live.tampering import tamper, tamper_with_state
-from tests.storages.databases import fresh_database
 
 ARMS = ["A", "B", "C"]
 NAMES = ("spend", "visits")
@@ -172,28 +168,6 @@ def test_rewards_made_of_events_are_adjusted_when_they_are_final() -> None:
     assert live.replay().agrees
 
 
-def test_segments_that_play_some_of_many_variants_have_their_own_columns() -> None:
-    settings: dict[str, Any] = {"missing": "drop", "seed": 1, "covariates": ["spend"]}
-    live = sa.create_experiment("l", LARGE, Few(), 240, "memory", **settings)
-    world = World()
-    for t in range(240):
-        spend = world.random.gauss(0.0, 1.0)
-        shown = live.ask(f"u{t}", covariates={"spend": spend})
-        live.tell(shown, 3.0 * spend + world.random.gauss(0.0, 0.5))
-    snapshot = live.storage.snapshot(live.key, everything=True)
-    assert snapshot.segments[0][0].segment.arms is not None
-    rows = live.storage.log(live.key)
-    for piece in live.results().pieces:
-        mine = [row for row in rows if place_of(row.number)[0] == piece.index]
-        columns = [piece.segment.column_of(row.arm) for row in mine]
-        known = [{event.metric: event.value for event in row.events} for row in mine]
-        z = np.array([[1.0, each["spend"]] for each in known])
-        rewards = [np.nan if row.reward is None else row.reward for row in mine]
-        assert piece.moments is not None
-        same(piece.moments, Moments.of_rows(columns, z, rewards, piece.segment.columns))
-    assert live.replay().agrees
-
-
 # What operators do, exports and imports
 
 
@@ -233,50 +207,6 @@ def test_a_replay_notices_other_covariates_and_other_slopes() -> None:
     assert replayed.agrees
     tamper(live, "UPDATE steadyarm_events SET value = value + 1 WHERE number = 0")
     assert any("stored" in each for each in live.replay().differences)
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_two_processes_decide_alike(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    url = f"sqlite:///{tmp_path / 'e.db'}"
-    if kind == "postgresql":
-        url = fresh_database(request.getfixturevalue("postgres"))
-        upgrade_storage(url)
-    created(url).close()
-    both = [sa.load_experiment("e", open_storage(url)) for _ in range(2)]
-    one, ours, theirs = created(), World(), World()
-    for t in range(120):
-        for asked, told, world in ((both[t % 2], both[t // 3 % 2], ours), (one, one, theirs)):
-            known = world.visitor()
-            shown = asked.ask(f"u{t}", covariates=known)
-            told.tell(shown, world.reward(shown.arm, known))
-    assert both[0].replay().agrees
-    np.testing.assert_allclose(one.recommend().estimates, both[1].recommend().estimates)
-    for each in both:
-        each.close()
-
-
-def test_threads_that_ask_and_tell_at_once_lose_nothing(tmp_path: Path) -> None:
-    live = created(f"sqlite:///{tmp_path / 'e.db'}", budget=120)
-
-    def work(part: int) -> None:
-        play(live, range(30 * part, 30 * part + 30), World(part))
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
-    assert live.replay().agrees
-    rows, known = live.storage.log(live.key), []
-    for part in range(4):
-        world = World(part)
-        for t in range(30 * part, 30 * part + 30):
-            visitor = world.visitor()
-            known.append((f"u{t}", (visitor or {}).get("spend")))
-            world.reward(0, visitor)
-            world.random.random()
-    stored = {row.unit: {e.metric: e.value for e in row.events}.get("spend") for row in rows}
-    assert stored == dict(known)
-    live.close()
 
 
 # What is shown
@@ -326,35 +256,3 @@ def test_further_metrics_and_levels_are_not_adjusted() -> None:
 
 
 # What is refused
-
-
-def test_many_units_have_expectations_of_their_own() -> None:
-    live = created(covariates=["expected", "spend"])
-    live.ask_many(["u1", "u2"], expected=[3.2, None])
-    live.ask_many(["u3"], covariates=[{"spend": 4.0}], expected=[1.0])
-    values = [{e.metric: e.value for e in row.events} for row in live.storage.log(live.key)]
-    assert [one.get("expected") for one in values] == [3.2, None, 1.0]
-    assert values[2]["spend"] == 4.0
-    with pytest.raises(sa.InvalidInputError, match="expected of 1 units, but 2 units"):
-        live.ask_many(["u4", "u5"], expected=[1.0])
-
-
-@pytest.mark.parametrize(
-    ("names", "words"),
-    [
-        (["spend", "spend"], "twice"),
-        (["z1", "z2", "z3", "z4", "z5", "z6"], "at most 5"),
-        (["reward"], "as a metric or an attribute"),
-        (["revenue"], "as a metric or an attribute"),
-        (["device"], "as a metric or an attribute"),
-        (["known?"], "the first a letter"),
-        (["a*b"], "the first a letter"),
-        ("spend", "a list of names"),
-        ([3], "a list of names"),
-    ],
-)
-def test_names_that_cannot_be_declared(names: Any, words: str) -> None:
-    more: dict[str, Any] = {"metrics": [{"name": "revenue"}], "attributes": {"device": ["a", "b"]}}
-    with pytest.raises(sa.InvalidInputError, match=words) as caught:
-        created(covariates=names, **more)
-    assert caught.value.field == "covariates"

@@ -50,20 +50,6 @@ def test_other_names_are_no_factors(names: list[str]) -> None:
     assert factors_of(names) is None
 
 
-@pytest.mark.parametrize(
-    "factors",
-    [
-        {"size": ("S", "L"), "hat, colour": ("no", "yes")},  # or sizes "S, hat" and "L, hat"
-        {"text": ("a, x=1", "b, x=1"), "hat": ("no", "yes")},  # or x is "1, hat=no"
-        {"a": ("x, b=1", "y"), "b": ("1", "2")},  # b twice in one name
-    ],
-)
-def test_what_can_be_read_in_two_ways_is_not_guessed_at(
-    factors: dict[str, tuple[str, ...]],
-) -> None:
-    assert factors_of(sa.ArmSet.factorial(factors).names) is None
-
-
 @given(
     st.dictionaries(
         st.text("ab,= ", min_size=1, max_size=6).filter(str.strip),
@@ -120,11 +106,6 @@ def test_intervals_are_those_of_a_mean_of_independent_rounds() -> None:
     error = np.sqrt(spread / (n - 1))
     z = scipy.stats.t.isf(0.05 / 2 / 5, n - 1)  # five levels in all
     assert long.high - long.difference == pytest.approx(z * error, rel=1e-6)
-
-
-def test_no_interaction_is_seen_where_the_model_has_none() -> None:
-    arms = sa.ArmSet.factorial(FACTORS, interactions=1)
-    assert effects_of(_evidence(arms, RATES, 100), FACTORS).pairs == ()
 
 
 def test_p_values_of_interactions_are_uniform_if_there_are_none() -> None:

@@ -92,15 +92,6 @@ def test_intervals_hold_for_all_items_at_once() -> None:
     assert missed
 
 
-def test_a_single_round_has_no_intervals() -> None:
-    arms = sa.ArmSet.bundles(ITEMS, 2, interactions=1)
-    segment = Segment(np.full((1, 10), 0.1), np.array([1]))
-    counts = np.eye(10, dtype=int)[:1]
-    stats = SegmentStats(counts, counts * 1.0, counts * 1.0)
-    found = effects_of(Evidence.from_segments(arms, [(segment, stats)]))
-    assert all(e.low == -np.inf and e.high == np.inf for e in found.main)
-
-
 def test_effects_of_a_large_set_are_those_of_its_table() -> None:
     items = [f"i{k}" for k in range(16)]
     arms = sa.ArmSet.bundles(items, size=6)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from steadyarm.live.results import results_of
 from tests.live.few import LARGE, Few, FewState, reward_of
 from tests.live.worlds import Clock, create
 
-CONTROL = LARGE.names[4]
 SMALL = sa.ArmSet.from_features(
     np.random.default_rng(3).integers(-3, 4, (200, 5)) + np.eye(200, 5), names=None
 )
@@ -145,27 +143,3 @@ def test_what_is_stored_does_not_grow_with_the_arms() -> None:
     snapshot = live.storage.snapshot(live.key, everything=True)
     assert len(json.dumps(snapshot.experiment.config)) < 2_000
     assert {len(tally.sums) for _, tally in snapshot.segments} == {40}
-
-
-def test_the_control_has_its_share_and_others_the_rest() -> None:
-    live = played(control={CONTROL: 0.25}, min_share={LARGE.names[8000]: 0.05}, budget=2000)
-    for record, _ in live.storage.snapshot(live.key, everything=True).segments:
-        segment = record.segment
-        assert segment.arms is not None
-        assert segment.weights[0, segment.column_of(4)] == 0.25
-        assert segment.weights[0, segment.column_of(8000)] >= 0.05
-        assert segment.weights.sum() == pytest.approx(1, abs=1e-12)
-        assert (np.diff(segment.arms) > 0).all()
-    status = live.status()
-    assert status.arms is not None
-    assert status.assigned[status.arms.index(4)] == pytest.approx(0.25 * 1500, abs=20)
-
-
-def test_exports_of_large_sets_can_be_analysed(tmp_path: Path) -> None:
-    live = played(share=1.0, missing="drop", policy=sa.GBAI())
-    path = live.export(tmp_path / "log.csv")
-    found = sa.analyze(path, missing="drop")
-    assert found.arms.size == LARGE.size
-    assert found.rows == 400
-    # Another reference, the same unbiased scores: what all arms share is estimated alike.
-    assert found.evidence.theta[0, 0] == pytest.approx(live.evidence().theta[0, 0], abs=1e-6)

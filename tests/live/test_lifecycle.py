@@ -45,23 +45,12 @@ ARMS = {
     "bundles": sa.ArmSet.bundles(["n", "s", "w", "g"], 2),
     "features": sa.ArmSet.from_features([[0.1, 1 / 3], [1.0, 1e-7], [2.5, -3.0]]),
 }
-FACTORIAL = {"pairs": 2, "alone": 1, "triples": 3, "no constant": 1, "commas": 1}
 OPTIONS: list[dict[str, Any]] = [
     {"missing": "drop"},
     {"direction": "minimize", "missing": "drop", "sticky": "none", "reward_window": 0.25},
     {"reward_range": (-1, 5.5), "reward_window": "90m", "min_share": 0.01, "missing": "zero"},
     {"reward_window": "2w", "missing": "fail"},
 ]
-
-
-@pytest.mark.parametrize("kind", ARMS)
-def test_factors_are_recognised(kind: str) -> None:
-    arms = description_of(Settings(ARMS[kind], sa.Steady(), 100, seed=1, missing="drop"))["arms"]
-    if kind in FACTORIAL:
-        assert arms["interactions"] == FACTORIAL[kind]
-        assert "features" not in arms
-    else:
-        assert arms == ODD if kind == "names" else "features" in arms
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -159,18 +159,6 @@ def test_a_guardrail_decides_whether_a_winner_is_shipped(
         assert verdict.decision.variant == "today"
 
 
-def test_a_metric_waits_for_its_own_window() -> None:
-    shop = Shop((BOUGHT, REVENUE), budget=60)
-    shop.visit(lambda test, shown: test.tell(shown, 1.0), 60)
-    shop.wait(1.1)
-    assert shop.test.recommend().judged == 60
-    early = shop.metric("revenue")
-    assert len(early.estimates) == 0
-    assert early.obstacle
-    shop.wait(1.0)
-    assert shop.metric("revenue").visits == 60
-
-
 def test_a_primary_metric_of_events_is_final_after_its_window(tmp_path: Any) -> None:
     spent = Metric("spent", role="primary", kind="money", several="sum", window="1d", grace=0)
     shop = Shop((spent,), budget=120, storage=f"sqlite:///{tmp_path}/shop.db")
@@ -257,9 +245,6 @@ def test_a_ratio_of_few_denominators_is_refused_then_wide() -> None:
     reach = (found.intervals[:, 1] - found.intervals[:, 0]) / 2
     error = 10 / 12**0.5 / 12**0.5  # of the mean of twelve amounts between 15 and 25
     assert (reach > 2.5 * error).all()  # simultaneous, for two of three metrics, by Student's t
-
-
-SECONDARY = tuple(Metric(f"m{i}", missing="drop") for i in range(4))
 
 
 def test_a_guardrail_of_which_nothing_ever_happened_is_safe_within_a_margin() -> None:

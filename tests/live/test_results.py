@@ -11,8 +11,6 @@ import pytest
 from scipy.stats import binom
 
 import steadyarm as sa
-from steadyarm.live.decisions import SegmentLedger
-from steadyarm.live.results import LiveResults
 from steadyarm.planning.candidates import EqualSplit
 from steadyarm.segments import Direction
 from tests.live.rewards import ARMS, reward
@@ -74,27 +72,6 @@ def test_intervals_cover_all_arms_at_once_under_drift(policy: sa.Policy[Any], de
     assert binom.cdf(covered, runs, level) > 1e-3, f"covered {covered} of {runs}"
 
 
-def test_a_policy_that_waits_recommends_from_whole_epochs() -> None:
-    session = sa.Session(sa.Peace(), sa.ArmSet.one_hot(list("ABCDEFGH")), budget=400, seed=2)
-    epoch = [session.ask() for _ in range(100)]
-    for a in epoch:
-        session.tell(a, a.arm / 10 + 0.1 * math.sin(a.number))
-    before = session.recommend()
-    session.tell(session.ask(), 9.0)
-    after = session.recommend()
-    assert np.array_equal(before.estimates, after.estimates)
-    assert before.rewards == after.rewards == 100
-
-
-def test_od_linbai_with_too_small_a_budget_still_recommends() -> None:
-    session = sa.Session(sa.ODLinBAI(), sa.ArmSet.one_hot(list("ABCD")), budget=4)
-    with pytest.raises(sa.BudgetSpentError, match="has ended after 0 of 4"):
-        session.ask()
-    verdict = session.recommend()
-    assert verdict.name in "ABCD"
-    assert np.isinf(verdict.intervals).all()
-
-
 def test_a_verdict_says_how_sure_it_is() -> None:
     session = sa.Session(sa.Steady(), ARMS, budget=600, seed=1)
     for _ in range(600):
@@ -154,26 +131,6 @@ def test_minimizing_is_maximizing_the_negative(policy: sa.Policy[Any]) -> None:
     np.testing.assert_allclose(down.gap_intervals, up.gap_intervals, atol=1e-12)
     np.testing.assert_allclose(low.drift().estimates, -high.drift().estimates)
     assert low.drift().gap_p_value == pytest.approx(high.drift().gap_p_value)
-
-
-def test_health_names_the_variant_that_loses_its_rewards() -> None:
-    session = sa.Session(sa.Steady(), ARMS, budget=1200, seed=3)
-    for _ in range(1200):
-        a = session.ask()
-        if a.arm == 1 and a.number % 3 == 0:
-            session.forget(a)
-        elif a.number % 50 != 7:  # those are slow, whatever the variant
-            session.tell(a, reward(a))
-    assert session.health().status == "ok"  # what is slow is not lost: nothing can be judged yet
-    session.finish()
-    report = session.health()
-    assert report.status == "fail"
-    (missing,) = [found for found in report.findings if found.name == "missing rewards"]
-    assert ARMS.names[1] in missing.explanation
-    assert [found.status for found in report.findings if found is not missing] == ["ok"] * 3
-    again = sa.Session.from_json(session.to_json())
-    assert again.health() == report
-    assert str(again.drift()) == str(session.drift())
 
 
 def test_policies_that_leave_variants_out_promise_less() -> None:
@@ -262,61 +219,6 @@ def test_the_range_of_rewards_is_checked() -> None:
     again = sa.Session.from_json(session.to_json())
     with pytest.raises(sa.InvalidInputError, match=r"but rewards from .* were recorded"):
         again.recommend(anytime=True, reward_range=(0.4, 0.5))
-
-
-@pytest.mark.parametrize("policy", [sa.P1(), sa.P1RAGE(updates="rounds")])
-def test_attrition_is_seen_in_segments_of_one_round(policy: sa.Policy[Any]) -> None:
-    session = sa.Session(policy, sa.ArmSet.one_hot(["A", "B"]), budget=400, seed=1)
-    for _ in range(400):
-        a = session.ask()
-        if a.name == "A" and a.number % 2:
-            session.forget(a)
-        else:
-            session.tell(a, 0.5 + a.arm)
-    assert session.health().status == "fail"
-
-
-def test_unmeasured_variants_have_unknown_gaps() -> None:
-    arms = sa.ArmSet.one_hot([str(k) for k in range(8)])
-    session = sa.Session(sa.SequentialHalving(), arms, budget=400, seed=1)
-    with contextlib.suppress(sa.BudgetSpentError):
-        while True:
-            a = session.ask()
-            session.tell(a, 10 + a.arm + math.sin(a.number))
-    verdict = session.recommend()
-    unknown = np.isnan(verdict.estimates)
-    assert unknown.any()
-    assert np.isnan(verdict.gaps[unknown]).all()
-    assert np.isinf(verdict.gap_intervals[unknown]).all()
-
-
-@pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE(), sa.GBAI()])
-@pytest.mark.parametrize("ended", [True, False])
-def test_records_of_segments_are_judged_as_the_session_is(
-    policy: sa.Policy[Any], ended: bool
-) -> None:
-    """What a policy has not observed yet is observed for the verdict, each piece once."""
-    session = sa.Session(policy, ARMS, budget=240, seed=1, direction="minimize")
-    for _ in range(240 if ended else 200):
-        a = session.ask()
-        if a.number % 9 == 4:
-            session.forget(a)
-        elif a.number < 190:  # the last ones are late
-            session.tell(a, reward(a))
-    if ended:
-        session.finish()
-    pieces = [
-        SegmentLedger.from_dict(piece.to_dict(), ARMS.size) for piece in session.results().pieces
-    ]
-    state = policy.start(ARMS, 240, seed=1)
-    judged = LiveResults(session.settings, state, tuple(pieces), ended, spent=ended)
-    mine, theirs = session.recommend(), judged.recommend()
-    assert (mine.rewards, mine.missing) == (theirs.rewards, theirs.missing)
-    assert np.array_equal(mine.intervals, theirs.intervals)
-    assert mine.arm == theirs.arm
-    *findings, outliers = session.health().findings
-    assert (list(judged.health.findings), outliers.name) == (findings, "outliers")
-    assert str(judged.drift()) == str(session.drift())
 
 
 def test_a_policy_without_standard_errors_gets_estimates_and_no_intervals() -> None:

@@ -12,7 +12,6 @@ import pytest
 import steadyarm as sa
 from steadyarm.live.scorecard import Scorecard, order_of, scorecard_of, standing_of
 from tests.live.scorecards import ARMS, played
-from tests.live.worlds import Clock
 
 ABC = sa.ArmSet.one_hot(["A", "B", "C", "D"])
 
@@ -71,24 +70,6 @@ def test_standings(running: Scorecard, plausible: str, while_it_runs: str, at_th
     assert standings(ended(card)) == at_the_end.split()
     waited_for = ended(card, datetime(2030, 1, 1, tzinfo=UTC))  # all visits, but not all rewards
     assert standings(waited_for) == while_it_runs.replace("open", "maybe").split()
-
-
-def test_a_policy_of_epochs_drops_variants() -> None:
-    clock = Clock(1_760_000_400.0)
-    test = sa.create_experiment(
-        "test", ABC, sa.SequentialHalving(), 400, "memory", seed=1, clock=clock, missing="drop"
-    )
-    test.tell(test.ask("first"), 1.0)
-    early = standings(scorecard_of(test))
-    assert sorted(early) == ["leads", "open", "open", "open"]  # they have no reward yet
-    rng = np.random.default_rng(1)
-    for i in range(399):
-        shown = test.ask(f"{i}")
-        test.tell(shown, float(rng.random() < (0.1, 0.5, 0.8, 0.2)[shown.arm]))
-    card = scorecard_of(test)
-    assert card.ended
-    assert standings(card) == ["dropped", "out", "best", "dropped"]
-    assert order_of(card)[:2] == [2, 1]
 
 
 def test_short_names_stand_for_the_same() -> None:

@@ -46,15 +46,6 @@ def test_a_course_is_what_one_would_have_seen_at_the_time(test: sa.Experiment) -
     assert course.times is None
 
 
-def test_many_variants_get_fewer_looks_and_the_present_is_among_them() -> None:
-    arms = sa.ArmSet.one_hot([f"v{k}" for k in range(70)])
-    test = played(arms=arms, budget=3000, visits=3000, days=2, policy=sa.GBAI())
-    course = scorecard_of(test).course
-    assert course is not None
-    assert len(course.rounds) == 16
-    assert course.rounds[-1] == 3000
-
-
 def test_shares_are_those_that_were_handed_out(test: sa.Experiment, card: Scorecard) -> None:
     shares = card.shares
     assert shares is not None
@@ -95,22 +86,6 @@ def test_the_expected_end_is_told_from_the_pace(card: Scorecard) -> None:
     assert card.expected_end is not None
     left = timedelta(days=6 * 1600 / 2400)
     assert abs(card.expected_end - (card.seen + left)) < timedelta(hours=12)
-
-
-def test_an_early_test_has_periods_of_equal_shares() -> None:
-    test = played(budget=4000, visits=900, days=0.4)
-    card = scorecard_of(test)
-    assert not card.by_day
-    assert card.drift is not None
-    assert "%" in card.drift.periods[0]
-
-
-def test_a_policy_of_epochs_has_no_course() -> None:
-    card = scorecard_of(played(policy=sa.Peace(), budget=900, visits=900, days=3))
-    assert card.course is None
-    assert card.drift is None
-    assert card.verdict is not None
-    assert card.shares is not None
 
 
 def test_a_draft_has_nothing_but_a_headline() -> None:

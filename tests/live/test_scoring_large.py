@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,7 @@ from steadyarm.inference import Evidence
 from steadyarm.live.assigner import LiveAssignment
 from steadyarm.live.decisions import SegmentLedger
 from steadyarm.live.effects import effects_of
-from steadyarm.live.scorecard import Scorecard, order_of, scorecard_of, shares_of, standing_of
+from steadyarm.live.scorecard import Scorecard, order_of, scorecard_of, shares_of
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import factors_in
@@ -58,27 +56,6 @@ def test_a_verdict_tells_of_those_on_its_short_list(test: sa.Experiment) -> None
     for wrong in (out, LARGE.names[out], "cat"):
         with pytest.raises(sa.InvalidInputError, match="on the short list of 8,192 variants"):
             verdict.of(wrong)
-
-
-def test_a_look_shows_few_and_speaks_of_all(card: Scorecard) -> None:
-    verdict = card.verdict
-    assert verdict is not None
-    assert verdict.shown is not None
-    assert card.shown is not None
-    np.testing.assert_array_equal(card.shown, verdict.shown)
-    assert card.size == verdict.variants == LARGE.size
-    assert 100 <= len(card.names) <= 120
-    assert card.names[verdict.row] == verdict.name == LARGE.names[verdict.arm]
-    assert verdict.name.startswith("s0=on")
-    assert len(verdict.plausible) + verdict.others == verdict.possible <= LARGE.size
-    assert not verdict.sure
-    assert f"{verdict.possible:,} of 8,192 variants" in str(verdict)
-    assert "8,192 variants" in card.headline or "no other is ruled out" in card.headline
-    assert sum(card.assigned) <= VISITS == card.status.total_assigned
-    order = order_of(card)
-    assert order[0] == verdict.row
-    assert sorted(order) == list(range(len(card.names)))
-    assert standing_of(card, verdict.row) == "ahead"
 
 
 def test_the_course_ends_with_the_verdict(card: Scorecard) -> None:
@@ -134,19 +111,6 @@ def test_pages_and_reports_of_large_sets_are_short(test: sa.Experiment, card: Sc
     assert f"{card.verdict.possible - 1:,} variants cannot be ruled out" in page
     assert "8,192" in page
     assert len(page) < 1_000_000  # with pictures
-
-
-def test_sure_only_if_all_others_are_ruled_out(card: Scorecard) -> None:
-    verdict = card.verdict
-    assert verdict is not None
-    alone = replace(verdict, plausible=(verdict.name,), others=0)
-    assert alone.sure
-    assert "All others are ruled out" in str(alone)
-    one = replace(alone, others=1)
-    assert not one.sure
-    assert "2 of 8,192 variants cannot be ruled out" in str(one)
-    assert standing_of(replace(card, verdict=alone), verdict.row) == "best"
-    assert standing_of(replace(card, verdict=one), verdict.row) == "ahead"
 
 
 def test_shares_sum_up_what_is_handed_out_less() -> None:

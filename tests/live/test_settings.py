@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -25,22 +24,6 @@ def settings(**changes: Any) -> Settings:
         "missing": "drop",
     } | changes
     return Settings(**given)
-
-
-@pytest.mark.parametrize(
-    ("given", "seconds"),
-    [
-        (90, 90.0),
-        ("90s", 90.0),
-        ("2m", 120.0),
-        ("1.5h", 5400.0),
-        ("7d", 604800.0),
-        ("1w", 604800.0),
-        (timedelta(minutes=1), 60.0),
-    ],
-)
-def test_windows_can_be_given_in_many_ways(given: Any, seconds: float) -> None:
-    assert settings(reward_window=given).reward_window == seconds
 
 
 @pytest.mark.parametrize(

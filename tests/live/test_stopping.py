@@ -20,8 +20,6 @@ from steadyarm.live.stopping import DAY, ITSELF, WEEK, looks_taken
 from steadyarm.live.verdict import Verdict
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.wire.responses import Recommendation
-from tests.live.few import LARGE, reward_of
-from tests.live.worlds import Clock, create
 
 AB = sa.ArmSet.one_hot(["A", "B"])
 START = datetime(2026, 11, 2, 15, tzinfo=UTC).timestamp()
@@ -77,33 +75,6 @@ def test_equal_variants_are_played_to_the_end() -> None:
     assert [look.number for look in verdict.stopping.looks] == [1, 2, 3, 4, 5, 6]
     assert verdict.stopping.looks[-1].boundary == pytest.approx(2.03, abs=0.05)
     assert verdict.waiting == 0
-
-
-def test_rewards_that_come_late_still_count_and_change_no_verdict() -> None:
-    session = played(BETTER, late=400)
-    assert session.stopped is not None
-    asked, judged = session.asked, session.recommend().judged
-    assert asked >= judged + 300  # visits were on their way when the look was mature
-    assert not session.pending
-    again = played(BETTER, late=400)
-    assert again.recommend().decision == session.recommend().decision
-    assert session.recommend(anytime=True).judged == asked  # the mixture judges all of them
-    assert session.stopped.reason == session.recommend().decision.text
-
-
-def test_a_session_that_only_recommends_goes_on() -> None:
-    session = played(BETTER, stop="recommend")
-    assert session.stopped is None
-    assert session.asked == session.budget
-    half = sa.Session(sa.Steady(), AB, 3000, seed=1, stop="recommend", looks=6, control="A")
-    rng = random.Random(1)
-    for _ in range(2400):
-        shown = half.ask()
-        half.tell(shown, float(rng.random() < BETTER[shown.name]))
-    verdict = half.recommend()
-    assert verdict.stopping is not None
-    assert verdict.stopping.recommended
-    assert "Stop now, says look 4 of 6: Ship B" in str(verdict)
 
 
 def test_stopping_is_recommended_at_one_level_whatever_level_is_asked() -> None:
@@ -443,38 +414,6 @@ def test_a_test_stops_once_its_guardrail_is_known_in_any_process(tmp_path: Path)
     shop.test.close()
 
 
-def test_a_look_is_examined_again_when_rewards_are_corrected() -> None:
-    shop = Shop({"A": 0.2, "B": 0.22}, looks=4, days=3, reward_window="1h")
-    clicked: list[sa.LiveAssignment] = []
-
-    def tell(shown: sa.LiveAssignment, click: float) -> None:
-        shop.test.tell(shown, click)
-        if click and shown.name == "A":
-            clicked.append(shown)
-
-    shop.play(1700, tell)
-    shop.now += 7200
-    shop.test.refresh()
-    assert shop.test.state == "running"
-    for shown in clicked:
-        shop.test.void(shown, reason="clicks of a bot")
-    shop.test._next_look = 0.0
-    shop.test.refresh()
-    assert shop.test.status().state == "stopped"
-
-
-def test_a_test_stopped_by_hand_is_judged_at_its_last_look() -> None:
-    shop = Shop(BETTER, stop="recommend")
-    shop.play(1000)
-    shop.test.stop(by="somebody")
-    shop.now += 3 * 86400  # all windows are over
-    verdict = shop.verdict()
-    assert verdict.stopping is not None
-    assert not verdict.stopping.stopped
-    assert verdict.judged < 1000
-    assert shop.test.recommend(anytime=True).judged > verdict.judged  # the mixture needs no looks
-
-
 def test_pages_reports_and_answers_show_the_looks() -> None:
     shop = Shop(BETTER)
     shop.play()
@@ -489,26 +428,3 @@ def test_pages_reports_and_answers_show_the_looks() -> None:
     text = experiment_report(shop.test, card, replay=False, fingerprint=False)
     assert "Looks at the test" in text
     assert "They hold at all looks at once" in text
-
-
-def test_of_a_large_set_the_short_list_is_judged_at_looks() -> None:
-    live = create(
-        arms=LARGE,
-        policy=sa.GBAI(),
-        budget=600,
-        clock=Clock(),
-        control=LARGE.names[4],
-        stop="recommend",
-        looks=3,
-        futility=0.01,
-    )
-    for start in range(0, 450, 50):
-        shown = live.ask_many([f"u{start + i}" for i in range(50)])
-        live.tell_many(
-            (one, reward_of(one.arm, start)) for one in shown if isinstance(one, sa.LiveAssignment)
-        )
-    verdict = live.recommend()
-    assert verdict.stopping is not None
-    assert [look.number for look in verdict.stopping.looks] == [1, 2]
-    assert verdict.shown is not None
-    assert verdict.judged <= 450

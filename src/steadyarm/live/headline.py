@@ -91,10 +91,13 @@ def rewards_in_words(settings: Settings) -> tuple[str, ...]:
 
 
 def announcement(card: Scorecard) -> str:
-    """What is worth saying aloud when it changes: who leads, how sure that is, failing checks."""
-    if unhealthy := _unhealthy(card):
+    """What is worth saying aloud when it changes: a decision, else who leads; failing checks."""
+    if (unhealthy := _unhealthy(card)) or card.verdict is None:
         return unhealthy
-    return "" if card.verdict is None else _standing(card, card.verdict, amounts=False)
+    labels, decision = dict(zip(card.names, card.labels, strict=True)), card.decision
+    if decision.word in ("ship", "keep") and decision.variant is not None:
+        return f"{decision.word.capitalize()} {labels[decision.variant]}."
+    return f"{labels[card.verdict.name]} leads."
 
 
 def since(report: DriftReport, moved: Floats) -> date:
@@ -113,11 +116,8 @@ def since(report: DriftReport, moved: Floats) -> date:
 
 def _guarded(verdict: Verdict) -> str:
     """Which guardrails the recommended variant breaks, if any."""
-    broken = [
-        one.name
-        for one in verdict.metrics
-        if one.metric.role == "guardrail" and verdict.name in one.broken
-    ]
+    guardrails = (result for result in verdict.metrics if result.metric.role == "guardrail")
+    broken = [result.name for result in guardrails if verdict.name in result.broken]
     return f"But {listed(broken)} got worse by more than is allowed." if broken else ""
 
 
@@ -130,8 +130,8 @@ def _progress(card: Scorecard) -> str:
     return f"{word[status.state]}{so_far}" if status.state in word else so_far.capitalize()
 
 
-def _standing(card: Scorecard, verdict: Verdict, amounts: bool = True) -> str:
-    """Who leads or beats the control, by which amounts if they are wanted, and how sure that is."""
+def _standing(card: Scorecard, verdict: Verdict) -> str:
+    """Who leads or beats the control, by how much, and how sure that is."""
     labels, K = dict(zip(card.names, card.labels, strict=True)), card.size
     name = labels[verdict.name]
     final = card.settled and not verdict.caution
@@ -142,31 +142,24 @@ def _standing(card: Scorecard, verdict: Verdict, amounts: bool = True) -> str:
     if not verdict.anytime and not final:
         return f"{name} leads; how sure that is can be said only at the end."
     known = np.isfinite(verdict.estimates)
-    dropped = {one for one, there in zip(card.names, known, strict=True) if not there}
-    others = [one for one in verdict.plausible if one != verdict.name and one not in dropped]
+    dropped = {other for other, there in zip(card.names, known, strict=True) if not there}
+    others = [n for n in verdict.plausible if n != verdict.name and n not in dropped]
     gone = f" {counted(len(dropped), 'was', 'were')} dropped on the way." if dropped else ""
     unit = card.settings.primary.difference_unit
     against = compare_with_control(verdict, card.settings.direction, unit)
     if against is not None and verdict.shown is None:
-        return _against_control(card.labels, verdict, against, amounts) + gone
-    rivals = [labels[one] for one in others]
+        return _against_control(card.labels, verdict, against) + gone
+    rivals = [labels[other] for other in others]
     said = _sure(name, rivals, verdict.others, K - len(dropped), final, card.ended) + gone
     if gone:
         said = said.replace("is the best;", "is the best of those measured to the end;")
     if against is not None and against.better[verdict.row]:
-        by = f" by {against.amount(verdict.row)}" if amounts else ""
-        said += f" It beats {verdict.control}{by}."
+        said += f" It beats {verdict.control} by {against.amount(verdict.row)}."
     return said
 
 
-def _against_control(
-    labels: Sequence[str], verdict: Verdict, against: Comparison, amounts: bool
-) -> str:
+def _against_control(labels: Sequence[str], verdict: Verdict, against: Comparison) -> str:
     """Who beats the control and by how much, who is worse, and who does not differ clearly."""
-
-    def by(k: int) -> str:
-        return f" by {against.amount(k)}" if amounts else ""
-
     control, known = labels[against.control], ~np.isnan(verdict.estimates)
     groups = [against.better & known, against.worse & known, against.unclear & known]
     better, worse, unclear = (np.flatnonzero(group).tolist() for group in groups)
@@ -174,10 +167,10 @@ def _against_control(
         best = max(better, key=lambda k: float(against.lifts[k]))
         lead = verdict.row if verdict.row in better else best
         better.remove(lead)
-        said = [f"{labels[lead]} beats {control}{by(lead)}"]
+        said = [f"{labels[lead]} beats {control} by {against.amount(lead)}"]
     elif verdict.row in unclear:
         unclear.remove(verdict.row)
-        ahead = f"{labels[verdict.row]} is ahead of {control}{by(verdict.row)}"
+        ahead = f"{labels[verdict.row]} is ahead of {control} by {against.amount(verdict.row)}"
         said = [f"{ahead}, which is not clear"]
     elif unclear:
         said = [f"{control} has the best estimate"]

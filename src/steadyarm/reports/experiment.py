@@ -23,7 +23,6 @@ from steadyarm.live.scorecard import (
     scorecard_of,
     standing_of,
 )
-from steadyarm.live.settings import Settings
 from steadyarm.live.verdict import adjusted_text
 from steadyarm.plot.sources import CHARTS, chart_for
 from steadyarm.plot.spec import Spec
@@ -103,7 +102,7 @@ def page_of(
 ) -> str:
     """The report on a scorecard."""
     charts, people = _charts(card), _shorten(card.people, card)
-    card = labelled(card)
+    card = replace(card, verdict=_shorten(card.verdict, card), drift=_shorten(card.drift, card))
     verdict, order, settings = card.verdict, order_of(card), card.settings
     factors = factors_in(settings.arms)
     description = toml_of({"name": card.name, **description_of(settings)}).strip()
@@ -125,7 +124,6 @@ def page_of(
         looks=_looks(card),
         metrics=[] if verdict is None or not verdict.metrics else metric_cells(verdict),
         obstacles=[] if verdict is None else metric_obstacles(verdict),
-        distrust=f"{settings.policy.name} {_distrust(settings)}",
         effects=_effects(card),
         pairs=[
             (f"{pair.first} and {pair.second}", number(pair.strength), p_value(pair.p_value))
@@ -146,11 +144,6 @@ def page_of(
         rewards=rewards_in_words(settings),
         description=description if len(description) <= LONGEST else "",
     )
-
-
-def labelled(card: Scorecard) -> Scorecard:
-    """The same scorecard with short names in its verdict and its drift report."""
-    return replace(card, verdict=_shorten(card.verdict, card), drift=_shorten(card.drift, card))
 
 
 def _shorten(part: Any, card: Scorecard) -> Any:
@@ -274,10 +267,3 @@ def _effects(card: Scorecard) -> list[tuple[str, ...]]:
         (e.factor, e.level, number(e.mean), number(e.difference), reach(e.low, e.high))
         for e in (card.effects.main if card.effects is not None else ())
     ]
-
-
-def _distrust(settings: Settings) -> str:
-    """Why a policy that is not unbiased allows no estimates but its own."""
-    if settings.policy.waits:
-        return "leaves variants out on the way"
-    return "does not give every variant a chance at every visit"

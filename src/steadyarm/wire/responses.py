@@ -361,10 +361,8 @@ class ExperimentAnswer(Response):
         if status.arms is not None:
             rows = sorted(rows, key=lambda row: (-row[1], row[0]))[:MOST_SHOWN]
         shown = {names[row[0]]: row for row in rows}  # a large set makes each name when asked
-        return cls(
-            name=status.name,
-            state=status.state,
-            created=status.created,
+        return cls.read(
+            status,
             settings=SettingsAnswer.of(experiment.settings),
             assigned={name: assigned for name, (_, assigned, _) in shown.items()},
             rewarded={name: rewarded for name, (_, _, rewarded) in shown.items()},
@@ -376,8 +374,6 @@ class ExperimentAnswer(Response):
                 rewarded=status.total_rewarded,
                 excluded=status.excluded,
             ),
-            segments=status.segments,
-            observed=status.observed,
             outside=None if status.outside is None else OutsideAnswer.of(status.outside),
             roll_out=None if status.roll_out is None else RollOutAnswer.of(status.roll_out),
             **more,
@@ -465,10 +461,10 @@ class AssignmentAnswer(Response):
     in_test: bool
 
     @classmethod
-    def of(cls, found: LiveAssignment) -> Self:
+    def of(cls, assignment: LiveAssignment) -> Self:
         """An assignment of an experiment."""
-        drawn = found.probability if found.in_test else None, found.created, found.new
-        return cls(found.id, found.unit, found.name, *drawn, found.value, found.in_test)
+        probability = assignment.probability if assignment.in_test else None
+        return cls.read(assignment, arm=assignment.name, probability=probability)
 
 
 class RefusedAssignment(Response):
