@@ -11,7 +11,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.live.scorecard import Scorecard, order_of, scorecard_of, standing_of
-from tests.live.scorecards import ARMS, played
+from tests.live.scorecards import played
 
 ABC = sa.ArmSet.one_hot(["A", "B", "C", "D"])
 
@@ -70,18 +70,3 @@ def test_standings(running: Scorecard, plausible: str, while_it_runs: str, at_th
     assert standings(ended(card)) == at_the_end.split()
     waited_for = ended(card, datetime(2030, 1, 1, tzinfo=UTC))  # all visits, but not all rewards
     assert standings(waited_for) == while_it_runs.replace("open", "maybe").split()
-
-
-def test_short_names_stand_for_the_same() -> None:
-    card = scorecard_of(played(arms=ARMS))
-    verdict = card.verdict
-    assert verdict is not None
-    assert card.labels != card.names
-    short = dict(zip(card.names, card.labels, strict=True))
-    labelled = replace(
-        verdict,
-        name=short[verdict.name],
-        plausible=tuple(short[name] for name in verdict.plausible),
-    )
-    assert len(set(standings(card))) > 1
-    assert standings(replace(card, verdict=labelled)) == standings(card)

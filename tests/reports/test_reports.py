@@ -136,7 +136,7 @@ def test_after_all_visits_nothing_can_still_win() -> None:
 @pytest.mark.parametrize(
     ("policy", "why", "rests"),
     [
-        (sa.Peace(), "leaves variants out on the way", "from the rewards of the last epoch alone"),
+        (sa.Peace(), "leaves variants out on the way", "come from the rewards of the last epoch"),
         (sa.LinearThompson(), "does not give every variant a chance", "take all rewards alike"),
         (sa.AdjacentBAI(), "does not give every variant a chance", "take all rewards alike"),
     ],

@@ -381,8 +381,7 @@ def standing_of(card: Scorecard, k: int) -> Standing:
     verdict = card.verdict
     if verdict is None:
         return "unknown"
-    # Reports call variants by their short names.
-    names = card.names if verdict.name == card.names[verdict.row] else card.labels
+    names = card.names
     if k == verdict.row:
         if not card.settled:
             return "leads"

@@ -23,7 +23,7 @@ from steadyarm.live.scorecard import (
     scorecard_of,
     standing_of,
 )
-from steadyarm.live.verdict import adjusted_text
+from steadyarm.live.verdict import Verdict, adjusted_text
 from steadyarm.plot.sources import CHARTS, chart_for
 from steadyarm.plot.spec import Spec
 from steadyarm.reports.analysis import periods_of
@@ -50,7 +50,7 @@ STANDINGS: dict[Standing, str] = {
     "dropped": "dropped",
     "unknown": "no verdict",
 }
-NAMES = ("name", "names", "best", "leaders", "plausible", "control", "against")
+NAMES = ("name", "names", "variants", "best", "leaders", "plausible", "control", "against")
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ def page_of(
 ) -> str:
     """The report on a scorecard."""
     charts, people = _charts(card), _shorten(card.people, card)
-    card = replace(card, verdict=_shorten(card.verdict, card), drift=_shorten(card.drift, card))
-    verdict, order, settings = card.verdict, order_of(card), card.settings
+    verdict, drift = _shorten(card.verdict, card), _shorten(card.drift, card)
+    order, settings = order_of(card), card.settings
     factors = factors_in(settings.arms)
     description = toml_of({"name": card.name, **description_of(settings)}).strip()
     names = card.labels
@@ -111,13 +111,15 @@ def page_of(
         "experiment.html",
         title=f"Test report: {card.name}",
         card=card,
+        verdict=verdict,
+        drift=drift,
         fingerprint=fingerprint,
         replayed=replayed,
         outside=outside_texts(card.status.outside),
         facts=_facts(card),
         factors=list(factors or ()) if names != card.names else [],
         counts=[(n, f"{card.assigned[k]:,}", f"{card.rewarded[k]:,}") for k, n in enumerate(names)],
-        standings=_standings(card, order),
+        standings=_standings(card, verdict, order),
         charts=charts,
         people=people,
         adjusted="" if verdict is None else adjusted_text(verdict, settings.covariates),
@@ -129,9 +131,7 @@ def page_of(
             (f"{pair.first} and {pair.second}", number(pair.strength), p_value(pair.p_value))
             for pair in (card.effects.pairs if card.effects is not None else ())
         ],
-        periods=None
-        if card.drift is None
-        else periods_of(card.drift, [names[k] for k in order], "visits"),
+        periods=None if drift is None else periods_of(drift, [names[k] for k in order], "visits"),
         corrections=[
             (
                 when(to_datetime(entry.created)),
@@ -205,9 +205,9 @@ def _facts(card: Scorecard) -> list[tuple[str, str]]:
     return [*facts, ("Policy", card.settings.policy.name)]
 
 
-def _standings(card: Scorecard, order: list[int]) -> dict[str, Any] | None:
+def _standings(card: Scorecard, verdict: Verdict | None, order: list[int]) -> dict[str, Any] | None:
     """The table of the variants from the best to the worst."""
-    verdict, names, settings = card.verdict, card.labels, card.settings
+    names, settings = card.labels, card.settings
     if verdict is None:
         return None
     total, raw = max(card.status.total_assigned, 1), verdict.raw
