@@ -206,7 +206,7 @@ def _in_blocks(rows: Rows, to: Floats, middle: Floats, radius: Floats, value: fl
     """The points that can be in a pair of squared distance above `value`, in blocks."""
     order = np.argsort(-radius, kind="stable")
     descending = radius[order]
-    count = int(np.searchsorted(-descending, np.sqrt(value) - descending[0], side="left"))
+    count = int(np.searchsorted(-descending, descending[0] - np.sqrt(value), side="left"))
     candidates = order[: max(count, 1)].astype(np.int64)
     size = max(BLOCK, -(-candidates.size // MOST_BLOCKS))
     members = [candidates[k : k + size] for k in range(0, candidates.size, size)]
