@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import subprocess
 import sys
@@ -252,20 +251,6 @@ def test_shutdown_sends_what_waits(create: Create, url: str) -> None:
             flags.get_string_value("ending", "A", EvaluationContext(f"u{i}"))
             flags.track("ending", EvaluationContext(f"u{i}"), TrackingEventDetails(float(i)))
     assert shop.status().total_rewarded == 300
-
-
-def test_many_tasks_evaluate_at_once(create: Create, url: str) -> None:
-    create(budget=500, name="busy")
-
-    async def test(flags: OpenFeatureClient) -> list[str]:
-        visitors = (EvaluationContext(f"u{i % 60}") for i in range(120))
-        asked = (flags.get_string_value_async("busy", "none", one) for one in visitors)
-        return list(await asyncio.gather(*asked))
-
-    with provided(url, timeout=20) as (flags, _):
-        found = run_apart(test(flags))
-    assert found[:60] == found[60:]
-    assert set(found) == {"A", "B"}
 
 
 def test_the_sdk_is_an_extra() -> None:

@@ -119,13 +119,6 @@ describe("an event", () => {
     await until(() => one.counts.delivered === 2);
   });
 
-  it("that a service takes in no size is refused", async () => {
-    service.most = 0;
-    const one = provider();
-    one.track("click", ANNA);
-    await one.flush();
-    assert.deepEqual(one.counts, { pending: 0, delivered: 0, rejected: 1, dropped: 0 });
-  });
 });
 
 describe("when the service fails", () => {
@@ -141,18 +134,6 @@ describe("when the service fails", () => {
       assert.deepEqual(sent(), ["click"]);
     });
   }
-
-  it("is down: events wait for its restart", async () => {
-    const one = provider();
-    await service.stop();
-    one.track("click", ANNA);
-    await one.flush();
-    one.track("purchase", ANNA);
-    assert.equal(one.counts.pending, 2);
-    await service.start();
-    await until(() => one.counts.delivered === 2);
-    assert.deepEqual(sent(), ["click", "purchase"]);
-  });
 
   it("an evaluation that works again sends them at once", async () => {
     const one = provider({ cooldown: 1 });

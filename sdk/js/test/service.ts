@@ -53,8 +53,6 @@ export class TestService {
   problems: Record<string, number> = {};
   /** Most events in all; further ones are too many for now. */
   rate = Infinity;
-  /** Most events of one request. */
-  most = 1000;
   #server: Server | undefined;
   #port = 0;
 
@@ -117,7 +115,6 @@ export class TestService {
     }
     if (path === "/v1/events:batch") {
       if (this.received + body.events.length > this.rate) return [429, { detail: "too many for now." }];
-      if (body.events.length > this.most) return [413, { detail: "too many events." }];
       return [200, { events: body.events.map((event: SentEvent) => this.#count(event)) }];
     }
     return [404, { detail: "no such route." }];

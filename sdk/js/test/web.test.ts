@@ -57,13 +57,6 @@ describe("a page", () => {
     assert.deepEqual(client.getObjectValue("shop", { a: 1 }), { a: 1 });
   });
 
-  it("asks for nothing that it does not show", async () => {
-    const client = await page();
-    const details = client.getNumberDetails("price", -1);
-    assert.deepEqual([details.value, details.errorCode], [-1, "FLAG_NOT_FOUND"]);
-    assert.deepEqual(service.paths, ["/ofrep/v1/evaluate/flags/shop", "/ofrep/v1/evaluate/flags"]);
-  });
-
   it("may load a flag when it is about to be shown", async () => {
     const client = await page();
     const changed: unknown[] = [];
@@ -202,14 +195,6 @@ describe("events of a page", () => {
     assert.equal(service.counted.size, 2);
     assert.equal(service.received, 4);
     assert.deepEqual(Object.keys(storage), []);
-  });
-
-  it("of another service are left alone", async () => {
-    service.mode = "drop";
-    const one = new SteadyArmWebProvider({ url: service.url, logger: log });
-    one.track("click", ANNA);
-    const other = new SteadyArmWebProvider({ url: "http://127.0.0.1:9", logger: log });
-    assert.equal(other.counts.pending, 0);
   });
 
   it("are bounded, in the store too", async () => {

@@ -504,15 +504,6 @@ class Visit(NamedTuple):
     covariates: Covariates | None = None
 
 
-class Reward(NamedTuple):
-    """What an assignment, its id, or a unit brought: the arguments of `RemoteExperiment.tell`."""
-
-    target: AssignmentAnswer | str
-    reward: Values
-    at: At = None
-    event: str | None = None
-
-
 Answer = AssignmentAnswer | SteadyArmError
 
 
@@ -538,7 +529,7 @@ class ExperimentCore:
         """Read the recommendation."""
         query: dict[str, Any] = {"level": level}
         if anytime is not None:
-            query["anytime"] = str(bool(anytime)).lower()
+            query |= {"anytime": str(bool(anytime)).lower()}
         path = ("experiments", self.name, "recommendation")
         read = _decode(Recommendation)
         return Call(self.service, read, "GET", path, query=query, seconds=PATIENCE)
@@ -637,12 +628,17 @@ class ExperimentCore:
 
     def reports(self, rewards: Iterable[tuple[Any, ...]]) -> Iterator[Sequence[Report | Result]]:
         """Rewards as they are sent, or what became of one already, in batches."""
-        return _batches([self._report(Reward(*reward)) for reward in rewards])
+        return _batches([self._report(*reward) for reward in rewards])
 
-    def _report(self, reward: Reward) -> Report | Result:
-        target = reward.target
+    def _report(
+        self,
+        target: AssignmentAnswer | str,
+        reward: Values,
+        at: At = None,
+        event: str | None = None,
+    ) -> Report | Result:
         try:
-            values, when = finite_values(reward.reward), _format_time(reward.at)
+            values, when = finite_values(reward), _format_time(at)
             whose = target.id if isinstance(target, AssignmentAnswer) else target
             if whose == "" or whose in self.outside:
                 self.service.count("ignored")
@@ -655,7 +651,7 @@ class ExperimentCore:
             "reward" if isinstance(values, float) else "metrics": values,
             "at": when,
         }
-        return report if reward.event is None else report | {"event": reward.event}
+        return report if event is None else report | {"event": event}
 
     def settle_rewards(
         self, reports: Sequence[Report | Result], results: Sequence[Result]
