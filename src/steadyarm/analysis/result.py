@@ -424,34 +424,21 @@ def _intervals(sample: Sample, evidence: Evidence, counts: NDArray[np.int64]) ->
     found = replace(found, method=method, assumption=units.assumption)
     if not units.too_few:
         return found
-    unknown = np.full_like(found.low, np.inf)
-    rest = np.where(np.arange(found.arms.size) == found.recommended[:, None], 0.0, np.inf)
-    return replace(
-        found,
-        low=-unknown,
-        high=unknown,
-        gap_low=-rest,
-        gap_high=rest,
-        plausible=np.ones_like(found.plausible),
-        standard_errors=unknown,
-        others=evidence.arms.size - found.arms.size,
-    )
+    others = evidence.arms.size - found.arms.size
+    return replace(_without(found, np.ones(found.arms.size, dtype=bool)), others=others)
 
 
-def _without(found: Intervals, unseen: NDArray[np.bool_]) -> Intervals:
+def _without(found: Intervals, unknown: NDArray[np.bool_]) -> Intervals:
     """The intervals if nothing is known of some arms: they may have any value, also the best."""
-
-    def beyond(limits: NDArray[np.float64], end: float) -> NDArray[np.float64]:
-        return np.where(unseen, end, limits)
-
+    gaps = unknown & (np.arange(len(unknown)) != found.recommended[0])
     return replace(
         found,
-        low=beyond(found.low, -np.inf),
-        high=beyond(found.high, np.inf),
-        gap_low=beyond(found.gap_low, -np.inf),
-        gap_high=beyond(found.gap_high, np.inf),
-        plausible=found.plausible | unseen,
-        standard_errors=beyond(found.standard_errors, np.inf),
+        low=np.where(unknown, -np.inf, found.low),
+        high=np.where(unknown, np.inf, found.high),
+        gap_low=np.where(gaps, -np.inf, found.gap_low),
+        gap_high=np.where(gaps, np.inf, found.gap_high),
+        plausible=found.plausible | unknown,
+        standard_errors=np.where(unknown, np.inf, found.standard_errors),
     )
 
 
@@ -515,18 +502,14 @@ def _lifts(sample: Sample, evidence: Evidence, intervals: Intervals) -> Lifts | 
 def _lifts_without(found: Lifts, unknown: NDArray[np.bool_]) -> Lifts:
     """The lifts if nothing is known of some arms."""
     others = unknown & (np.arange(len(unknown)) != found.control)
-
-    def beyond(limits: NDArray[np.float64], end: float) -> NDArray[np.float64]:
-        return np.where(others, end, limits)
-
     return replace(
         found,
-        low=beyond(found.low, -np.inf),
-        high=beyond(found.high, np.inf),
-        relative=beyond(found.relative, np.nan),
-        relative_low=beyond(found.relative_low, np.nan),
-        relative_high=beyond(found.relative_high, np.nan),
-        standard_errors=beyond(found.standard_errors, np.inf),
+        low=np.where(others, -np.inf, found.low),
+        high=np.where(others, np.inf, found.high),
+        relative=np.where(others, np.nan, found.relative),
+        relative_low=np.where(others, np.nan, found.relative_low),
+        relative_high=np.where(others, np.nan, found.relative_high),
+        standard_errors=np.where(others, np.inf, found.standard_errors),
     )
 
 
