@@ -25,10 +25,10 @@ from scipy.stats import binomtest
 import steadyarm as sa
 from steadyarm.inference.boundaries import Looks
 from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.fit import lack_of_fit
 from steadyarm.inference.intervals import Intervals, fixed_budget
 from steadyarm.inference.lift import Lifts, lift_path, lifts
-from steadyarm.inference.sequences import confidence_path
-from steadyarm.inference.stopping import decided_for
+from steadyarm.inference.sequences import confidence_path, decided_for
 from steadyarm.segments import Order, Segment, SegmentStats
 
 LEVEL, CHUNK, BLOCK = 0.95, 100, 20
@@ -171,8 +171,63 @@ class Cell:
         return SegmentStats(counts, sums, squares)
 
 
-def measure(cell: Cell, seed: int) -> dict[str, NDArray[np.bool_] | Floats]:
+@dataclass(frozen=True)
+class TwoByTwo:
+    """A row for a 2x2 test whose model has main effects only, although effects do not add up.
+
+    Attributes
+    ----------
+    effects : of the second choice of each factor; together they bring `extra` more than both
+    extra : the interaction that the model lacks
+    rounds : of each test
+    """
+
+    effects: tuple[float, float]
+    extra: float
+    rounds: int = 3000
+
+    @property
+    def name(self) -> str:
+        """The first columns of the row."""
+        a, b = self.effects
+        what = f"2x2 without interaction, +{a:g} +{b:g} {self.extra:+g}"
+        return f"{what:<44}{4:>3}{self.rounds:>7} {'steady':<10}{1:>3}"
+
+    def measure(self, seed: int) -> dict[str, NDArray[np.bool_] | Floats]:
+        """Per test: whether a wrong, or any, variant is named that the model's fit allows."""
+        factors = {"image": ["a", "b"], "text": ["x", "y"]}
+        arms = sa.ArmSet.factorial(factors, interactions=1)
+        a, b = self.effects
+        means = 0.3 + np.array([0.0, b, a, a + b + self.extra])
+        world = sa.Environment.from_means(arms, means, sa.BernoulliReward(), self.rounds)
+        rng, policy, log = np.random.default_rng([seed, 1]), sa.Steady(), []
+        state = policy.start(arms, self.rounds, CHUNK, seed=seed)
+        while (segment := policy.next_segment(state)) is not None:
+            segment = next(segment.parts(self.rounds))
+            stats = world.play(segment, state.played, rng, squares=True)
+            log.append((segment, stats))
+            state = policy.observe(state, segment, stats)
+        found = fixed_budget(Evidence.from_segments(arms, log), LEVEL)
+        decided = np.zeros(CHUNK, dtype=bool)
+        for i in np.flatnonzero(found.winner).tolist():
+            fit = lack_of_fit(arms, [(part.trial(i), _trial(stats, i)) for part, stats in log])
+            best = int(found.recommended[i])
+            rivals = np.arange(arms.size) != best
+            doubt = fit and fit.doubt(arms.names, best, rivals, found.gaps[i], LEVEL)
+            decided[i] = not doubt
+        wrong = decided & (means[found.recommended] < means.max() - 1e-12)
+        return {"wrong": wrong, "decided": decided}
+
+
+def _trial(stats: SegmentStats, i: int) -> SegmentStats:
+    assert stats.squares is not None
+    return SegmentStats(stats.counts[[i]], stats.sums[[i]], stats.squares[[i]])
+
+
+def measure(cell: Cell | TwoByTwo, seed: int) -> dict[str, NDArray[np.bool_] | Floats]:
     """Per test: wrong decision, right values, gaps and lifts, a winner, widths of the lifts."""
+    if isinstance(cell, TwoByTwo):
+        return cell.measure(seed)
     arms = sa.ArmSet.one_hot([str(k) for k in range(cell.variants)])
     pieces = list(cell.segments(arms, seed))
     bounds = None if cell.cap is None else (0.0, cell.cap)
@@ -220,8 +275,8 @@ def _inside(truth: Floats, low: Floats, high: Floats) -> NDArray[np.bool_]:
     return np.asarray(((low <= truth + 1e-9) & (truth - 1e-9 <= high)).all(axis=1))
 
 
-def money() -> Iterator[Cell]:
-    """Rewards of unequal shape, unequal shares, guardrails, growing levels, many variants."""
+def money() -> Iterator[Cell | TwoByTwo]:
+    """Rewards of unequal shape, unequal shares, guardrails, growing levels, wrong models."""
     pairs = (
         ("10% at 10", "0.5% at 200"),
         ("10% at 10", "1% at 100"),
@@ -256,6 +311,9 @@ def money() -> Iterator[Cell]:
     for cap in (200.0,):
         yield Cell(("10% at 10", "0.5% at 200"), cap=cap)
         yield Cell(("10% at 10", "0.5% at 200"), cap=cap, looks=20)
+    for extra in (-0.06, -0.1):
+        for effects in ((0.0, 0.02), (0.04, 0.06), (0.04, 0.1), (0.08, 0.1)):
+            yield TwoByTwo(effects, extra)
 
 
 def power() -> Iterator[Cell]:
@@ -327,13 +385,18 @@ WHAT = {
 }  # fmt: skip  # a table reads better so
 
 
-def _row(cell: Cell, found: dict[str, Floats]) -> str:
+def _row(cell: Cell | TwoByTwo, found: dict[str, Floats]) -> str:
     text = cell.name
     for name in ("wrong", "values", "gaps", "lifts"):
+        if name not in found:  # of a wrong model no interval is right
+            text += f"{'-':>7} "
+            continue
         hits, tests = int(found[name].sum()), len(found[name])
         interval = binomtest(hits, tests).proportion_ci(0.99)
         bad = interval.low > 0.05 if name == "wrong" else interval.high < 0.94
         text += f"{100 * hits / tests:>7.1f}{'*' if bad else ' '}"
+    if "width" not in found:
+        return f"{text}{100 * found['decided'].mean():>8.1f}"
     finite = np.isfinite(found["width"])
     width = np.median(found["width"][finite]) if finite.any() else np.nan
     return f"{text}{100 * found['decided'].mean():>8.1f}{100 * finite.mean():>7.0f}{width:>9.4f}"

@@ -5,24 +5,19 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import binom
 
-from steadyarm.inference.sampling_variance import LoggedSegment
-from steadyarm.segments import Order, Segment
+from steadyarm.inference.srm import LoggedSegment
+from steadyarm.segments import Segment
 
 ABC = ("A", "B", "C")
 
 
 def logged(
-    weights: list[float],
-    counts: list[int],
-    order: Order = "iid",
-    block: int = 1,
-    rounds: int | None = None,
-    positions: int | None = None,
+    weights: list[float], counts: list[int], drawn: list[int] | None = None
 ) -> LoggedSegment:
-    rounds = sum(counts) if rounds is None else rounds
-    segment = Segment(np.array([weights]), np.array([rounds]), order, block)
-    given = None if positions is None else np.array([positions])
-    return LoggedSegment(segment, np.array([counts]), given)
+    segment = Segment(np.array([weights]), np.array([sum(drawn or counts)]))
+    return LoggedSegment(
+        segment, np.array([counts]), drawn=None if drawn is None else np.array([drawn])
+    )
 
 
 def most_alarms(level: float, tests: int) -> int:

@@ -18,15 +18,17 @@ from scipy.stats import binom, f_oneway
 import steadyarm as sa
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import drift as drift_module
-from steadyarm.inference.drift import MILESTONES, drift_p_values, drift_report
-from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.periods import (
+from steadyarm.inference.drift import (
+    MILESTONES,
     Allocations,
     Periods,
     allocations_of,
+    drift_p_values,
+    drift_report,
     group_pieces,
     variation,
 )
+from steadyarm.inference.evidence import Evidence
 from steadyarm.segments import Segment, SegmentStats
 
 Log = list[tuple[Segment, SegmentStats]]

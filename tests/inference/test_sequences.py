@@ -12,14 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import steadyarm as sa
+from steadyarm.inference.boundaries import bernstein_reach, normal_factor
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.intervals import Intervals, fixed_budget
-from steadyarm.inference.sequences import (
-    bernstein_reach,
-    confidence_path,
-    confidence_sequence,
-    normal_factor,
-)
+from steadyarm.inference.sequences import confidence_path, confidence_sequence
 from steadyarm.inference.variance import bounded_terms
 from steadyarm.segments import Segment, SegmentStats
 from tests.inference.worlds import first_pieces, members, moving, one_segment, played

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, permutations
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,18 @@ from scipy.stats import binom, chi2, ncx2, norm
 
 import steadyarm as sa
 from benchmarks.coverage_srm import srm_p_values
-from steadyarm.inference.sampling_variance import (
+from steadyarm.inference.srm import (
+    CountTest,
     LoggedSegment,
     assignment_balance,
     each_by_itself,
-)
-from steadyarm.inference.srm import (
-    srm_from_propensities,
+    srm_from_sums,
     srm_test,
 )
-from steadyarm.segments import Segment, arms_between
+from steadyarm.segments import Segment
 from tests.inference.logs import ABC, logged, most_alarms
 
+Floats = NDArray[np.float64]
 Log = list[tuple[Segment, NDArray[np.int64]]]
 
 
@@ -31,6 +31,14 @@ def covariance(piece: LoggedSegment) -> NDArray[np.float64]:
     return np.asarray(
         assignment_balance(piece, [each_by_itself(piece.segment.columns)]).covariances[0][0]
     )
+
+
+def from_propensities(names: Any, arms: Any, p: Floats) -> CountTest:
+    K, largest = len(names), np.ones(len(names))
+    sums: Floats = np.bincount(arms, 1 / p, K).astype(float)
+    spread: Floats = np.bincount(arms, (1 / p - 1) / p, K).astype(float)
+    np.maximum.at(largest, arms, 1 / p)
+    return srm_from_sums(names, len(arms), sums, spread, largest, np.bincount(arms, minlength=K))
 
 
 def spread(samples: list[list[int]]) -> NDArray[np.float64]:
@@ -50,85 +58,29 @@ def test_chi_squared_is_pearsons() -> None:
     assert found.p_value == pytest.approx(chi2.sf(pearson, 2))
 
 
-def test_random_starts_have_the_covariance_of_all_starts() -> None:
-    weights, block = np.array([0.15, 0.35, 0.5]), 5  # ends at 0.75, 2.5 and 5
-    ends = np.cumsum(weights) * block
-    starts = (np.arange(4) + 0.5) / 4  # one from each interval between the ends' fractions
-    blocks = [
-        np.bincount(np.searchsorted(ends, np.arange(block) + u, side="right"), minlength=3)
-        for u in starts
-    ]
-    piece = logged(weights.tolist(), [2, 3, 5], "blocks", block)  # two whole blocks
-    np.testing.assert_allclose(covariance(piece), 2 * spread([b.tolist() for b in blocks]))
-
-
-def test_a_cut_block_is_a_draw_without_replacement() -> None:
-    population = [0, 0, 1, 2]
-    parts = [np.bincount(part, minlength=3).tolist() for part in combinations(population, 3)]
-    piece = logged([0.5, 0.25, 0.25], [3, 2, 2], "blocks", 4, rounds=100, positions=7)
-    np.testing.assert_allclose(covariance(piece), spread(parts), atol=1e-12)
-
-
 def test_rows_lost_alike_are_a_draw_without_replacement() -> None:
     population = [0, 0, 0, 0, 1, 1, 2, 2]
     parts = [np.bincount(part, minlength=3).tolist() for part in combinations(population, 6)]
-    for order in ("blocks", "shuffled"):
-        piece = logged([0.5, 0.25, 0.25], [3, 2, 1], order, 4, rounds=8)
-        np.testing.assert_allclose(covariance(piece), spread(parts), atol=1e-12)
-        assert piece.lost.tolist() == [2]
-
-
-def test_cut_blocks_with_random_starts_match_all_draws() -> None:
-    weights, block = np.array([0.375, 0.625]), 4  # 1.5 and 2.5 of 4
-    draws = [
-        np.bincount(order[:3], minlength=2).tolist()
-        for list_ in ([0, 1, 1, 1], [0, 0, 1, 1])
-        for order in permutations(list_)
-    ]
-    piece = logged(weights.tolist(), [1, 2], "blocks", block, rounds=50, positions=3)
-    np.testing.assert_allclose(covariance(piece), spread(draws), atol=1e-12)
-
-
-def test_whole_blocks_leave_nothing_to_luck() -> None:
-    fine = logged([0.5, 0.25, 0.25], [50, 25, 25], "blocks", 4)
-    assert not covariance(fine).any()
-    assert srm_test(ABC, [fine]).p_value == 1
-    swapped = logged([0.5, 0.25, 0.25], [51, 24, 25], "blocks", 4)
-    found = srm_test(ABC, [fine, fine, swapped])
-    assert found.p_value == 0
-    assert found.verdict == "Segment 2 should have 50 of A and has 51: chance cannot do that."
-
-
-def test_swaps_that_cancel_between_segments_are_seen() -> None:
-    more = logged([0.5, 0.25, 0.25], [51, 24, 25], "blocks", 4)
-    less = logged([0.5, 0.25, 0.25], [49, 26, 25], "blocks", 4)
-    assert srm_test(ABC, [more, less]).p_value == 0
+    piece = logged([0.5, 0.25, 0.25], [3, 2, 1], drawn=[4, 2, 2])
+    np.testing.assert_allclose(covariance(piece), spread(parts), atol=1e-12)
+    assert piece.lost.tolist() == [2]
 
 
 def test_one_lost_row_is_stated_but_no_mismatch() -> None:
-    found = srm_test(ABC, [logged([0.5, 0.25, 0.25], [50, 24, 25], "blocks", 4, rounds=100)])
+    found = srm_test(ABC, [logged([0.5, 0.25, 0.25], [50, 24, 25], drawn=[50, 25, 25])])
     assert found.lost == 1
     assert found.p_value > 0.05
 
 
-def test_rows_lost_in_one_arm_of_whole_blocks_are_exact_evidence() -> None:
-    found = srm_test(ABC, [logged([0.5, 0.25, 0.25], [500, 242, 250], "blocks", 4, rounds=1000)])
+def test_rows_lost_in_one_arm_are_exact_evidence() -> None:
+    """Whatever was drawn: the shares of the probabilities do not matter any more."""
+    found = srm_test(ABC, [logged([0.4, 0.4, 0.2], [500, 242, 250], drawn=[500, 250, 250])])
     assert found.culprit == "B"
     assert found.p_value == pytest.approx(3 * 0.25**8, rel=1e-9)  # all eight by chance, three arms
 
 
-@pytest.mark.parametrize("handed", range(1, 41))
-@pytest.mark.parametrize("weights", [[0.5, 0.25, 0.25], [0.61, 0.27, 0.12]])
-def test_open_blocks_of_a_live_test_are_no_alarm(handed: int, weights: list[float]) -> None:
-    segment = Segment(np.array([weights]), np.array([400]), "blocks", 8)
-    arms = arms_between(segment, seed=3, index=0, start=0, stop=handed)
-    piece = LoggedSegment(segment, np.bincount(arms, minlength=3)[None], np.array([handed]))
-    assert srm_test(ABC, [piece]).p_value > 0.001
-
-
-def test_an_open_shuffled_segment_is_no_alarm_and_too_many_of_an_arm_is() -> None:
-    assert srm_test(ABC, [logged([0.5, 0.3, 0.2], [5, 0, 0], "shuffled", rounds=10)]).p_value > 0.01
-    assert srm_test(ABC, [logged([0.5, 0.3, 0.2], [6, 0, 0], "shuffled", rounds=10)]).p_value == 0
+def test_what_was_drawn_and_is_there_is_no_alarm() -> None:
+    assert srm_test(ABC, [logged([0.5, 0.25, 0.25], [30, 60, 10], drawn=[30, 60, 10])]).p_value == 1
 
 
 def test_an_arm_that_got_nobody_counts() -> None:
@@ -144,10 +96,13 @@ def test_an_arm_without_a_chance_must_have_no_rows() -> None:
     assert srm_test(ABC, [logged([0.5, 0.5, 0.0], [50, 50, 0])]).p_value == 1
 
 
-def test_more_rows_than_positions_are_doubles() -> None:
-    found = srm_test(ABC, [logged([0.5, 0.3, 0.2], [500, 300, 205], rounds=1000)])
-    assert found.p_value == 0
-    assert "1000 positions but has 1005 rows: some are duplicates" in found.verdict
+def test_more_rows_than_were_drawn_are_doubles() -> None:
+    double = srm_test(ABC, [logged([0.5, 0.3, 0.2], [500, 300, 205], drawn=[500, 300, 200])])
+    assert double.p_value == 0
+    assert "1000 positions but has 1005 rows: some are duplicates" in double.verdict
+    moved = srm_test(ABC, [logged([0.5, 0.3, 0.2], [500, 295, 205], drawn=[500, 300, 200])])
+    assert moved.p_value == 0
+    assert moved.verdict == "Segment 0 drew C 200 times, yet has 205 rows of it."
 
 
 def test_rare_arms_are_bounded_by_exact_tails() -> None:
@@ -196,9 +151,9 @@ def turning(budget: int) -> sa.Environment:
     ids=["P1-RAGE", "Steady", "independent Steady", "uneven blocks", "Peace"],
 )
 def test_alarms_come_at_their_rate_if_arms_lose_alike(policy: sa.Policy[Any], loss: float) -> None:
-    tests, rng = 3000, np.random.default_rng(2)
+    tests, rng = 1500, np.random.default_rng(2)
     log = play(policy, turning(1501), tests, seed=4)
-    p = srm_p_values(LoggedSegment(s, rng.binomial(c, 1 - loss)) for s, c in log)
+    p = srm_p_values(LoggedSegment(s, rng.binomial(c, 1 - loss), drawn=c) for s, c in log)
     for level in (0.05, 0.01, 0.001):
         assert (p < level).sum() <= most_alarms(level, tests)
     if loss:
@@ -210,14 +165,15 @@ def test_a_loss_in_one_arm_is_found_and_named() -> None:
     log = play(sa.Steady(), turning(4000), tests, seed=5)
     kept = []
     for segment, counts in log:
-        counts = counts.copy()
-        counts[:, 2] = rng.binomial(counts[:, 2], 0.98)
-        kept.append((segment, counts))
-    p = srm_p_values(LoggedSegment(s, c) for s, c in kept)
+        left = counts.copy()
+        left[:, 2] = rng.binomial(counts[:, 2], 0.98)
+        kept.append(LoggedSegment(segment, left, drawn=counts))
+    p = srm_p_values(kept)
     assert (p < 0.001).mean() > 0.95
     first = [
-        LoggedSegment(Segment(s.weights[:1], s.rounds[:1], s.order, s.block, s.reference), c[:1])
-        for s, c in kept
+        LoggedSegment(piece.segment.trial(0), piece.assigned[:1], drawn=piece.drawn[:1])
+        for piece in kept
+        if piece.drawn is not None
     ]
     found = srm_test("ABCD", first)
     assert found.p_value == p[0]  # a batch equals its members
@@ -240,7 +196,7 @@ def test_power_under_independent_draws_is_that_of_the_noncentral_chi_squared() -
 def test_own_probabilities_suffice_if_they_are_constant() -> None:
     arms = np.repeat([0, 1], [2600, 7400])
     p = np.where(arms == 0, 0.25, 0.75)
-    found = srm_from_propensities(["A", "B"], arms, p)
+    found = from_propensities(["A", "B"], arms, p)
     z = 100 / np.sqrt(10_000 * 0.25 * 0.75)
     np.testing.assert_allclose(np.abs(found.residuals), z, rtol=0.05)
     np.testing.assert_allclose(found.residuals, [z, -z])
@@ -256,7 +212,7 @@ def test_own_probabilities_do_not_cry_wolf_when_they_adapt() -> None:
         w[lead] = 0.8
         second = rng.choice(3, p=w, size=T // 2)
         p = np.concatenate([np.full(T // 2, 1 / 3), w[second]])
-        found = srm_from_propensities(ABC, np.concatenate([first, second]), p)
+        found = from_propensities(ABC, np.concatenate([first, second]), p)
         alarms += [found.p_value < 0.05, found.p_value < 0.01]
     assert alarms[0] <= most_alarms(0.05, tests)
     assert alarms[1] <= most_alarms(0.01, tests)
@@ -266,7 +222,7 @@ def test_own_probabilities_find_a_loss_and_say_what_they_cannot() -> None:
     rng = np.random.default_rng(7)
     arms = rng.choice(2, p=[0.3, 0.7], size=40_000)
     arms = arms[(arms == 1) | (rng.random(len(arms)) < 0.9)]
-    found = srm_from_propensities(ABC, arms, np.where(arms == 0, 0.3, 0.7))
+    found = from_propensities(ABC, arms, np.where(arms == 0, 0.3, 0.7))
     assert found.culprit in ("A", "B")
     assert found.p_value < 1e-6
     assert found.verdict.endswith("nothing can be said of: C.")
@@ -276,7 +232,7 @@ def test_what_is_lacking_is_said_in_visits() -> None:
     """Also under changing probabilities: a tenth of B's rows lost, of each kind."""
     p = np.repeat([0.5, 0.8, 0.5, 0.2], [5000, 8000, 4500, 1800])
     arms = np.repeat([0, 0, 1, 1], [5000, 8000, 4500, 1800])
-    verdict = srm_from_propensities(["A", "B"], arms, p).verdict
+    verdict = from_propensities(["A", "B"], arms, p).verdict
     # A's 13,000 rows stand for 20,000 of 19,300 rows: 13,000 * 19,300 / 20,000 would be right
     assert verdict.startswith("A got 13,000 of 19,300 visits, about 455 more than it should (")
     few = srm_test(["A", "B"], [logged([0.5, 0.5], [30, 8])]).verdict

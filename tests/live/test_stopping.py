@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.inference import stopping_of
+from steadyarm.inference import Looks, stopping_of
 from steadyarm.live.metrics import Metric
 from steadyarm.live.scorecard import scorecard_of
 from steadyarm.live.settings import Settings
@@ -94,7 +94,7 @@ def test_stopping_is_recommended_at_one_level_whatever_level_is_asked() -> None:
 @pytest.mark.parametrize("rates", [BETTER, ALIKE])
 def test_a_session_decides_as_the_batch_does(rates: dict[str, float]) -> None:
     session = played(rates, seed=6, stop="recommend")
-    found = stopping_of(session.evidence(), session.budget, 6, control=0)
+    found = stopping_of(session.evidence(), session.budget, Looks.equally(6), control=0)
     alone = played(rates, seed=6)
     assert (alone.stopped is not None) == (found.look[0] >= 0 and found.rounds[0] < 3000)
     if alone.stopped is not None:

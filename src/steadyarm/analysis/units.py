@@ -25,7 +25,7 @@ from steadyarm.covariates import Moments, Slopes
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, ips, is_one_hot
 from steadyarm.inference.evidence import Evidence, Tails
-from steadyarm.inference.sampling_variance import LoggedSegment
+from steadyarm.inference.srm import LoggedSegment
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.wording import counted
 
@@ -349,7 +349,7 @@ class Stretch:
     def logged(self) -> LoggedSegment:
         """What health checks need."""
         segment = Segment(self.weights[None], np.array([self.n.sum()]))
-        return LoggedSegment(segment, self.n[None], None, self.m[None])
+        return LoggedSegment(segment, self.n[None], self.m[None])
 
     def __add__(self, other: Stretch) -> Stretch:
         sums = {name: getattr(self, name) + getattr(other, name) for name in SUMS}

@@ -9,19 +9,21 @@ from steadyarm.inference.health import (
     HealthReport,
     health_report,
     late_finding,
-    reward_findings,
 )
 from steadyarm.inference.intervals import Intervals, fixed_budget
 from steadyarm.inference.lift import Lifts, lift_path, lift_sequence, lifts
-from steadyarm.inference.sampling_variance import LoggedSegment
-from steadyarm.inference.sequences import confidence_path, confidence_sequence
+from steadyarm.inference.sequences import (
+    Stopping,
+    confidence_path,
+    confidence_sequence,
+    stopping_of,
+)
 from steadyarm.inference.srm import (
     CountTest,
+    LoggedSegment,
     attrition_test,
-    srm_from_propensities,
     srm_test,
 )
-from steadyarm.inference.stopping import Stopping, stopping_of
 
 __all__ = [
     "CountTest",
@@ -49,9 +51,7 @@ __all__ = [
     "lift_path",
     "lift_sequence",
     "lifts",
-    "reward_findings",
     "spent",
-    "srm_from_propensities",
     "srm_test",
     "stopping_of",
 ]

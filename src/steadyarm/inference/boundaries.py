@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from math import ceil, inf, log1p, pi, sqrt
+from math import ceil, inf, log, log1p, log2, pi, sqrt
 from typing import Literal
 
 import numpy as np
@@ -249,3 +249,71 @@ class Looks:
                 for look, mine, collected in looks
             ]
         )
+
+
+# How far a martingale may ever stray: boundaries that hold at all times.
+
+NEWTON_STEPS = 4  # every iterate is a valid boundary
+
+
+def bernstein_reach(
+    variance: Floats, scale: Floats, first: Floats, budget: int, alpha: float
+) -> Floats:
+    """What the sum of X - E[X | past] never exceeds, but with probability alpha.
+
+    Parameters
+    ----------
+    variance : sum of (X - p)², p predictable
+    scale : largest bound on |X - p| so far, predictable
+    first : its first value
+    budget : planned number of terms; the boundary is tight up to about there
+    alpha : one-sided
+
+    Notes
+    -----
+    For every λ < 1/c, c the scale, exp(λ Σ(X - E X) - ψ(λ) Σ(X - p)²) is a supermartingale, with
+    ψ(λ) = (-log(1 - cλ) - cλ)/c² (Howard, Ramdas, McAuliffe and Sekhon 2021, Theorem 4). One whose
+    λ a larger scale forbids may be set to zero and is one still. They are mixed over
+    λ = 2⁻ⁱ/first, i = 1, 2, …, with equal weights.
+
+    Examples
+    --------
+    >>> one = np.ones(1)
+    >>> bernstein_reach(1000 * one, one, one, 1000, 0.025).round(1).tolist()
+    [110.6]
+    """
+    count = ceil(log2(budget) / 2) + 4  # so that the least λ suits the smallest variance too
+    bar = log(count / alpha)
+    variance, scale, first = (x[..., None] for x in np.broadcast_arrays(variance, scale, first))
+    known = (scale > 0) & (variance < np.inf) & (scale < 2.0**count * first)
+    variance, scale, first = (np.where(known, x, 1.0) for x in (variance, scale, first))
+    rate = 0.5 ** np.arange(1, count + 1) / first
+    share = rate * scale
+    allowed = share < 1
+    share = np.where(allowed, share, 0.0)
+    costs = np.where(allowed, (-np.log1p(-share) - share) * (variance / scale**2), np.inf)
+    reach = ((costs + bar) / rate).min(axis=-1, keepdims=True)
+    for _ in range(NEWTON_STEPS):  # Newton's method for log Σ exp(rate reach - cost) = bar
+        exponents = rate * reach - costs
+        top = exponents.max(axis=-1, keepdims=True)
+        parts = np.exp(exponents - top)
+        total = parts.sum(axis=-1, keepdims=True)
+        slope = (rate * parts).sum(axis=-1, keepdims=True)
+        reach = np.minimum(reach, reach - (top + np.log(total) - bar) * total / slope)
+    return np.asarray(np.where(known, reach, np.inf)[..., 0])
+
+
+def normal_factor(share: Floats, alpha: float) -> Floats:
+    """How many standard errors a normal martingale may stray, but with probability alpha.
+
+    One-sided, for all times at once, tightest when the whole budget is spent; share of the budget
+    spent so far. Normal mixture (Robbins 1970) as Waudby-Smith and others (2021) use it.
+
+    Examples
+    --------
+    >>> normal_factor(np.array([0.1, 0.5, 1.0]), 0.025).round(2).tolist()
+    [3.88, 3.09, 3.04]
+    """
+    double = -2 * log(min(2 * alpha, 0.9))
+    q = np.maximum(share, 1e-300) * (double + log(double + 1))
+    return np.asarray(np.sqrt(2 * (1 + 1 / q) * np.log(1 + np.sqrt(1 + q) / (2 * alpha))))

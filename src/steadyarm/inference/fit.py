@@ -19,9 +19,9 @@ from scipy.special import chdtrc, ndtri
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
+from steadyarm.inference.drift import box_test
 from steadyarm.inference.evidence import json_ready
 from steadyarm.inference.health import Finding, status_of
-from steadyarm.inference.periods import box_test
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import listed
 

@@ -6,11 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import json_ready
-from steadyarm.inference.sampling_variance import LoggedSegment
-from steadyarm.inference.srm import ALARM, NOTICE, CountTest, attrition_test, srm_test
-from steadyarm.validation import checked_range, whole_number
+from steadyarm.inference.srm import (
+    ALARM,
+    NOTICE,
+    CountTest,
+    LoggedSegment,
+    attrition_test,
+    srm_test,
+)
 
 Status = Literal["ok", "warn", "fail"]
 MARKS: dict[Status, str] = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL"}
@@ -34,8 +38,7 @@ class Finding:
 
     Examples
     --------
-    >>> found = reward_findings(rows=500, conflicting=3)[0]
-    >>> found.status
+    >>> zero_finding(500).status
     'fail'
     """
 
@@ -56,13 +59,13 @@ class HealthReport:
 
     Examples
     --------
-    >>> report = HealthReport(tuple(reward_findings(rows=500, conflicting=3)))
+    >>> report = HealthReport((zero_finding(500),))
     >>> report.status
     'fail'
     >>> print(report)
     Health: FAIL
-      FAIL duplicate rewards: 3 of 500 rows came again with another reward.
-           Find out which of the two is true; until then leave both out.
+      FAIL rewards: All 500 rewards are 0, so there is no best variant.
+           See whether the right event, or column, is counted, and whether it is recorded at all.
     """
 
     findings: tuple[Finding, ...]
@@ -95,16 +98,14 @@ class HealthReport:
 def health_report(
     names: Sequence[str],
     pieces: Iterable[LoggedSegment],
-    rewards: Iterable[Finding] = (),
     mature: Iterable[LoggedSegment] | None = None,
 ) -> HealthReport:
-    """Assignments, lost rows, missing rewards, and what `reward_findings` found.
+    """Assignments, lost rows and missing rewards.
 
     Parameters
     ----------
     names : of the arms
     pieces : segments with the rows of every arm
-    rewards : further findings, from `reward_findings`
     mature : the pieces whose missing rewards will not come any more; all of them by default
 
     Returns
@@ -136,7 +137,7 @@ def health_report(
         found = attrition_test(names, over)
         text, missing = found.verdict, int(found.observed.sum())
         findings.append(missing_finding(found, text, text, missing, rows_of(over)))
-    return HealthReport((*findings, *rewards))
+    return HealthReport(tuple(findings))
 
 
 def assignment_finding(found: CountTest, why: str) -> Finding:
@@ -222,55 +223,6 @@ def _attrition_finding(
     return Finding(name, "warn" if many else "ok", found.p_value, texts[0], wait if many else "")
 
 
-def reward_findings(
-    rows: int,
-    agreeing: int | None = None,
-    conflicting: int | None = None,
-    out_of_range: int | None = None,
-    reward_range: tuple[float, float] | None = None,
-) -> list[Finding]:
-    """Findings on rewards that came twice or are out of range; None for what was not counted.
-
-    Parameters
-    ----------
-    rows : assignments in the log
-    agreeing : rewards that came again with the same value
-    conflicting : rewards that came again with another value
-    out_of_range : rewards outside of `reward_range`
-    reward_range : (least, largest) reward that can occur
-
-    Returns
-    -------
-    findings on what was counted
-
-    Examples
-    --------
-    >>> [found.status for found in reward_findings(rows=500, agreeing=2, conflicting=0)]
-    ['ok']
-    """
-    whole_number(rows, "rows")
-    findings = []
-    if agreeing is not None or conflicting is not None:
-        same = whole_number(agreeing or 0, "agreeing")
-        other = whole_number(conflicting or 0, "conflicting")
-        findings.append(_duplicates(rows, same, other))
-    if out_of_range is not None:
-        if reward_range is None:
-            raise InvalidInputError(
-                "out_of_range was given without reward_range; say which rewards are possible, "
-                "such as reward_range=(0, 1)."
-            )
-        low, high = checked_range(reward_range)
-        beyond, ends = whole_number(out_of_range, "out_of_range"), f"{low:g} to {high:g}"
-        text, advice = f"All rewards lie in {ends}.", ""
-        if beyond:
-            text = f"{beyond} of {rows} rewards lie outside of {ends}."
-            advice = "Correct them at the source, or widen reward_range; intervals rely on it."
-        status: Status = "fail" if beyond else "ok"
-        findings.append(Finding("range of rewards", status, None, text, advice))
-    return findings
-
-
 def zero_finding(rewards: int) -> Finding:
     """Nothing but zeros: more often a name that is wrong than a test without success."""
     return Finding(
@@ -310,18 +262,6 @@ def outlier_finding(
     text = f"One unit ({unit}) accounts for {share:.0%} of the variance of {what}."
     advice = "Declare a cap or exclude it: as it stands it widens intervals, or decides."
     return Finding(name, "warn", None, text.replace("%", " %"), advice)
-
-
-def _duplicates(rows: int, same: int, other: int) -> Finding:
-    name = "duplicate rewards"
-    if other:
-        text = f"{other} of {rows} rows came again with another reward."
-        advice = "Find out which of the two is true; until then leave both out."
-        return Finding(name, "fail", None, text, advice)
-    if same:
-        text = f"{same} of {rows} rows came again with the same reward."
-        return Finding(name, "ok", None, text, "Nothing to do: each is counted once.")
-    return Finding(name, "ok", None, "No reward came twice.")
 
 
 def _lost_rows(log: list[LoggedSegment]) -> Finding:

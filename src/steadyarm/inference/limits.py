@@ -26,9 +26,8 @@ HUGE = np.errstate(over="ignore", invalid="ignore")  # rewards whose cubes no do
 TINY = 1e-14  # share of the squared scores below which a variance is rounding
 HEAVY = 4.0  # third moment of long-tailed rewards, at most, in multiples of that of equal events
 SEEN = 2.0  # and in multiples of the one seen, which the tail not seen yet makes too small
-LIKELY = (
-    3.0  # multiple of the one seen that, if less than the least possible, rules out such a tail
-)
+LIKELY = 3.0  # times the one seen, if that is less than the least possible, rules out such a tail
+SMALLEST = 1e-300  # keeps quotients finite
 
 
 def quadratic(D: Floats, M: Floats) -> Floats:
@@ -51,7 +50,10 @@ def error_and_skew(D: Floats, evidence: Evidence, scatter: Scatter) -> tuple[Flo
 
 
 def skewed_limits(centre: Floats, error: Floats, skew: Floats, z: Floats) -> tuple[Floats, Floats]:
-    """Normal limits, and those with the second-order correction for skewness if wider."""
+    """Normal limits, and those with the second-order correction for skewness if wider.
+
+    Hall (1992): the quantile of a studentized mean moves by (2 z² + 1)/6 times the skewness.
+    """
     reach, shift = z * error, (2 * z**2 + 1) / 6 * skew
     wider = np.sqrt(reach**2 + shift**2)
     low = np.minimum(centre - reach, centre + shift - wider)
@@ -113,7 +115,7 @@ def _few_events_reach(total: Floats, variance: Floats, largest: Floats, z: Float
     total, variance : (n, K) the sum and its variance; largest : (n, K) possible event
     """
     with np.errstate(invalid="ignore"):
-        spread = np.maximum(variance + largest**2, 1e-300)
+        spread = np.maximum(variance + largest**2, SMALLEST)
         more = np.maximum(total, 0.0) + np.maximum(largest, 1e-150)
         shape, scale = more**2 / spread, spread / more
         reach = scale * gammainccinv(shape, ndtr(-z)) - total
@@ -132,12 +134,6 @@ def rare_events(
 ) -> RareEvents:
     """What estimates and variances say of rare events, for arms that share nothing.
 
-    Rewards of mean μ and variance v that are 0 but for rare events have a third central moment of
-    at least v(v/μ - μ), which is that of events of one size. That of lognormal amounts of few
-    buyers is some multiple of it. Whether rewards are of this kind shows in the skewness that is
-    seen, of the arm itself or of all arms together: normal rewards have none. `coverage --what
-    money` chose HEAVY and SEEN.
-
     Parameters
     ----------
     rounds : (n,) rounds played
@@ -146,49 +142,80 @@ def rare_events(
     inverse : (2, n, K) rounds divided by the arm's weight, and by its square, summed over pieces
     """
     T = np.maximum(rounds, 1)[:, None]
-    clicks = np.zeros((len(T), 1), dtype=bool)
-    if evidence.binary is not None:
-        clicks = (evidence.binary & (rounds >= LEAST_ROUNDS))[:, None]
-    if evidence.within is None:  # counts vary, and the variance is no function of p(1 - p)
-        clicks = clicks & (estimates <= 0.5).all(axis=1, keepdims=True)
-    design = np.maximum(inverse[0] / T**2, 1e-300)
+    clicks = _are_clicks(evidence, rounds, estimates)
+    design = np.maximum(inverse[0] / T**2, SMALLEST)
+    share = inverse[1] / (np.maximum(inverse[0], SMALLEST) * T)
     p = np.clip(estimates, np.minimum(design, 0.5), np.maximum(1 - design, 0.5))
     unit = np.maximum(design, variance / (T**2 * p * (1 - p)))
-    size = inverse[1] / (np.maximum(inverse[0], 1e-300) * T) * unit / design
-    size = size * np.abs(1 - 2 * np.clip(estimates, 0.0, 1.0))
-
+    known = (variance > 0) & ~clicks
+    error = np.where(known, np.sqrt(variance), 1.0)
+    turn = np.where(estimates < 0, -1.0, 1.0)
+    skewness = np.where(known, turn * third / (error * error * error), 0.0)
+    total = np.maximum(np.abs(estimates) * T, 1e-6 * error)
+    tail, too_few = _tails(known, skewness, parts, error, total, design)
     bounds = evidence.bounds
     if bounds is None and evidence.binary is not None and evidence.binary.all():
         bounds = 0.0, 1.0
-    known = (variance > 0) & ~clicks
-    error = np.where(known, np.sqrt(variance), 1.0)
-    total = np.maximum(np.abs(estimates) * T, 1e-6 * error)
-    single = np.where(known, variance / total, 0.0)  # third moment over variance of equal events
-    least = np.where(known, np.maximum(single - total * design, 0.0), 0.0)
-    turn, root = np.where(estimates < 0, -1.0, 1.0), np.sqrt(design)
-    own = np.where(known, turn * third / (error * error * error), 0.0)
-    noise = np.sqrt(2 / np.maximum(parts - 1, 1))[:, None]
-    arms = np.maximum(known.sum(axis=1, keepdims=True), 1)
-    weight = np.maximum((known * root).sum(axis=1, keepdims=True), 1e-300)
-    pooled = own.sum(axis=1, keepdims=True) / weight + noise / np.sqrt(arms)
-    own, seen = own / root, (parts[:, None] > 1) * root * error
-    likely, certain = (  # third moments over variances that are seen, and that are beyond noise
-        np.nan_to_num(np.maximum(np.maximum(skew, pooled), 0.0), posinf=0.0) * seen
-        for skew in (own + noise, own - 2 * noise)
-    )
-    tail = np.minimum(HEAVY * single, SEEN * likely)
     return RareEvents(
         estimates=estimates,
         variance=variance / T**2,
         clicks=clicks,
         unit=unit,
-        size=size,
+        size=share * unit / design * np.abs(1 - 2 * np.clip(estimates, 0.0, 1.0)),
         tail=turn * tail / T,
-        too_few=known & (HEAVY * least > error) & (LIKELY * certain > least),
+        too_few=too_few,
         silent=(variance <= 0) & ~clicks,
-        share=inverse[1] / (np.maximum(inverse[0], 1e-300) * T),
+        share=share,
         bounds=bounds,
     )
+
+
+def _are_clicks(evidence: Evidence, rounds: NDArray[np.int64], estimates: Floats) -> Booleans:
+    """(n, 1) tests whose rewards are 0 or 1, and of which enough rounds were played."""
+    if evidence.binary is None:
+        return np.zeros((len(rounds), 1), dtype=bool)
+    clicks = (evidence.binary & (rounds >= LEAST_ROUNDS))[:, None]
+    if evidence.within is not None:
+        return np.asarray(clicks)
+    # counts vary, and the variance is no function of p(1 - p)
+    return np.asarray(clicks & (estimates <= 0.5).all(axis=1, keepdims=True))
+
+
+def _tails(
+    known: Booleans,
+    skewness: Floats,
+    parts: NDArray[np.int64],
+    error: Floats,
+    total: Floats,
+    design: Floats,
+) -> tuple[Floats, Booleans]:
+    """(n, K) third moments over variances as far as they may be, and where events are too few.
+
+    Rewards of mean μ and variance v that are 0 but for rare events have a third central moment of
+    at least v(v/μ - μ), which is that of events of one size. That of lognormal amounts of few
+    buyers is some multiple of it. Whether rewards are of this kind shows in the skewness that is
+    seen, of the arm itself or of all arms together: normal rewards have none. `coverage --what
+    money` chose HEAVY, SEEN and LIKELY.
+
+    skewness, error, total : (n, K) of the score sums, turned so that their sums are not negative
+    """
+    single = np.where(known, error**2 / total, 0.0)  # of equal events
+    least = np.where(known, np.maximum(single - total * design, 0.0), 0.0)
+    root = np.sqrt(design)
+    noise = np.sqrt(2 / np.maximum(parts - 1, 1))[:, None]
+    arms = np.maximum(known.sum(axis=1, keepdims=True), 1)
+    weight = np.maximum((known * root).sum(axis=1, keepdims=True), SMALLEST)
+    pooled = skewness.sum(axis=1, keepdims=True) / weight + noise / np.sqrt(arms)
+    own, unit = skewness / root, (parts[:, None] > 1) * root * error
+
+    def moment(skew: Floats) -> Floats:
+        return np.asarray(
+            np.nan_to_num(np.maximum(np.maximum(skew, pooled), 0.0), posinf=0.0) * unit
+        )
+
+    likely, certain = moment(own + noise), moment(own - 2 * noise)
+    too_few = known & (HEAVY * least > error) & (LIKELY * certain > least)
+    return np.minimum(HEAVY * single, SEEN * likely), too_few
 
 
 @HUGE
@@ -277,7 +304,7 @@ def gap_limits(
     alike = np.minimum(np.abs(third), np.abs(third[::-1]) * np.stack([fewer, 1 / fewer]))
     above, below = np.maximum(third, 0.0).sum(axis=0), np.maximum(-third, 0.0).sum(axis=0)
     balance = np.stack([np.where(third < 0, alike, 0.0), np.where(third > 0, alike, 0.0)])
-    both = np.maximum(variance + multiple**2 * first, 1e-300)
+    both = np.maximum(variance + multiple**2 * first, SMALLEST)
     right, left = np.maximum(np.stack([above, below]) - balance.sum(axis=1), 0.0) / both
     right, left = np.clip(right, 0.0, error), np.clip(left, 0.0, error)
     low = np.fmin(limits[0], skewed_limits(gaps, error, -left, z)[0])
@@ -323,7 +350,7 @@ def _click_gap_limits(
     first = _turned(np.abs(ratio) * first, sign * ratio < 0)
     other = _turned(other, np.full(ratio.shape, sign > 0))
     alone = events.variance + np.square(ratio) * events.variance[rows, best][:, None]
-    alone = np.maximum(alone, 1e-300)
+    alone = np.maximum(alone, SMALLEST)
     shared = np.where(np.isfinite(error), error, 0.0) ** 2 / alone  # 1 if errors are independent
     down, up = np.sqrt(np.maximum(shared, 1.0)) * np.hypot(first, other)
     gaps = sign * (ratio * events.estimates[rows, best][:, None] - events.estimates)
@@ -333,8 +360,8 @@ def _click_gap_limits(
 def in_passes(evidence: Evidence, scatter: Scatter, best: Floats, z: float) -> Booleans:
     """(K,) which arms of the whole set cannot be ruled out as the best, at z standard errors.
 
-    Skewness can only widen a limit, and only so far: where the arm is plausible without it, or
-    ruled out with the most of it, the exact skewness is not needed.
+    Where an arm is plausible without skewness, or ruled out with the most of it, the exact skewness
+    is not needed.
 
     best : (r,) the arm that gaps are measured from
     """
@@ -351,56 +378,23 @@ def in_passes(evidence: Evidence, scatter: Scatter, best: Floats, z: float) -> B
     largest = np.linalg.eigvalsh(evidence.squares[0].sum(axis=0))[-1]
     known = variance > TINY * largest * gap_forms(rows, np.eye(len(best)), best)
     ahead = np.flatnonzero((gaps > z * error) | ~known)
-    out[ahead] = ~(known & (gaps > _widest(error, error, z)))[ahead]
-    steps, slack = _most_skew(scatter)
+    shift = (2 * z**2 + 1) / 6 * error  # with the most skewness that limits allow
+    widest = (1 + 1e-9) * (shift + np.sqrt((z * error) ** 2 + shift**2))
+    out[ahead] = ~(known & (gaps > widest))[ahead]
     unsure = ahead[out[ahead]]
     for start in range(0, unsure.size, SOME):
         few = unsure[start : start + SOME]
         D = sign * (best - rows.take(few))
-        size = 1 + slack * (D**2).sum(axis=1) / np.where(known[few], variance[few], 1.0)
-        most = np.minimum(np.abs(D @ steps).sum(axis=1) * size, error[few])
-        left = ~(known[few] & (gaps[few] > _widest(error[few], most, z)))
-        exact, skew = error_and_skew(D[None, left], evidence, scatter)
-        low, _ = skewed_limits(gaps[None, few[left]], exact, skew, np.full((1, 1), z))
-        out[few] = False
-        out[few[left]] = (low[0] <= 0) | (gaps[few[left]] <= 0)
+        exact, skew = error_and_skew(D[None], evidence, scatter)
+        low, _ = skewed_limits(gaps[None, few], exact, skew, np.full((1, 1), z))
+        out[few] = (low[0] <= 0) | (gaps[few] <= 0)
     return out
-
-
-def _widest(error: Floats, skew: Floats, z: float) -> Floats:
-    """How far below the estimate a limit can lie with so much skewness, and a little more."""
-    shift = (2 * z**2 + 1) / 6 * skew
-    return np.asarray((1 + 1e-9) * (shift + np.sqrt((z * error) ** 2 + shift**2)))
 
 
 def gap_forms(rows: Rows, M: Floats, best: Floats) -> Floats:
     """(K,) d'Md for the differences d of the best arm to each of a large set."""
     moved = M @ best
     return np.asarray(np.maximum(forms(rows, M, -2 * moved) + best @ moved, 0.0))
-
-
-def _most_skew(scatter: Scatter) -> tuple[Floats, float]:
-    """(r, G - 1) such that |skew| of d is at most sum |d'column| (1 + slack |d|² / variance of d).
-
-    As in `third_moments`, with the largest change of the variance between neighbours, over all
-    directions, in units of the whole variance.
-    """
-    total, N = scatter.total[0], np.maximum(scatter.rounds[0], 1).astype(np.float64)
-    r = len(total)
-    slack = max(1e-10 * float(np.trace(total)) / r, 1e-300)
-    root = np.linalg.inv(np.linalg.cholesky(total + slack * np.eye(r))).T
-    columns, covered = [np.zeros(r)], 0.0
-    for g in range(1, len(N)):
-        n, m = N[g - 1], N[g]
-        if min(n, m) < max(n, m) / 2 or not scatter.rounds[0, g]:
-            continue  # not compared
-        change = scatter.variances[0, g] / m - scatter.variances[0, g - 1] / n
-        turned = root.T @ change @ root
-        size = np.abs(np.linalg.eigvalsh(turned)).max() if change.any() else 0
-        columns.append((scatter.sums[0, g] * n - scatter.sums[0, g - 1] * m) * size / 2)
-        covered += (n + m) / 2
-    factor = float(scatter.rounds[0].sum()) / max(covered, 1.0)
-    return factor * np.column_stack(columns), slack
 
 
 def others_than(evidence: Evidence, plausible: Booleans) -> int:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
-from math import ceil, log, log2
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from steadyarm.arms.generated import values_of
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, is_one_hot
-from steadyarm.inference.boundaries import FIRST_LOOK, Looks, boundaries
+from steadyarm.inference.boundaries import (
+    FIRST_LOOK,
+    Looks,
+    bernstein_reach,
+    boundaries,
+    normal_factor,
+)
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.intervals import (
     Intervals,
@@ -48,76 +54,7 @@ from steadyarm.inference.variance import (
 )
 from steadyarm.validation import check_fraction, whole_number
 
-# How far a martingale may ever stray: time-uniform boundaries.
-
-
 Floats = NDArray[np.float64]
-
-STEPS = 4  # of Newton's method; every iterate is a valid boundary
-
-
-def bernstein_reach(
-    variance: Floats, scale: Floats, first: Floats, budget: int, alpha: float
-) -> Floats:
-    """What the sum of X - E[X | past] never exceeds, but with probability alpha.
-
-    Parameters
-    ----------
-    variance : sum of (X - p)², p predictable
-    scale : largest bound on |X - p| so far, predictable
-    first : its first value
-    budget : planned number of terms; the boundary is tight up to about there
-    alpha : one-sided
-
-    Notes
-    -----
-    For every λ < 1/c, c the scale, exp(λ Σ(X - E X) - ψ(λ) Σ(X - p)²) is a supermartingale, with
-    ψ(λ) = (-log(1 - cλ) - cλ)/c² (Howard, Ramdas, McAuliffe and Sekhon 2021, Theorem 4). One whose
-    λ a larger scale forbids may be set to zero and is one still. They are mixed over
-    λ = 2⁻ⁱ/first, i = 1, 2, …, with equal weights.
-
-    Examples
-    --------
-    >>> one = np.ones(1)
-    >>> bernstein_reach(1000 * one, one, one, 1000, 0.025).round(1).tolist()
-    [110.6]
-    """
-    count = ceil(log2(budget) / 2) + 4  # so that the least λ suits the smallest variance too
-    bar = log(count / alpha)
-    variance, scale, first = (x[..., None] for x in np.broadcast_arrays(variance, scale, first))
-    known = (scale > 0) & (variance < np.inf) & (scale < 2.0**count * first)
-    variance, scale, first = (np.where(known, x, 1.0) for x in (variance, scale, first))
-    rate = 0.5 ** np.arange(1, count + 1) / first
-    share = rate * scale
-    allowed = share < 1
-    share = np.where(allowed, share, 0.0)
-    costs = np.where(allowed, (-np.log1p(-share) - share) * (variance / scale**2), np.inf)
-    reach = ((costs + bar) / rate).min(axis=-1, keepdims=True)
-    for _ in range(STEPS):  # Newton's method for log Σ exp(rate reach - cost) = bar
-        exponents = rate * reach - costs
-        top = exponents.max(axis=-1, keepdims=True)
-        parts = np.exp(exponents - top)
-        total = parts.sum(axis=-1, keepdims=True)
-        slope = (rate * parts).sum(axis=-1, keepdims=True)
-        reach = np.minimum(reach, reach - (top + np.log(total) - bar) * total / slope)
-    return np.asarray(np.where(known, reach, np.inf)[..., 0])
-
-
-def normal_factor(share: Floats, alpha: float) -> Floats:
-    """How many standard errors a normal martingale may stray, but with probability alpha.
-
-    One-sided, for all times at once, tightest when the whole budget is spent; share of the budget
-    spent so far. Normal mixture (Robbins 1970) as Waudby-Smith and others (2021) use it.
-
-    Examples
-    --------
-    >>> normal_factor(np.array([0.1, 0.5, 1.0]), 0.025).round(2).tolist()
-    [3.88, 3.09, 3.04]
-    """
-    double = -2 * log(min(2 * alpha, 0.9))
-    q = np.maximum(share, 1e-300) * (double + log(double + 1))
-    return np.sqrt(2 * (1 + 1 / q) * np.log(1 + np.sqrt(1 + q) / (2 * alpha)))
-
 
 FARTHEST = 1e50  # standard errors, which stand for infinitely many
 # Pieces to estimate skewness from their differences, if variances hide it; at the planned end
@@ -611,3 +548,204 @@ class ConfidenceSequence:
             below, above = first[0] + above, first[1] + below
         most = np.maximum(below, above)
         return np.maximum(below, most / 64), np.maximum(above, most / 64)
+
+
+# At which look tests are decided, and when none can be decided any more: `live` does with one test
+# at a time what is computed here for a batch, for planning and benchmarks.
+
+Booleans = NDArray[np.bool_]
+Indices = NDArray[np.int64]
+
+NO_ARM = -1  # of a test that decides on none
+UNLIKELY = 0.1  # conditional power below which a test is futile
+
+
+@dataclass(frozen=True, eq=False)
+class Stopping:
+    """When each of n tests stopped, and what it decided.
+
+    Attributes
+    ----------
+    look : (n,) the look at which the test stopped, counted from 0; -1 if nothing stopped it
+    rounds : (n,) rounds that were judged then; of a test that nothing stopped, all
+    variant : (n,) the arm that was decided on, to ship it or to keep the control; -1 for none
+    futile : (n,) whether it stopped because nothing could be decided any more
+
+    Examples
+    --------
+    >>> from steadyarm.arms import ArmSet
+    >>> from steadyarm.segments import Segment, SegmentStats
+    >>> half = Segment(np.array([[0.5, 0.5]]), np.array([1000]))
+    >>> clicks = np.array([[150.0, 90.0]])
+    >>> part = half, SegmentStats(np.array([[500, 500]]), clicks, clicks)
+    >>> evidence = Evidence.from_segments(ArmSet.one_hot(["A", "B"]), [part] * 4)
+    >>> stopping_of(evidence, budget=4000, looks=Looks.equally(4)).rounds.tolist()
+    [2000]
+    """
+
+    look: Indices
+    rounds: Indices
+    variant: Indices
+    futile: Booleans
+
+
+def stopping_of(
+    evidence: Evidence,
+    budget: int,
+    looks: Looks,
+    level: float = 0.95,
+    control: int | None = None,
+    futility: float | None = None,
+) -> Stopping:
+    """When tests stop that are looked at a few times and stop as soon as they are decided.
+
+    A test is decided when a winner is declared; with a control also when the recommended arm is
+    shown to be better than the control, or every other arm is shown not to be.
+
+    Parameters
+    ----------
+    evidence : whole tests, piece by piece
+    budget : planned rounds of each test
+    looks : at which tests are examined, beside the end
+    level : probability with which no look is wrong
+    control : index of the arm that others are compared with
+    futility : smallest difference that matters, in units of the reward; a test also stops when
+        none can be shown any more. None for never
+
+    Returns
+    -------
+    Stopping : when each test stopped, and for which arm
+
+    Examples
+    --------
+    >>> from steadyarm.arms import ArmSet
+    >>> from steadyarm.segments import Segment, SegmentStats
+    >>> half = Segment(np.array([[0.5, 0.5]]), np.array([1000]))
+    >>> clicks = np.array([[150.0, 90.0]])
+    >>> part = half, SegmentStats(np.array([[500, 500]]), clicks, clicks)
+    >>> evidence = Evidence.from_segments(ArmSet.one_hot(["A", "B"]), [part] * 4)
+    >>> found = stopping_of(evidence, budget=4000, looks=Looks.equally(4))
+    >>> found.look.tolist(), found.rounds.tolist(), found.variant.tolist()
+    ([1], [2000], [0])
+    """
+    check_fraction(level, "level")
+    planned = replace(looks, over=True)
+    sequence = ConfidenceSequence(evidence, budget, None, planned)
+    towards = None
+    if control is not None:
+        row = whole_number(control, "control", most=evidence.arms.size - 1)
+        turned = replace(evidence, direction="minimize")  # so that gaps are lifts, see `lift.py`
+        towards = row, ConfidenceSequence(turned, budget, None, planned)
+    n = len(evidence.rounds)
+    look, variant = np.full(n, -1), np.full(n, -1)
+    rounds, futile = evidence.played, np.zeros(n, dtype=bool)
+    for j in range(evidence.rounds.shape[1]):
+        here = (look < 0) & (sequence.looks_at(j) >= 0)
+        if not here.any():
+            continue
+        chosen = _decided(sequence, towards, j, level)
+        hopeless = np.zeros(n, dtype=bool)
+        if futility is not None:
+            hopeless = futile_at(sequence, j, level, futility, control) & (chosen < 0)
+        stops = here & ((chosen >= 0) | hopeless)
+        look = np.where(stops, sequence.looks_at(j), look)
+        variant, futile = np.where(stops, chosen, variant), np.where(stops, hopeless, futile)
+        rounds = np.where(stops, sequence.rounds[:, j], rounds)
+    return Stopping(look, rounds, variant, futile)
+
+
+def _decided(
+    sequence: ConfidenceSequence,
+    towards: tuple[int, ConfidenceSequence] | None,
+    j: int,
+    level: float,
+) -> Indices:
+    """(n,) the arm that is decided on at the end of piece j; -1 for none.
+
+    towards : the control, and the sequence of differences from it
+    """
+    best = sequence.until(j).best
+    winner = sequence.winners(j, level, best)
+    if towards is None:
+        return np.where(winner, best, NO_ARM)
+    row, lifted = towards
+    alpha = (1 - level) / (2 * max(sequence.evidence.family - 1, 1))
+    low, high = lifted.gap_limits(j, np.full(len(best), row), alpha, lifted.events(j))
+    if sequence.evidence.direction == "minimize":
+        low, high = -high, -low
+    return decided_for(best, winner, low, high, row)
+
+
+def decided_for(
+    picked: Indices, winner: Booleans, low: Floats, high: Floats, control: int
+) -> Indices:
+    """(n,) the arm that tests with a control decide for; -1 for none.
+
+    The recommended arm is shipped if it is shown to be better than the control; the control is
+    kept if every other arm is shown not to be better. A declared winner decides by itself.
+
+    picked, winner : (n,) the recommended arm, and whether it is declared the winner
+    low, high : (n, K) limits of the differences from the control, large ones being good
+
+    Examples
+    --------
+    >>> low, high = np.array([[0.0, 0.1], [0.0, -0.3]]), np.array([[0.0, 0.5], [0.0, -0.1]])
+    >>> decided_for(np.array([1, 0]), np.zeros(2, dtype=bool), low, high, control=0).tolist()
+    [1, 0]
+    """
+    rows, others = np.arange(len(picked)), np.arange(low.shape[1]) != control
+    ship = (picked != control) & (winner | (low[rows, picked] > 0))
+    not_better = np.where(others, high <= 0, True).all(axis=1) & others.any()
+    keep = not_better | ((picked == control) & winner)
+    return np.where(ship, picked, np.where(keep, control, NO_ARM))
+
+
+def futile_at(
+    sequence: ConfidenceSequence, j: int, level: float, futility: float, control: int | None
+) -> Booleans:
+    """(n,) whether nothing that matters can be decided any more, at the end of piece j.
+
+    With a control: if all differences from it are shown to be within ±futility, or if for each arm
+    the chance is below a tenth that its difference will be shown at the end, supposed that it is as
+    large as estimated, or as large as matters if that is more, from now on (conditional power).
+    Without a control: if the same holds for the lead of the best arm over those that are not ruled
+    out, of which it has to beat all.
+    """
+    n, X = len(sequence.rounds), sequence.evidence.arms.coordinates
+    family = sequence.evidence.family
+    until, events = sequence.until(j), sequence.events(j)
+    first = until.best if control is None else np.full(n, control)
+    alpha = (1 - level) * (0.5 if control is None else 0.5 / max(family - 1, 1))
+    low, high = sequence.gap_limits(j, first, alpha, events)
+    D = X[first][:, None, :] - X[None]
+    errors = sequence.errors(j, D, low, high)
+    estimates = until.estimates
+    gaps = sequence.evidence.sign * (estimates[np.arange(n), first][:, None] - estimates)
+    others = np.arange(len(X)) != first[:, None]
+    last = sequence.last_boundaries(j, alpha)[:, None]
+    share = np.minimum(sequence.rounds[:, j] / sequence.budget, 1.0)[:, None]
+    weak = np.stack([_is_weak(turn * gaps, errors, share, last, futility) for turn in (1.0, -1.0)])
+    known = np.isfinite(errors) & (share > 0)
+    if control is None:
+        lead, _ = sequence.gap_limits(j, first, (1 - level) / family, events)
+        rivals = others & (lead <= 0)
+        near = np.where(rivals, high <= futility, True).all(axis=1)
+        hopeless = (others & known & weak[0]).any(axis=1)
+        return np.asarray(rivals.any(axis=1) & (near | hopeless))
+    near = np.where(others, (low >= -futility) & (high <= futility), True).all(axis=1)
+    hopeless = np.where(others, known & weak.all(axis=0), True).all(axis=1)
+    return np.asarray(others.any(axis=1) & (near | hopeless))
+
+
+def _is_weak(
+    gaps: Floats, errors: Floats, share: Floats, last: Floats, futility: float
+) -> Booleans:
+    """(n, K) whether a gap is hardly shown to be above 0 at the end, given what was seen so far.
+
+    errors : standard errors now; share : of the budget that was played; last : boundary at the end
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        whole = errors * np.sqrt(share)  # the standard error at the end
+        expected = share * gaps + (1 - share) * np.maximum(gaps, futility)
+        z = (expected - last * whole) / (whole * np.sqrt(1 - share))
+    return np.asarray(z < ndtri(UNLIKELY))

@@ -17,7 +17,7 @@ from steadyarm.arms.arm_set import ArmSet
 from steadyarm.arms.recipes import CONSTANT, Bundles, Factorial
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import Evidence
-from steadyarm.inference.periods import group_pieces
+from steadyarm.inference.drift import group_pieces
 from steadyarm.wording import factors_in
 
 Floats = NDArray[np.float64]

@@ -420,10 +420,10 @@ class LiveResults:
         report = health_report(
             self.settings.arms.names,
             [_logged(piece) for piece in self.pieces],
-            [] if (fit := self._fit(self.mature)) is None else [fit.finding],
             mature=[_logged(piece) for piece in self.mature],
         )
-        findings = list(report.findings)
+        fit = self._fit(self.mature)
+        findings = [*report.findings, *([] if fit is None else [fit.finding])]
         if self.excluded:  # they are not lost
             findings = [finding for finding in findings if finding.name != "lost rows"]
             findings.insert(1, _excluded(self.excluded, self.assigned + self.excluded))
@@ -575,10 +575,8 @@ def level_on_the_way(level: float) -> float:
 
 def _logged(piece: SegmentLedger) -> LoggedSegment:
     """Excluded visits are like lost rows: harmless if excluding does not depend on the arm."""
-    excluded = int(piece.excluded.sum())
-    segment = piece.segment.lasting(piece.rounds + excluded)
-    used = np.array([piece.used + excluded])
-    return LoggedSegment(segment, piece.assigned[None], used, piece.stats.counts)
+    drawn = (piece.assigned + piece.excluded)[None]
+    return LoggedSegment(piece.segment, piece.assigned[None], piece.stats.counts, drawn)
 
 
 def _excluded(excluded: int, assigned: int) -> Finding:
@@ -639,7 +637,7 @@ def _in_time(snapshot: Snapshot, days: Iterable[DaySums]) -> Iterator[LoggedSegm
             assigned = np.array([tally.assigned])
             segment = records[part.segment].segment.lasting(visits)
             kept = assigned - np.minimum(part.late, assigned)
-            yield LoggedSegment(segment, assigned, np.array([visits]), kept)
+            yield LoggedSegment(segment, assigned, kept)
 
 
 def _counted(

@@ -18,8 +18,7 @@ import numpy as np
 from steadyarm.inference.boundaries import FIRST_LOOK, Looks
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.limits import shortlisted
-from steadyarm.inference.sequences import ConfidenceSequence
-from steadyarm.inference.stopping import futile_at
+from steadyarm.inference.sequences import ConfidenceSequence, futile_at
 from steadyarm.live.decisions import SegmentLedger
 from steadyarm.live.estimates import MetricResult
 from steadyarm.live.settings import MOST_LOOKS, Settings

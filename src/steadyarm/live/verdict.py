@@ -25,12 +25,12 @@ from steadyarm.inference import (
     fixed_budget,
     lift_sequence,
     lifts,
-    stopping,
 )
 from steadyarm.inference.boundaries import Looks
 from steadyarm.inference.intervals import recommended_arms
 from steadyarm.inference.lift import lifts_between
 from steadyarm.inference.limits import SHORT, shortlisted
+from steadyarm.inference.sequences import NO_ARM, decided_for
 from steadyarm.live.estimates import Estimates, MetricResult, differences, lift_text, with_ends
 from steadyarm.live.settings import Settings
 from steadyarm.policies import Policy, State
@@ -641,9 +641,9 @@ def compare_with_control(
     ends = verdict.lift_intervals
     low, high = ends.T if sign > 0 else -ends[:, ::-1].T
     recommended, sure = np.array([verdict.row]), np.array([verdict.sure])
-    chosen = int(stopping.decided_for(recommended, sure, low[None], high[None], row)[0])
+    chosen = int(decided_for(recommended, sure, low[None], high[None], row)[0])
     if chosen == row and verdict.others and not verdict.sure:
-        chosen = stopping.UNDECIDED  # variants that are not on the short list may be better
+        chosen = NO_ARM  # variants that are not on the short list may be better
     better, worse = low > 0, high < 0
     others = np.arange(len(low)) != row
     if verdict.sure and verdict.row != row:
@@ -770,7 +770,7 @@ def doubt_of(verdict: Verdict, direction: Direction, fit: Callable[[], LackOfFit
     fit : tests the model on the rewards that the verdict rests on
     """
     against, rows = compare_with_control(verdict, direction), np.arange(len(verdict.gaps))
-    decides = verdict.sure or (against is not None and against.chosen != stopping.UNDECIDED)
+    decides = verdict.sure or (against is not None and against.chosen != NO_ARM)
     if not decides or verdict.shown is not None or (lack := fit()) is None:
         return ""
     rivals = rows != verdict.row

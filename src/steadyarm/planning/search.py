@@ -22,7 +22,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.inference import Evidence, Looks, stopping_of
 from steadyarm.inference.intervals import SingleAnalysis, pairwise_value
 from steadyarm.inference.lift import simultaneous_value
-from steadyarm.inference.stopping import UNDECIDED, decided_for
+from steadyarm.inference.sequences import NO_ARM, decided_for
 from steadyarm.live.results import ON_THE_WAY
 from steadyarm.live.verdict import arms_judged
 from steadyarm.planning.answer import Answers, Need, Point
@@ -83,7 +83,7 @@ def measure_answers(
         variant, rounds = decide(policy, arms, budget, done, control, looks)
         errors += int((world.regret(done.recommendations.arm) > 0).sum())
         right = world.regret(np.maximum(variant, 0)) == 0
-        clear += int(((variant != UNDECIDED) & right).sum())
+        clear += int(((variant != NO_ARM) & right).sum())
         visits += int(np.minimum(rounds + lag, budget).sum())
     return Answers(budget, clear, errors, trials, None if looks is None else visits / trials)
 
@@ -172,7 +172,7 @@ def _at_end(evidence: Evidence, level: float, picked: Integers, control: int | N
     low[rows, picked] = np.inf
     winner = np.asarray((low > 0).all(axis=1))
     if control is None:
-        return np.where(winner, picked, UNDECIDED)
+        return np.where(winner, picked, NO_ARM)
     z = simultaneous_value(analysis, control, alpha)[:, None]
     # gaps from the control are by how much the control is better
     low, high = analysis.gaps_from(np.full(len(picked), control)).limits(z)
@@ -188,7 +188,7 @@ def _by_own_errors(done: Batch, control: int | None) -> Integers:
     found = done.recommendations
     picked, estimates = found.arm, found.estimates
     if found.standard_errors is None:
-        return np.full(len(picked), UNDECIDED)
+        return np.full(len(picked), NO_ARM)
     rows, K = np.arange(len(picked)), estimates.shape[1]
     errors, values = np.nan_to_num(found.standard_errors, nan=np.inf), np.nan_to_num(estimates)
     z = -float(ndtri((1 - LEVEL) / (2 * max(K - 1, 1))))
@@ -196,7 +196,7 @@ def _by_own_errors(done: Batch, control: int | None) -> Integers:
     low[rows, picked] = np.inf
     winner = np.asarray((low > 0).all(axis=1))
     if control is None:
-        return np.where(winner, picked, UNDECIDED)
+        return np.where(winner, picked, NO_ARM)
     lift, reach = values - values[:, [control]], z * (errors + errors[:, [control]])
     return decided_for(picked, winner, lift - reach, lift + reach, control)
 
