@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import grams, quadratic_forms
+from steadyarm.kernels import grams, quadratic_forms
 from steadyarm.segments import Segment, SegmentStats
 
 Floats = NDArray[np.float64]

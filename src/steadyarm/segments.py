@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.sampling import block_plays
+from steadyarm.kernels import block_plays
 from steadyarm.validation import check_choice, whole_number
 
 __all__ = [

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from steadyarm.arms.rows import MOST_COLUMNS, Floats, IdentityRows, Indices, Rows, row_blocks
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import row_dots
+from steadyarm.kernels import row_dots
 from steadyarm.validation import whole_number
 
 MOST_ROWS = 2**32  # scores of all rows are kept, 8 bytes each

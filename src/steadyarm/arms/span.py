@@ -23,7 +23,7 @@ from steadyarm.arms.rows import (
     row_blocks,
 )
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import first_largest
+from steadyarm.kernels import first_largest
 
 Floats = NDArray[np.float64]
 

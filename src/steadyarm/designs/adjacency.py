@@ -15,7 +15,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.designs.cache import TOLERANCE
 from steadyarm.designs.design import Design
 from steadyarm.designs.optimal import solve_directions, xy_optimal
-from steadyarm.linalg import row_dots
+from steadyarm.kernels import row_dots
 
 MARGIN = 1e-8  # of a functional on arms of size one, up to which it separates nothing
 TOUCHING = 1e-10  # distance up to which two hulls have a point in common

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.compiled import kernel
 from steadyarm.designs.design import Design, Status, check_among
 from steadyarm.designs.solvers import own_span, value_on_range, whiten
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import (
+from steadyarm.kernels import (
     gram,
     inverse_root,
+    kernel,
     row_dots,
 )
 

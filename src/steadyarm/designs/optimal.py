@@ -30,7 +30,7 @@ from steadyarm.designs.pooled_g import FIRST, pooled_g
 from steadyarm.designs.pooled_xy import pooled_xy
 from steadyarm.designs.solvers import Solution, own_span, solve_g, solve_pairs, solve_saddle, whiten
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import gram, solve_lower
+from steadyarm.kernels import gram, solve_lower
 
 Kind = Literal["xy", "g"]
 Matrix = NDArray[np.float64]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from steadyarm.arms.generated import walsh_of
 from steadyarm.arms.rows import Rows, row_blocks
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import gram, row_dots
+from steadyarm.kernels import gram, row_dots
 
 LANES = 4  # threads at most
 CLEAR = 1e-9  # a Gram matrix whose eigenvalues spread less than this needs no second pass

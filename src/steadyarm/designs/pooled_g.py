@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from steadyarm.arms.rows import Rows
 from steadyarm.designs.design import Design, Status
 from steadyarm.designs.passes import farthest_along, leverages, span_of, top
-from steadyarm.linalg import gram, inverse_root, row_dots
+from steadyarm.kernels import gram, inverse_root, row_dots
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from steadyarm.arms.rows import HELD, DenseRows, MappedRows, Rows, SubsetRows
 from steadyarm.designs.design import Design, Status
 from steadyarm.designs.passes import FarthestPair, farthest_pair, leverages, mean_row, radii, top
-from steadyarm.linalg import gram, inverse_root, row_dots
+from steadyarm.kernels import gram, inverse_root, row_dots
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.designs.design import check_weights
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import first_largest, grams
+from steadyarm.kernels import first_largest, grams
 
 LEAST_SHARE = 0.25  # of the design's information, that an exact design keeps in every direction
 GOOD_ENOUGH = 0.9  # mean efficiency at which no exchange is tried

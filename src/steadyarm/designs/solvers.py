@@ -14,7 +14,7 @@ import scipy
 from numpy.typing import NDArray
 
 from steadyarm.designs.design import Status
-from steadyarm.linalg import first_largest, gram, inverse_root, row_dots
+from steadyarm.kernels import first_largest, gram, inverse_root, row_dots
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.int64]

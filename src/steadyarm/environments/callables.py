@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from steadyarm import kernels
 from steadyarm.arms import ArmSet
-from steadyarm.environments import kernels
 from steadyarm.environments.environment import (
     World,
 )

@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.compiled import kernel
 from steadyarm.covariates import Moments
 from steadyarm.environments.environment import KERNELS, Environment, noise_scale
-from steadyarm.environments.kernels import BERNOULLI, BOUNDED
 from steadyarm.errors import InvalidInputError
-from steadyarm.sampling import draw_arms, scratch_for
+from steadyarm.kernels import BERNOULLI, BOUNDED, draw_arms, kernel, scratch_for
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import finite_number
 

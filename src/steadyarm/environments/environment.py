@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from steadyarm import kernels
 from steadyarm.arms import ArmSet
-from steadyarm.environments import kernels
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import row_dots
+from steadyarm.kernels import row_dots
 from steadyarm.segments import Direction, Segment, SegmentStats, columns_between
 from steadyarm.validation import check_choice, not_negative, whole_number
 

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from steadyarm import kernels
 from steadyarm.arms import ArmSet
-from steadyarm.environments import kernels
 from steadyarm.environments.environment import World, played_by
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction, Segment, SegmentStats

@@ -20,7 +20,7 @@ from steadyarm.estimators import is_one_hot
 from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
 from steadyarm.inference.lift import lift_sequence, lifts
 from steadyarm.inference.variance import student_factor
-from steadyarm.linalg import gram, inverse_root
+from steadyarm.kernels import gram, inverse_root
 from steadyarm.live.decisions import SegmentLedger, stored_state
 from steadyarm.live.estimates import MetricResult, Safety, differences
 from steadyarm.live.metrics import REWARD, Metric, Several

@@ -13,7 +13,7 @@ from steadyarm.arms.generated import forms
 from steadyarm.arms.rows import DenseRows
 from steadyarm.designs.rounding import Allocation, exact_allocation, mixed
 from steadyarm.errors import InvalidInputError
-from steadyarm.linalg import first_largest, quadratic_forms
+from steadyarm.kernels import first_largest, quadratic_forms
 from steadyarm.policies.base import State
 from steadyarm.policies.elimination import noise_elimination
 from steadyarm.policies.ips import IPSPolicy, IPSState

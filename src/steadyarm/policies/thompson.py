@@ -18,7 +18,7 @@ from scipy.special import log_ndtr
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, least_squares
-from steadyarm.linalg import grams
+from steadyarm.kernels import grams
 from steadyarm.policies.base import (
     Policy,
     Recommendations,
