@@ -268,16 +268,6 @@ def test_many_at_once(bench: Bench) -> None:
     bench.tallied(key)
 
 
-def test_reopened(bench: Bench) -> None:
-    """Everybody who opens the bench sees the same, at once."""
-    key = bench.busy("e")
-    other = bench.again()
-    assert other.everything(key) == bench.everything(key)
-    other.assign(key, ["new"])
-    assert bench.known(key, ["new"]).assigned[0] is not None
-    assert other.everything(key) == bench.everything(key)
-
-
 def test_experiments_apart(bench: Bench) -> None:
     """Experiments do not touch each other."""
     one, two = bench.busy("one"), bench.busy("two")
@@ -310,10 +300,3 @@ def test_pruned(bench: Bench) -> None:
         refused(UnknownExperimentError, "reading what was deleted", bench.log, key)
     assert bench.busy("two") not in (one, two, three)
     assert bench.prune(NOW, later).experiments == ()
-
-
-def test_answers(bench: Bench) -> None:
-    """`check` returns on a bench that works, as often as it is asked."""
-    for _ in range(3):
-        bench.check()
-    bench.again().check()

@@ -1,4 +1,4 @@
-"""Checks of experiments: their states, segments, overviews, restoring and decisions."""
+"""Checks of experiments: their states, segments, overviews and decisions."""
 
 from __future__ import annotations
 

@@ -97,3 +97,10 @@ def test_sums_follow_any_history(bench: Bench, primary: dict[str, Any]) -> None:
     assert summary.assigned == len(rows)
     assert summary.rewarded == sum(sum(tally.rewarded) for tally in bench.tallied(key))
     assert len(Counter(row.unit for row in rows)) == len(rows)
+    for state in ("stopped", "archived"):
+        bench.move(key, state, now=now)
+    assert bench.prune(now + DAY, now + DAY).experiments == ("e",)
+    key = declared(bench, *metrics, products=PRODUCTS)
+    bench.assign(key, units, now=now)
+    assert (bench.series(key), bench.summaries()[0].measured) == ((), 0)  # nothing was left behind
+    bench.accounted(key)

@@ -1,4 +1,4 @@
-"""Experiments are created, loaded, imported and described here; and a whole storage is checked."""
+"""Experiments are created, loaded and described here; and a whole storage is checked."""
 
 from __future__ import annotations
 
