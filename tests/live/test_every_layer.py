@@ -1,14 +1,16 @@
-"""Every setting and every answer survives storage, description, REST, the client and the CLI."""
+"""Every setting and every answer survives storage, REST, the client, the CLI and the page."""
 
 from __future__ import annotations
 
 import io
 import json
+import math
 from contextlib import redirect_stdout
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import steadyarm as sa
@@ -18,7 +20,7 @@ from steadyarm.live.lifecycle import create_from_description, description_of
 from steadyarm.live.settings import Settings
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
-from tests.service.clients import InProcess, in_process
+from tests.service.clients import InProcess, in_process, served
 
 WINDOW = {"reward_range": [0, 1], "reward_window": "1d"}
 REVENUE = {"name": "revenue", "kind": "money", "several": "sum", "window": "7d", "cap": 500.0}
@@ -137,6 +139,47 @@ def play(experiment: sa.Experiment) -> None:
         experiment.tell(shown, {"bought": bought, "revenue": 10.0 * bought})
 
 
+def known(value: Any) -> Any:
+    """Floats as JSON has them: null for what is not a finite number."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def check_answer(answer: dict[str, Any], verdict: sa.Verdict) -> None:
+    """Every number and text of a verdict is in the answer of a layer."""
+    assert answer["arm"] == verdict.name
+    same = ("level", "anytime", "rewards", "judged", "control", "variants", "sure", "caution")
+    assert {name: answer[name] for name in same} == {name: getattr(verdict, name) for name in same}
+    assert answer["decision"] == asdict(verdict.decision)
+    columns = verdict.columns() | {"index": verdict.columns()["arm"]}
+    for k, arm in enumerate(answer["arms"]):
+        assert arm == {name: known(columns[name][k]) for name in arm}
+    (metric,), (result,) = answer["metrics"], verdict.metrics
+    assert (metric["metric"]["name"], metric["visits"]) == ("revenue", result.visits)
+    rows = result.columns() | {"safety": [None, None]}
+    for k, arm in enumerate(metric["arms"]):
+        assert arm == {name: known(rows[name][k]) for name in arm}
+    assert verdict.stopping is not None
+    assert answer["stopping"]["text"] == verdict.stopping.text
+    looks = [(look.number, known(look.boundary)) for look in verdict.stopping.looks]
+    assert [(look["number"], look["boundary"]) for look in answer["stopping"]["looks"]] == looks
+
+
+def check_levels(answer: dict[str, Any], breakdown: sa.Breakdown) -> None:
+    """Every level of a breakdown is in the answer of a layer."""
+    assert answer["summary"] == breakdown.summary
+    for level, result in zip(answer["levels"], breakdown.levels, strict=True):
+        assert (level["name"], level["visits"]) == (result.name, result.visits)
+        assert len(level["arms"]) == len(result.estimates)
+
+
+def said_by_command(*words: str) -> Any:
+    """What `steadyarm experiment recommend` prints as JSON, which knows no NaN."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        assert main(["experiment", "recommend", *words, "--format", "json"]) == 0
+    return json.loads(out.getvalue(), parse_constant=pytest.fail)
+
+
 def test_an_answer_is_the_same_in_every_layer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,33 +196,30 @@ def test_an_answer_is_the_same_in_every_layer(
         attributes={"device": ["mobile", "desktop"]},
         covariates=["spend"],
         values={"A": {"price": 9}, "B": {"price": 12}},
+        stop="recommend",
+        looks=20,
     ) as experiment:
         play(experiment)
         verdict, status = experiment.recommend(), experiment.status()
-        known, breakdown = experiment.ask("u1"), experiment.recommend(by="device")
+        first, breakdown = experiment.ask("u1"), experiment.recommend(by="device")
+    base = "/v1/experiments/shop"
     app = create_app(open_storage(url), ServiceSettings(access_log=False, warm=False))
     with InProcess(app) as client:
-        base = "/v1/experiments/shop"
-        shown = client.post(f"{base}/assignments", {"unit": "u1"}).json()
-        assert (shown["id"], shown["arm"], shown["new"]) == (known.id, known.name, False)
-        assert shown["value"] == known.value == {"price": 9 if known.name == "A" else 12}
-        totals = client.get(base).json()["totals"]
-        assert totals["assigned"] == status.total_assigned == 400
-        assert totals["rewarded"] == status.total_rewarded == 400
-        answer = client.get(f"{base}/recommendation").json()
-        assert answer["arm"] == verdict.name
-        assert answer["decision"]["text"] == verdict.decision.text
-        levels = client.get(f"{base}/breakdowns/device").json()["levels"]
-        assert [level["name"] for level in levels] == [level.name for level in breakdown.levels]
+        check_answer(client.get(f"{base}/recommendation").json(), verdict)
+        check_levels(client.get(f"{base}/breakdowns/device").json(), breakdown)
         page = client.get("/experiments/shop").text
-        assert verdict.name in page
-        assert "device" in page
+        assert {word for word in (verdict.name, "device", "revenue") if word not in page} == set()
+    with served(tmp_path) as server, sa.Client(server.url, timeout=60) as remote:
+        shop = remote.experiment("shop")
+        shown = shop.ask("u1")
+        assert (shown.id, shown.arm, shown.new) == (first.id, first.name, False)
+        assert shown.value == first.value == {"price": 9 if first.name == "A" else 12}
+        totals = shop.status().totals
+        assert totals.assigned == totals.rewarded == status.total_assigned == 400
+        check_answer(msgspec.to_builtins(shop.recommend()), verdict)
     monkeypatch.setenv("STEADYARM_STORAGE", url)
-    out = io.StringIO()
-    with redirect_stdout(out):
-        assert main(["experiment", "recommend", "shop", "--format", "json"]) == 0
-    said = json.loads(out.getvalue())
-    assert verdict.decision.text in json.dumps(said, ensure_ascii=False)
+    check_answer(said_by_command("shop"), verdict)
+    check_levels(said_by_command("shop", "--by", "device"), breakdown)
 
 
 @pytest.mark.parametrize(
