@@ -97,3 +97,21 @@ def test_every_route_with_every_fault_of_the_storage(
     for batch in service.live.values():
         shop.run(batch.drain())
     assert shop.post("/v1/experiments/shop/assignments", UNIT).status_code == 200
+
+
+def test_units_keep_their_variants_while_nothing_can_be_written(
+    shop: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/v1/experiments/shop/assignments"
+    shown = shop.post(path, UNIT).json()
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(shop.app.state.service.storage, "assign", fail)
+    kept = shop.post(path, UNIT)
+    assert (kept.status_code, kept.json()["arm"]) == (200, shown["arm"])
+    assert shop.post(path, {"unit": "new"}).status_code == 503
+    both = shop.post(f"{path}:batch", {"units": ["u", "new"]}).json()["assignments"]
+    assert both[0]["arm"] == shown["arm"]
+    assert both[1]["error"]["status"] == 503

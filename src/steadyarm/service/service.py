@@ -193,10 +193,23 @@ class Live:
 
     async def _assign(self, visits: Sequence[Visit]) -> list[LiveAssignment | SteadyArmError]:
         """Assign variants to a batch; decisions, which may take long, delay no other experiment."""
-        answers = await self._service.write(self.experiment.try_visits, visits)
-        if answers is None:
-            answers = await self._decide(self.experiment.answer_visits, visits)
+        try:
+            answers = await self._service.write(self.experiment.try_visits, visits)
+            if answers is None:
+                answers = await self._decide(self.experiment.answer_visits, visits)
+        except StorageError as error:
+            answers = await self._find_assigned(visits, error)
         return answers
+
+    async def _find_assigned(
+        self, visits: Sequence[Visit], error: StorageError
+    ) -> list[LiveAssignment | SteadyArmError]:
+        """What units see already, where nothing can be written; the error for all others."""
+        if self.experiment.settings.sticky == "none":
+            raise error
+        units = [visit.unit for visit in visits]
+        known = await self._service.run_short(self.experiment.known, units)
+        return [answer or error for answer in known]
 
     async def _store(self, rewards: Sequence[Report]) -> list[ReportStatus | SteadyArmError]:
         experiment = self.experiment
