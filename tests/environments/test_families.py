@@ -153,7 +153,7 @@ def test_drifting_families_have_the_told_course() -> None:
         (lambda: random_walk(TWO, [0, 0], "a", 10), "step is 'a'"),  # type: ignore[arg-type]  # the point of the test
         (lambda: random_walk(TWO, [0, 0], 0.1, 10, seed=-1), "seed is -1"),
         (lambda: switching(TWO, [[0, 0], [1, 1]], 10, shares=[np.inf, 1]), "positive numbers"),
-        (lambda: trend(TWO, ["a", "b"], [1, 1], 10), "first does not consist of numbers"),
+        (lambda: trend(TWO, ["a", "b"], [1, 1], 10), "first is not a table of numbers"),
         (lambda: trend(TWO, [0, 0], [1, 1], 2.5), "budget is 2.5"),  # type: ignore[arg-type]  # the point of the test
         (lambda: soare_oscillating(period=0), "period is 0"),
         (lambda: multivariate(slots=1), "slots is 1"),
@@ -163,7 +163,7 @@ def test_drifting_families_have_the_told_course() -> None:
         (lambda: trend(TWO, [0, 0], [1, 1], 0), "budget is 0"),
         (lambda: random_walk(TWO, [0, 0], -1, 10), "step is -1"),
         (lambda: switching(TWO, [[0, 0]], 10, shares=[1, 2]), "expected 1 positive"),
-        (lambda: switching(TWO, [0, 0], 10), r"thetas has shape \(2,\)"),
+        (lambda: switching(TWO, [0, 0], 10), "thetas is one row"),
         (lambda: shock(TWO, [0, 0], [1, 1], 10, start=2), "start is 2"),
         (lambda: repeating(TWO, [[0, 0]], 0, 10), "each is 0"),
         (lambda: weekday_weekend(TWO, [0, 0], [1, 1], 5, first_day=7), "first_day is 7"),

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.arms import ArmSet
 from steadyarm.covariates import Moments
-from steadyarm.environments.environment import KERNELS, Environment, noise_scale
+from steadyarm.environments.environment import KERNELS, Environment, World, noise_scale
 from steadyarm.errors import InvalidInputError
 from steadyarm.kernels import BERNOULLI, BOUNDED, draw_arms, kernel, scratch_for
-from steadyarm.segments import Direction, Segment, SegmentStats
+from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import finite_number
 
 ROOT_HALF = 0.7071067811865476
@@ -23,7 +22,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class CovariateEnvironment:
+class CovariateEnvironment(World):
     """A world in which a normal covariate of every unit says something of its reward's noise.
 
     The covariate is the same whatever is played, and drifts with nothing. Gaussian noise of
@@ -58,57 +57,18 @@ class CovariateEnvironment:
         if not -1 <= rho <= 1:
             raise InvalidInputError.of("correlation", self.correlation, "a number from -1 to 1")
         object.__setattr__(self, "correlation", rho)
-
-    @property
-    def arms(self) -> ArmSet:
-        """The variants."""
-        return self.world.arms
-
-    @property
-    def budget(self) -> int:
-        """Number of rounds T."""
-        return self.world.budget
-
-    @property
-    def direction(self) -> Direction:
-        """Whether high or low rewards are wanted."""
-        return self.world.direction
+        for name in ("arms", "budget", "direction"):
+            object.__setattr__(self, name, getattr(self.world, name))
 
     @property
     def average(self) -> Floats:
         """(K,) time-averaged mean of every arm: what a test is to compare."""
         return self.world.average
 
-    @property
-    def best_arm(self) -> int:
-        """The arm with the best time-averaged mean."""
-        return self.world.best_arm
-
-    @property
-    def gap(self) -> float:
-        """By how much the best arm beats the second best, on average over time."""
-        return self.world.gap
-
-    def regret(self, arms: Integers) -> Floats:
-        """By how much the time-averaged means of these arms fall short of the best one's."""
-        return self.world.regret(arms)
-
-    def play(
-        self, segment: Segment, start: Integers, rng: np.random.Generator, squares: bool = False
+    def _play(
+        self, segment: Segment, start: Integers, rng: np.random.Generator, squares: bool
     ) -> SegmentStats:
-        """Play each trial's segment from its round `start` (n,) on, without the covariate.
-
-        Parameters
-        ----------
-        segment : the allocation of each trial and its number of rounds
-        start : (n,) rounds played before, in each trial
-        rng : from which all randomness comes
-        squares : whether to sum squared rewards, too
-
-        Returns
-        -------
-        SegmentStats : counts and sums per arm
-        """
+        """Play without the covariate."""
         stats, _ = self.play_with_covariates(segment, start, rng)
         return stats if squares else SegmentStats(stats.counts, stats.sums)
 

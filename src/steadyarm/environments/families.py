@@ -21,6 +21,7 @@ from steadyarm.environments.environment import (
     Environment,
     GaussianNoise,
     Noise,
+    checked_table,
 )
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import check_choice, finite_number, not_negative, whole_number
@@ -391,7 +392,7 @@ def switching(
     [0.42, 0.37]
     """
     table = _rows(arms, thetas)
-    share = np.ones(len(table)) if shares is None else _numbers(shares, "shares")
+    share = np.ones(len(table)) if shares is None else np.asarray(shares, dtype=np.float64)
     if share.shape != (len(table),) or not ((share > 0) & (share < np.inf)).all():
         raise InvalidInputError.of(
             "shares", shares, f"{len(table)} positive numbers, one per parameter"
@@ -527,30 +528,16 @@ def weekday_weekend(
     )
 
 
-def _numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{what} does not consist of numbers: {error}.") from None
-
-
 def _vector(arms: ArmSet, values: ArrayLike, what: str) -> NDArray[np.float64]:
-    vector = _numbers(values, what)
-    if vector.shape != (arms.dimension,):
-        raise InvalidInputError(
-            f"{what} has shape {vector.shape}; expected ({arms.dimension},), one per feature."
-        )
-    return vector
+    table = checked_table(values, arms.dimension, what, "features", budget=1)
+    if np.ndim(values) != 1:
+        shape = np.shape(values)
+        raise InvalidInputError(f"{what} has shape {shape}; expected ({arms.dimension},).")
+    return np.asarray(table[0])
 
 
 def _rows(arms: ArmSet, values: ArrayLike) -> NDArray[np.float64]:
-    table = _numbers(values, "thetas")
-    if table.ndim != 2 or table.shape[1] != arms.dimension or not len(table):
-        raise InvalidInputError(
-            f"thetas has shape {table.shape}; expected (number, {arms.dimension}), one row per "
-            "parameter and one column per feature."
-        )
-    return table
+    return checked_table(values, arms.dimension, "thetas", "features", budget=None)
 
 
 # Worlds by name, from plain values: what a command line or a TOML file can say.

@@ -7,7 +7,6 @@ import hashlib
 import inspect
 import io
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -54,12 +53,6 @@ COLUMNS = (
     "regret_error", "gap", "arms", "features", "seconds_per_trial",
 )  # fmt: skip  # a table reads better so
 ALPHA = 0.05  # below which a difference is significant
-LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", '"': r"\textquotedbl{}",
-    "[": "{[}", "]": "{]}",
-}  # fmt: skip  # a table reads better so
 
 
 def compare(
@@ -516,54 +509,6 @@ class Comparison:
             write_atomically(Path(path), out.getvalue().encode())
         return out.getvalue()
 
-    def to_latex(
-        self, path: str | Path | None = None, level: float = 0.95, alpha: float = ALPHA
-    ) -> str:
-        r"""A table for a paper: a row for each world and budget, a column for each policy.
-
-        Error rates are in per cent, with the limits of their exact intervals as smaller numbers.
-        The best policy of a row is bold, with all from which it does not differ significantly
-        (Fisher's exact test); none is where no policy is significantly worse. It needs
-        ``\usepackage{booktabs}`` and ``\usepackage[T1]{fontenc}``.
-
-        path : file to write it into
-        level : of the intervals
-        alpha : below which a difference is significant
-        """
-        several = len({cell.value for cell in self.cells}) > 1
-        head = ["World", *(["$T$"] if several else []), *self.policies]
-        lines = [
-            rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
-            r"\toprule",
-            " & ".join(h if h == "$T$" else _latex(h) for h in head) + r" \\",
-            r"\midrule",
-        ]
-        before = None
-        for world, budget in self.settings_compared:
-            if before not in (None, world) and several:
-                lines.append(r"\addlinespace")
-            entries = [_latex(world) if world != before else ""]
-            entries += [f"{budget:,}".replace(",", r"\,")] if several else []
-            best = self.best(world, budget, alpha)
-            if len(best) == len(self._rows[world, budget]):
-                best = ()  # nothing is known to be worse
-            for policy in self.policies:
-                entries.append(_latex_cell(self.cell(policy, world, budget), level, policy in best))
-            lines.append(" & ".join(entries) + r" \\")
-            before = world
-        trials = sorted({cell.trials for cell in self.cells})
-        counted = " to ".join(f"{n:,}" for n in {trials[0]: None, trials[-1]: None})
-        lines += [r"\bottomrule", r"\end{tabular}"]
-        lines.append(
-            f"% Probability of error in per cent; {counted} trials each; smaller numbers: "
-            f"{100 * level:g} % Clopper-Pearson intervals. Bold: not significantly worse than the "
-            f"best of the row (Fisher's exact test, p >= {alpha:g}), where others are."
-        )
-        text = "\n".join(lines) + "\n"
-        if path is not None:
-            write_atomically(Path(path), text.encode())
-        return text
-
     def profile(self) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
         """Performance profile: in which share of settings a policy is within a factor of the best.
 
@@ -607,15 +552,3 @@ class Comparison:
         return "\n".join([f"Comparison: {text}, {every} trials each", *lines])
 
     __repr__ = __str__
-
-
-def _latex(text: str) -> str:
-    return "".join(LATEX.get(letter, letter) for letter in text)
-
-
-def _latex_cell(cell: Results, level: float, best: bool) -> str:
-    low, high = (100 * limit for limit in cell.interval(level))
-    digits = max(1, 1 - math.floor(math.log10(high - low)))  # two of the interval's length
-    number = f"{100 * cell.error_rate:.{digits}f}"
-    bold = rf"\mathbf{{{number}}}" if best else number
-    return rf"${bold}$ {{\scriptsize$[{low:.{digits}f}, {high:.{digits}f}]$}}"
