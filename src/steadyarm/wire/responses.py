@@ -463,8 +463,8 @@ class AssignmentAnswer(Response):
     @classmethod
     def of(cls, assignment: LiveAssignment) -> Self:
         """An assignment of an experiment."""
-        probability = assignment.probability if assignment.in_test else None
-        return cls.read(assignment, arm=assignment.name, probability=probability)
+        a, drawn = assignment, assignment.probability if assignment.in_test else None
+        return cls(a.id, a.unit, a.name, drawn, a.created, a.new, a.value, a.in_test)
 
 
 class RefusedAssignment(Response):
