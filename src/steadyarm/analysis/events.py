@@ -265,7 +265,7 @@ class Joined:
     end : the latest time in either table
     finding : on units that saw several variants
     notes : what was left out
-    empty : measures that are 0 for every unit, and why
+    empty : measures, as people write them, that are 0 for every unit, and why
     """
 
     log: Source
@@ -273,7 +273,7 @@ class Joined:
     end: Any
     finding: Finding
     notes: tuple[str, ...]
-    empty: Mapping[Measure, str]
+    empty: Mapping[str, str]
 
     def log_of(self, metric: Metric, reward: Any) -> tuple[Source, int]:
         """The log of units whose window is over, and how many others there are.
@@ -281,8 +281,8 @@ class Joined:
         reward : makes it from the table and the columns of the metric's measures
         """
         for part in self.measured.parts(metric):
-            if part in self.empty:
-                raise RewardsPendingError(self.empty[part])
+            if part.text in self.empty:
+                raise RewardsPendingError(self.empty[part.text])
         table, waiting = self._mature(metric)
         columns = [table[_column(self.measured, part)] for part in self.measured.parts(metric)]
         made = table.mutate(reward=reward(table, *columns))
@@ -368,7 +368,7 @@ def join_tables(exposures: Source, events: Source, measured: Measured) -> Joined
         if not abs(total) < LARGEST:  # nan, too
             _refuse_values(events, measured, 1)
         if not total:
-            empty[one] = _why_nothing(exposures, events, first, right, one)
+            empty[one.text] = _why_nothing(exposures, events, first, right, one)
     times = [time for time in (seen["last"], totals["last"]) if time is not None]
     notes = []
     if seen["rows"] > seen["units"]:
