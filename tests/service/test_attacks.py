@@ -94,6 +94,7 @@ FROM_ELSEWHERE = {
     "no name": ("GET /v1/experiments HTTP/1.1", "Accept: */*"),
     "a proxy's version": ("GET /v1/experiments HTTP/1.0", "Host: localhost"),
     "page of another site": (*DIRECT, "Origin: https://tests.example.org"),
+    "page without an origin": (*DIRECT, "Origin: null"),
     **{
         line.partition(":")[0]: (*DIRECT, line)
         for line in (

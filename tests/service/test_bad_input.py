@@ -70,96 +70,35 @@ def test_wrong_requests_change_nothing(
 
 
 NEW = {"name": "new", "arms": ["A", "B"], "budget": 10, "missing": "drop"}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"name": "a/b"},
-        {"name": 5},
-        {"arms": ["A"]},
-        {"arms": {"one_hot": 5}},
-        {"arms": {"features": [[1e999, 2], [3, 4]]}},
-        {"budget": 1.5},
-        {"budget": 10**30},
-        {"policy": {"name": "steady", "robustness": "much"}},
-        {"seed": 2**63},
-        {"reward_range": [0, 1, 2]},
-        {"reward_window": "soon"},
-        {"control": {"C": 0.1}},
-        {"min_share": 0.6},
-        {"covariates": ["a", "a"]},
-        {"attributes": {"device": ["mobile"]}},
-        {"values": ["x" * 20_000, ""]},
-        {"start": "yes"},
-        {"surprise": 1},
-    ],
-    ids=str,
-)
-def test_wrong_experiments_are_not_created(known: InProcess, change: dict[str, Any]) -> None:
-    content = json.dumps(NEW | change).replace("Infinity", "1e999").encode()
-    answer = known.request("POST", "/v1/experiments", content=content)
-    assert answer.status_code == 422, answer.text
-    assert len(known.get("/v1/experiments").json()["experiments"]) == 1
-
-
-WORDS: list[tuple[str, Any, str]] = [
-    (
-        "shop/assignments",
-        {"user": "v"},
-        "there is no key 'user'; the keys are unit, attributes, covariates, expected.",
-    ),
-    ("shop/assignments", {"unit": 3}, 'unit is 3; expected a text: send it as "3".'),
-    ("shop/assignments", {"unit": ""}, "unit is ''; expected a text of 1 to 512 characters"),
-    (
-        "shop/rewards",
-        {"id": "x", "reward": 1},
-        "there is no key 'id'; the keys are assignment, unit, reward, metrics, event, at, sent; "
-        "the assignment's id goes into assignment.",
-    ),
-    (
-        "shop/rewards",
-        {"unit": "u"},
-        "give either reward, a number, or metrics, values by their names.",
-    ),
-    ("", {"window": "1d"}, "; did you mean reward_window?"),
-    ("", {"missing": "maybe"}, "missing is 'maybe'; expected zero, drop or fail: what"),
-    ("", {"budget": "1", "seed": "x"}, "in all. seed is 'x'; expected a whole number"),
-    ("", {"budget": 0, "seed": -1}, "budget is 0; expected a whole number of at least 1."),
+WORDS: list[tuple[str, Any, str | None, str]] = [
+    ("shop/assignments", {"user": "v"}, "user", "; the keys are unit, attributes, covariates"),
+    ("shop/assignments", {"unit": 3}, "unit", 'unit is 3; expected a text: send it as "3".'),
+    ("shop/rewards", {"id": "x", "reward": 1}, "id", "the assignment's id goes into assignment."),
+    ("shop/rewards", {"unit": "u"}, None, "give either reward, a number, or metrics"),
+    ("", {"window": "1d"}, "window", "; did you mean reward_window?"),
+    ("", {"missing": "maybe"}, "missing", "missing is 'maybe'; expected zero, drop or fail: what"),
+    ("", {"budget": "1", "seed": "x"}, "budget", "seed is 'x'; expected a whole number"),
+    ("", {"budget": 0, "seed": -1}, "budget", "expected a whole number of at least 1."),
+    ("", {"budget": 10**30}, "budget", "expected a whole number"),
+    ("", {"name": "a/b"}, "name", "name"),
+    ("", {"arms": {"one_hot": 5}}, "arms", "names is 5; expected a list"),
+    ("", {"policy": {"name": "steady", "robustness": "much"}}, "policy", "robustness"),
 ]
 
 
-@pytest.mark.parametrize(("path", "content", "words"), WORDS, ids=[str(w[1]) for w in WORDS])
+@pytest.mark.parametrize(
+    ("path", "content", "field", "words"), WORDS, ids=[str(case[1]) for case in WORDS]
+)
 def test_what_is_wrong_is_told_in_words(
-    known: InProcess, path: str, content: Any, words: str
+    known: InProcess, path: str, content: Any, field: str | None, words: str
 ) -> None:
     body = content if path else NEW | content
     answer = known.post("/v1/experiments" + (path and f"/{path}"), body)
     assert answer.status_code == 422
-    assert words in answer.json()["detail"]
-    assert answer.json()["detail"].endswith((".", "?"))
-
-
-@pytest.mark.parametrize(
-    ("change", "field", "given"),
-    [
-        ({"budget": 0}, "budget", 0),
-        ({"missing": "maybe"}, "missing", "maybe"),
-        ({"x": 1}, "x", None),
-    ],
-)
-def test_a_problem_names_the_field(
-    known: InProcess, change: dict[str, Any], field: str, given: Any
-) -> None:
-    problem = convert(known.post("/v1/experiments", NEW | change).json(), Problem)
-    assert (problem.field, problem.given) == (field, given)
-    assert given is None or (problem.expected and problem.expected in problem.detail)
-
-
-def test_a_wrong_query_is_told_in_words(known: InProcess) -> None:
-    told = known.get(f"{BASE}/drift?period=3&level=2").json()["detail"]
-    assert "no key 'period'; the keys are periods, level; did you mean periods?" in told
-    assert "level is '2'; expected a number between 0 and 1:" in told
+    problem = convert(answer.json(), Problem)
+    assert words in problem.detail
+    assert problem.field == field
+    assert len(known.get("/v1/experiments").json()["experiments"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -172,6 +111,7 @@ def test_a_wrong_query_is_told_in_words(known: InProcess) -> None:
         (f"{BASE}/recommendation?level=2", 422),
         (f"{BASE}/recommendation?anytime=perhaps", 422),
         (f"{BASE}/drift?periods=0", 422),
+        (f"{BASE}/drift?period=3", 422),
         (f"{BASE}/export?format=../x", 422),
     ],
 )
@@ -204,13 +144,3 @@ def test_a_body_is_cut_off_while_it_comes() -> None:
         answer = client.request("POST", f"{BASE}/assignments", content=drip())
         assert answer.status_code == 413
         assert answer.headers["connection"] == "close"
-
-
-def test_a_wrong_state_is_told(client: InProcess) -> None:
-    client.post("/v1/experiments", SHOP | {"after": "refuse"})
-    client.post(f"{BASE}/assignments", {"unit": "u"})
-    client.post(f"{BASE}/stop")
-    assert client.post(f"{BASE}/assignments", {"unit": "v"}).status_code == 409
-    assert client.post(f"{BASE}/rewards", {"unit": "u", "reward": 1}).status_code == 201
-    client.post(f"{BASE}/archive")
-    assert client.post(f"{BASE}/rewards", {"unit": "u", "reward": 1}).status_code in (200, 409)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -83,23 +84,6 @@ def test_an_event_reaches_every_experiment_that_measures_it(two: InProcess) -> N
     assert two.get("/v1/experiments/cart").json()["totals"]["rewarded"] == 1
     assert two.get("/v1/experiments/shop").json()["totals"]["rewarded"] == 2
     assert "steadyarm_rewards_total 4.0" in two.get("/metrics").text
-
-
-def test_events_that_are_reported_twice_count_once(two: InProcess) -> None:
-    assert report(two, "u1", "revenue", value=35.0, id="order 1") == {"cart": "stored"}
-    assert report(two, "u1", "revenue", value=35.0, id="order 1") == {"cart": "repeated"}
-    assert report(two, "u1", "revenue", value=20.0, id="order 2") == {"cart": "stored"}
-    assert report(two, "u1", "revenue", value=99.0, id="order 2") == {"cart": "reward-conflict"}
-    assert report(two, "u1", "revenue", value=20.0) == {"cart": "invalid-input"}  # it has no id
-    assert report(two, "u2", "revenue", value=20.0) == {"cart": STRANGER}
-    assert report(two, "u1", "purchase", value=1) == {"cart": "stored"}
-    assert report(two, "u1", "purchase", value=-7) == {"cart": "invalid-input"}
-    assert report(two, "u1", "purchase", value=0) == {"cart": "reward-conflict"}
-    storage = two.app.state.service.storage
-    (row,) = storage.log(storage.find("cart").key)
-    kept = {(event.metric, event.event, event.value) for event in row.events}
-    assert {("revenue", "order 1", 35.0), ("revenue", "order 2", 20.0)} <= kept
-    assert len([event for event in row.events if event.metric == "revenue"]) == 2
 
 
 def test_an_event_counts_by_the_time_when_it_happened(two: InProcess) -> None:
@@ -239,51 +223,24 @@ def test_events_of_units_outside_of_the_test_count_nowhere(client: InProcess) ->
     assert client.get("/v1/experiments/shop").json()["totals"]["rewarded"] == 2
 
 
-@pytest.mark.parametrize("backend", ["memory", "sqlite", "postgresql"])
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
 def test_what_another_process_has_just_created_gets_its_events(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = f"sqlite:///{tmp_path}/t.db"
     if backend == "postgresql":
         url = fresh_database(request.getfixturevalue("postgres"))
-    first = open_storage("memory" if backend == "memory" else url)
-    elsewhere = first if backend == "memory" else open_storage(url)
-    with in_process(first) as client:
-        for i in range(5):
-            name = f"test {i}".replace(" ", "-")
+    with closing(open_storage(url)) as elsewhere, in_process(open_storage(url)) as client:
+        for i in range(3):
             made = sa.create_experiment(
-                name, ["A", "B"], sa.Steady(), 100, elsewhere, missing="drop"
+                f"test-{i}", ["A", "B"], sa.Steady(), 100, elsewhere, missing="drop"
             )
             made.ask("u1")
-            found = report(client, "u1", "reward")
-            assert found[name] == "stored"
-            assert len(found) == i + 1
-            made.stop()
-            made.archive()
-            assert report(client, "u1", name) == {}
-            made = sa.create_experiment(
-                f"kept-{i}", ["A", "B"], sa.Steady(), 100, elsewhere, missing="drop"
-            )
-            made.ask("u1")
-            assert report(client, "u1", "reward")[f"kept-{i}"] == "stored"
-    if elsewhere is not first:
-        elsewhere.close()
-
-
-def test_events_reach_the_experiment_that_has_the_name_now() -> None:
-    storage = open_storage("memory")
-    with in_process(storage) as client:
-        for _ in range(3):
-            made = sa.create_experiment(
-                "shop", ["A", "B"], sa.Steady(), 100, storage, missing="drop"
-            )
-            made.ask("u1")
-            assert report(client, "u1", "shop") == {"shop": "stored"}
-            made.stop()
-            made.archive()
-            later = storage.now() + 10**6
-            assert storage.prune(later, later).experiments == ("shop",)
-        assert report(client, "u1", "shop") == {}
+            assert report(client, "u1", "reward")[made.name] == "stored"
+            if i == 0:
+                made.stop()
+                made.archive()
+                assert report(client, "u1", made.name) == {}
 
 
 class Reached(Storage):
@@ -414,23 +371,3 @@ def test_events_that_were_answered_survive_a_kill(tmp_path: Path) -> None:
         kept = {row.unit for row in rows if row.reward is not None}
         assert answered <= kept
     storage.close()
-
-
-def test_health_names_misspelt_events_before_the_window_ends(shop: InProcess) -> None:
-    rules = {"name": "misnamed", "metrics": [CART["metrics"][0]], "missing": None}
-    assert shop.post("/v1/experiments", SHOP | rules).status_code == 201
-    shop.post("/v1/events", {"unit": "u1", "event": "unrelated"})
-    ask(shop, "u1", "misnamed")
-    path = "/v1/experiments/misnamed/health"
-    assert shop.get(path).json()["status"] == "ok"  # one visit without a purchase is no wonder
-    assert report(shop, "u1", "purchases") == {}
-    storage = shop.app.state.service.storage
-    found = sa.load_experiment("misnamed", storage).health()  # as the command line reads it
-    assert found.status == "fail"
-    assert found.findings[0].explanation == (
-        "No reward has arrived for 1 visit. Events named 'purchases' were received; the metric is "
-        "called 'purchase'."
-    )
-    assert shop.get(path).json()["findings"][0]["explanation"] == found.findings[0].explanation
-    report(shop, "u1", "purchase")
-    assert shop.get(path).json()["status"] == "ok"

@@ -49,7 +49,7 @@ def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
 
         with ThreadPoolExecutor(8) as pool:
             asking = [pool.submit(ask, thread) for thread in range(8)]
-            assert going.wait(30)
+            assert going.wait(120)
             status, rest = server.end()
             for one in asking:
                 one.result()
@@ -94,23 +94,21 @@ def test_two_workers_and_tokens_by_the_command_line(
         metrics = httpx2.get(url.replace("/v1/experiments", "/metrics"), headers=headers).text
         assert "steadyarm_assignments_total 50.0" in metrics
         assert main(["token", "remove", "shop", "--lock-out", *at]) == 0
-        began = time.monotonic()
-        while httpx2.get(url, headers=headers).status_code == 200:
-            assert time.monotonic() - began < 5
+        deadline = time.monotonic() + 60  # until both workers know
+        while {httpx2.get(url, headers=headers).status_code for _ in range(10)} != {401}:
+            assert time.monotonic() < deadline
             time.sleep(0.2)
-        time.sleep(max(0.0, 5 - (time.monotonic() - began)))  # the other worker knows by now
-        assert {httpx2.get(url).status_code for _ in range(10)} == {401}  # public, no token left
         assert server.end()[0] == 0
 
 
-def test_an_interruption_during_the_start_shows_no_traceback(tmp_path: Path) -> None:
-    at = f"sqlite:///{tmp_path}/tests.db"
-    words = ("serve", "--port", "0", "--storage", at)
+def test_an_interruption_during_the_start_shows_no_traceback() -> None:
+    words = ("serve", "--port", "0", "--storage", "memory")
     process = command(*words, new_session=True, STEADYARM_WARM="true")
     assert process.stdout is not None
     assert process.stdout.readline().startswith("SteadyArm serves")
+    assert process.stdout.readline() == "  storage: memory (gone when the server ends)\n"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, workers and all
-    rest, _ = process.communicate(timeout=40)
+    rest, _ = process.communicate(timeout=120)
     assert "Traceback" not in rest
     assert rest.splitlines()[-1] == "steadyarm: stopped"
 
@@ -130,16 +128,6 @@ def test_a_start_says_truthfully_who_may_come_in(
     told = capsys.readouterr().err
     assert "all tokens have been removed, so nobody would be let in" in told
     assert "127.0.0.1" not in told  # that would not help
-
-
-def test_a_storage_in_memory_is_told_to_go() -> None:
-    process = command("serve", "--port", "0", "--storage", "memory")
-    assert process.stdout is not None
-    lines = [process.stdout.readline() for _ in range(3)]
-    assert lines[1] == "  storage: memory (gone when the server ends)\n"
-    process.terminate()
-    assert process.communicate(timeout=40)[0].endswith("steadyarm: stopped\n")
-    assert process.returncode == 0
 
 
 @pytest.mark.parametrize(

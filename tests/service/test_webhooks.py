@@ -94,14 +94,14 @@ def notify(storage: Storage, send: bool = True) -> None:
 def shop(storage: Storage, name: str = "shop", **given: Any) -> Experiment:
     settings: dict[str, Any] = {"reward_window": "1d", "missing": "zero", "control": "A"}
     settings |= {"seed": 1} | given
-    return sa.create_experiment(name, ["A", "B"], sa.Uniform(), 400, storage, **settings)
+    return sa.create_experiment(name, ["A", "B"], sa.Uniform(), 200, storage, **settings)
 
 
 def play(test: Experiment, visits: int) -> None:
     """A gets a reward in a tenth of its visits, B in six tenths."""
-    for i in range(visits):
-        got = test.ask(f"visitor {i}")
-        test.tell(got, float(i % 10 < (1 if got.name == "A" else 6)))
+    shown: Any = test.ask_many([f"visitor {i}" for i in range(visits)])
+    rates = {"A": 1, "B": 6}
+    test.tell_many([(given, float(i % 10 < rates[given.name])) for i, given in enumerate(shown)])
 
 
 def waiting(storage: Storage) -> list[Any]:
@@ -126,7 +126,7 @@ def test_the_life_of_a_test_is_told_event_by_event(storage: Storage, clock: Cloc
         for _ in range(2):
             notify(storage)
         assert receiver.types == ["experiment.started"]
-        play(test, 400)
+        play(test, 200)
         clock.now += 3 * DAY
         for _ in range(2):
             notify(storage)
@@ -138,7 +138,7 @@ def test_the_life_of_a_test_is_told_event_by_event(storage: Storage, clock: Cloc
         assert set(content) == {"type", "timestamp", "data"}
         assert "visitor" not in str(content)
     data = receiver.got[-1].content["data"]
-    assert (data["experiment"], data["assigned"], data["budget"]) == ("shop", 400, 400)
+    assert (data["experiment"], data["assigned"], data["budget"]) == ("shop", 200, 200)
     assert (data["decision"]["word"], data["decision"]["variant"]) == ("ship", "B")
     assert data["health"] == {"status": "ok", "findings": []}
     assert data["final"] is True
@@ -149,11 +149,11 @@ def test_the_life_of_a_test_is_told_event_by_event(storage: Storage, clock: Cloc
 def test_failing_health_is_told_at_most_once_a_day(storage: Storage, clock: Clock) -> None:
     listen(storage, events=["experiment.unhealthy"])
     test = shop(storage)
-    units = [test.ask(f"u{i}") for i in range(300)]
+    units: Any = test.ask_many([f"u{i}" for i in range(200)])
     notify(storage, send=False)
     assert stored(storage) == []
     clock.now += SECOND
-    for unit in [one for one in units if one.name == "B"][:100]:  # far more of A are left
+    for unit in [one for one in units if one.name == "B"][:60]:  # far more of A are left
         test.exclude(unit=unit.unit, reason="a bot")
     for _ in range(2):
         notify(storage, send=False)
@@ -164,14 +164,14 @@ def test_what_was_over_before_an_endpoint_was_added_is_no_news(
     storage: Storage, clock: Clock
 ) -> None:
     over, going = shop(storage, "over"), shop(storage, "going")
-    play(over, 300)
+    play(over, 150)
     over.stop()
     clock.now += 7 * DAY
     listen(storage)
     clock.now += SECOND
     notify(storage, send=False)
     assert stored(storage) == []
-    play(going, 300)
+    play(going, 150)
     notify(storage, send=False)
     assert stored(storage) == ["experiment.decided"]
     assert all('"going"' in row.body for row in waiting(storage))
@@ -180,7 +180,7 @@ def test_what_was_over_before_an_endpoint_was_added_is_no_news(
 def test_several_processes_tell_once(storage: Storage, clock: Clock) -> None:
     """They notice the same at once, and take messages at once."""
     listen(storage)
-    play(shop(storage), 400)
+    play(shop(storage), 200)
     clock.now += 3 * DAY
     (summary,) = storage.summaries()
     with ThreadPoolExecutor(4) as threads:
