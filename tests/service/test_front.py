@@ -70,12 +70,17 @@ def test_unknown_tokens_are_counted_by_visitor_behind_a_trusted_proxy() -> None:
         assert guess("198.51.100.8") == 401
 
 
-def test_before_the_first_token_a_trusted_proxy_lets_nobody_in() -> None:
-    with in_process(trusted_proxies=("127.0.0.1",)) as client:
+@pytest.mark.parametrize("proxies", [(), ("127.0.0.1",)])
+def test_before_the_first_token_nobody_from_elsewhere_gets_in(proxies: tuple[str, ...]) -> None:
+    with in_process(trusted_proxies=proxies) as client:
         assert client.get("/v1/experiments").status_code == 200
         for forwarded in ("127.0.0.1", "::1", "198.51.100.7"):
             headers = {"X-Forwarded-For": forwarded}
             assert client.get("/v1/experiments", headers=headers).status_code == 403
+        come_from(client, ELSEWHERE)
+        answer = client.get("/v1/experiments", headers={"Host": "localhost"})
+        assert answer.status_code == 403
+        assert "another machine" in answer.json()["detail"]
 
 
 # A path of its own
@@ -104,14 +109,6 @@ def test_publishable_keys_work_under_a_root_path() -> None:
         assert client.request("OPTIONS", other, headers=asked).status_code == 405
 
 
-@pytest.mark.parametrize(
-    "wrong", ["ab", "/a b", "/ab?", "/ab#", "//ab", "/ab/../c", "/.", "/é", "/%61"]
-)
-def test_what_is_no_root_path_is_refused(wrong: str) -> None:
-    with pytest.raises(InvalidInputError, match="such as /ab"):
-        ServiceSettings(root_path=wrong)
-
-
 def test_root_paths_of_our_own_pages_are_refused() -> None:
     storage = open_storage("memory")
     app = create_dashboard(storage)
@@ -124,8 +121,48 @@ def test_root_paths_of_our_own_pages_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["proxy", "*", "0.0.0.0/0", "::/0", "", "10.0.0.1:80", "10.0.0.0/99"]
+    ("setting", "wrong", "match"),
+    [
+        (
+            "root_path",
+            ("ab", "/a b", "/ab?", "/ab#", "//ab", "/ab/../c", "/.", "/é", "/%61"),
+            "such as /ab",
+        ),
+        (
+            "trusted_proxies",
+            ("proxy", "*", "0.0.0.0/0", "::/0", "", "10.0.0.1:80", "10.0.0.0/99"),
+            "trusted_proxies has",
+        ),
+        (
+            "allowed_hosts",
+            ("https://example.org", "example.org:443", "a b", "*.example.org", ""),
+            "without scheme and port",
+        ),
+    ],
 )
-def test_what_is_no_proxy_is_refused(wrong: str) -> None:
-    with pytest.raises(InvalidInputError, match="trusted_proxies has"):
-        ServiceSettings(trusted_proxies=(wrong,))
+def test_settings_that_make_no_sense_are_refused(
+    setting: str, wrong: tuple[str, ...], match: str
+) -> None:
+    for value in wrong:
+        given: Any = value if setting == "root_path" else (value,)
+        with pytest.raises(InvalidInputError, match=match):
+            ServiceSettings(**{setting: given})
+
+
+def test_settings_come_from_the_environment() -> None:
+    variables = {
+        "STEADYARM_PORT": "0",
+        "STEADYARM_REQUEST_TIMEOUT": "2.5",
+        "STEADYARM_ACCESS_LOG": "false",
+        "STEADYARM_ALLOWED_HOSTS": "a.example.org, 10.0.0.7",
+        "STEADYARM_ROOT_PATH": "/ab/",
+        "PORT": "1",
+    }
+    hosts = ("a.example.org", "10.0.0.7")
+    expected = ServiceSettings(
+        port=0, request_timeout=2.5, access_log=False, allowed_hosts=hosts, root_path="/ab"
+    )
+    assert ServiceSettings.from_environment(variables) == expected
+    assert ServiceSettings.from_environment(variables, port=82).port == 82
+    with pytest.raises(InvalidInputError, match="STEADYARM_PORT is 'x'"):
+        ServiceSettings.from_environment({"STEADYARM_PORT": "x"})

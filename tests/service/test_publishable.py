@@ -78,74 +78,6 @@ def test_other_experiments_cannot_be_touched() -> None:
         assert [s.assigned for s in storage.summaries()] == [1, 1]
 
 
-def test_errors_name_no_other_experiment() -> None:
-    with shops(experiments=["shops"]) as (client, _, me, key):
-        refused = client.post("/v1/experiments/shops/assignments", {"unit": "u"}, headers=page(key))
-        assert refused.status_code == 404
-        assert "'shop'" not in refused.text
-        mine = client.post("/v1/experiments/shops/assignments", {"unit": "u"}, headers=me)
-        assert "did you mean 'shop'" in mine.text
-
-
-FLAGS = "/ofrep/v1/evaluate/flags"
-CONTEXT = {"context": {"targetingKey": "u"}}
-
-
-def test_flags_and_events_are_those_of_the_named_experiments() -> None:
-    with shops() as (client, storage, me, key):
-        for name in ("mine", "theirs"):
-            given = SHOP | {"name": name, "bulk": True}
-            assert client.post("/v1/experiments", given, headers=me).is_success
-        wide = add_key(storage, "wide", experiments=["shop", "mine"])
-        client.app.state.service.guard.reload()
-        for name in ("shop", "other"):
-            client.post(f"{FLAGS}/{name}", CONTEXT, headers=me)
-        own = client.post(f"{FLAGS}/shop", CONTEXT, headers={"X-API-Key": key, "Origin": ORIGIN})
-        assert own.json()["reason"] == "SPLIT"
-        assert own.headers["access-control-allow-origin"] == ORIGIN
-        for name in ("other", "absent"):
-            refused = client.post(f"{FLAGS}/{name}", CONTEXT, headers=page(key))
-            assert (refused.status_code, refused.json()["errorCode"]) == (403, "GENERAL")
-            assert "not for this experiment" in refused.json()["errorDetails"]
-        for used, found in ((key, ["shop"]), (wide, ["shop", "mine"])):
-            bulk = client.post(FLAGS, CONTEXT, headers=page(used))
-            assert [flag["key"] for flag in bulk.json()["flags"]] == found
-            assert "ETag" in bulk.headers["access-control-expose-headers"]
-        same = page(key) | {
-            "If-None-Match": client.post(FLAGS, CONTEXT, headers=page(key)).headers["ETag"]
-        }
-        unchanged = client.post(FLAGS, CONTEXT, headers=same)
-        assert unchanged.status_code == 304
-        assert unchanged.headers["access-control-allow-origin"] == ORIGIN
-        event = {"unit": "u", "event": "reward"}
-        first = client.post("/v1/events", event, headers=page(key))
-        assert first.json() == {"experiments": [{"name": "shop", "status": "stored"}]}
-        foreign = event | {"event": "other"}
-        unseen = client.post("/v1/events", foreign, headers=page(key))
-        assert unseen.status_code == 422
-        assert unseen.json()["detail"].endswith("'other'; the events are reward, shop.")
-        many = client.post("/v1/events:batch", {"events": [event, 7]}, headers=page(wide)).json()
-        assert many["events"][0]["experiments"] == [
-            {"name": "shop", "status": "repeated"},
-            {"name": "mine", "status": "stored"},
-        ]
-        assert {s.name: (s.assigned, s.rewarded) for s in storage.summaries()} == {
-            "shop": (1, 1),
-            "other": (1, 0),
-            "mine": (1, 1),
-            "theirs": (0, 0),
-        }
-        second = client.post("/v1/events", event | {"value": 0.625}, headers=page(key))
-        conflict = second.json()["experiments"][0]["error"]
-        assert conflict["type"].endswith("reward-conflict")
-        assert "1.0" not in conflict["detail"]
-        for path in (FLAGS, f"{FLAGS}/shop", "/v1/events", "/v1/events:batch"):
-            for origin in ("https://evil.example", None):
-                assert client.post(path, CONTEXT, headers=page(key, origin)).status_code == 403
-        every = client.post("/v1/events", event, headers=me).json()  # a token reports to all
-        assert {one["name"] for one in every["experiments"]} == {"shop", "other", "mine"}
-
-
 def test_answers_tell_no_rewards_of_others() -> None:
     with shops() as (client, _, me, key):
         client.post(f"{OWN}/assignments", {"unit": "u"}, headers=me)
@@ -157,103 +89,6 @@ def test_answers_tell_no_rewards_of_others() -> None:
             assert "0.625" not in answer.text
             assert "reward-conflict" in answer.text
         assert "0.625" in client.post(f"{OWN}/rewards", REWARD, headers=me).text
-
-
-def test_the_rate_holds_for_each_address_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [1000.0]
-    with shops(rate=5) as (client, storage, me, key):
-        guard = client.app.state.service.guard
-        guard._used = auth.PerMinute(auth.KEY_ADDRESSES, lambda: now[0])
-        other = add_key(storage, "second", rate=5)
-        guard.reload()
-        transport: Any = client._client._transport
-
-        def asked(address: str, with_: str = key, **more: str) -> httpx2.Response:
-            transport.client = (address, 5)
-            headers = page(with_) | more
-            return client.post(f"{OWN}/assignments", {"unit": "u"}, headers=headers)
-
-        found = [asked("10.1.2.3") for _ in range(7)]
-        assert [one.status_code for one in found] == [201, *[200] * 4, 429, 429]
-        refused = found[-1]
-        assert refused.headers["retry-after"] == "60"
-        assert refused.headers["access-control-allow-origin"] == ORIGIN  # so that it is read
-        assert refused.json()["type"] == "urn:steadyarm:problem:too-many-requests"
-        # What a client writes into headers changes nothing.
-        local = {"X-Forwarded-For": "10.9.9.9", "Host": "localhost", "X-Real-IP": "10.9.9.9"}
-        assert asked("10.1.2.3", **local).status_code == 429
-        assert asked("10.1.2.3", with_=other).status_code == 200
-        assert asked("10.1.2.4").status_code == 200
-        transport.client = ("10.1.2.3", 5)
-        assert client.post(f"{OWN}/assignments", {"unit": "v"}, headers=me).status_code == 201
-        # All items of a batch count, also those that are refused.
-        batch = {"rewards": [REWARD] * 6}
-        transport.client = ("10.1.2.5", 5)
-        answer = client.post(f"{OWN}/rewards:batch", batch, headers=page(key))
-        assert answer.status_code == 429
-        assert storage.summaries()[0].rewarded == 0
-        now[0] += 60
-        assert asked("10.1.2.3").status_code == 200
-        # So does guessing the names of experiments.
-        transport.client = ("10.1.2.6", 5)
-        places = [f"/v1/experiments/{i}/rewards" for i in range(7)]
-        guesses = [client.post(place, REWARD, headers=page(key)) for place in places]
-        assert [one.status_code for one in guesses] == [403] * 5 + [429] * 2
-
-
-def test_bodies_with_a_key_are_small_and_count_as_those_of_strangers() -> None:
-    with shops() as (client, _, me, key):
-        service = client.app.state.service
-
-        def asked(headers: dict[str, str], **more: Any) -> int:
-            body = {"unit": "u"} | more
-            return client.post(f"{OWN}/assignments", body, headers=headers).status_code
-
-        large = {"a": "x" * auth.MAX_BODY}
-        assert asked(page(key), attributes=large) == 413
-        assert asked(me, attributes=large) == 422
-        service.bodies._bytes[False] = STRANGERS
-        assert asked(page(key)) == 503
-        assert asked(me) == 201
-        service.bodies._bytes[False] = 0
-        assert asked(page(key)) == 200
-        assert service.bodies._bytes == {True: 0, False: 0}
-
-
-def test_a_storage_with_publishable_keys_alone_is_closed_to_all_else() -> None:
-    storage = open_storage("memory")
-    with in_process(storage) as client:
-        assert client.post("/v1/experiments", SHOP).status_code == 201  # before the first token
-        key = add_key(storage)
-        client.app.state.service.guard.reload()
-        for headers in ({}, {"Authorization": "Bearer sa_x"}, {"Origin": ORIGIN}):
-            for method, path in (("GET", "/v1/experiments"), ("POST", f"{OWN}/assignments")):
-                answer = client.request(method, path, headers=headers)
-                assert answer.status_code == 401
-                assert "steadyarm token create" in answer.json()["hint"]
-        assert client.get("/v1/experiments", headers=page(key)).status_code == 403
-        assert client.post(f"{OWN}/stop", headers=page(key)).status_code == 403
-        asked = client.post(f"{OWN}/assignments", {"unit": "u"}, headers=page(key))
-        assert asked.status_code == 201
-        storage.tokens.remove("web", now=0, lock_out=True)
-        client.app.state.service.guard.reload()
-        asked = client.post(f"{OWN}/assignments", {"unit": "u"}, headers=page(key))
-        assert asked.status_code == 401
-        assert "access-control-allow-origin" not in asked.headers
-
-
-def test_a_page_can_read_that_its_key_was_removed_while_others_are_declared() -> None:
-    with shops() as (client, storage, _, key):
-        add_key(storage, "second")
-        storage.tokens.remove("web", now=0)
-        client.app.state.service.guard.reload()
-        asked = client.post(f"{OWN}/assignments", {"unit": "u"}, headers=page(key))
-        assert asked.status_code == 401
-        assert asked.headers["access-control-allow-origin"] == ORIGIN
-        for path, origin in ((OWN, "https://evil.example"), (OTHER, ORIGIN)):
-            asked = client.post(f"{path}/assignments", {"unit": "u"}, headers=page(key, origin))
-            assert asked.status_code == 401
-            assert "access-control-allow-origin" not in asked.headers
 
 
 def test_programs_that_are_no_browsers_need_a_key_that_says_so() -> None:
@@ -271,57 +106,174 @@ def test_programs_that_are_no_browsers_need_a_key_that_says_so() -> None:
         assert answer.status_code == 403
 
 
+FLAGS = "/ofrep/v1/evaluate/flags"
+CONTEXT = {"context": {"targetingKey": "u"}}
+EVENT = {"unit": "u", "event": "reward"}
+
+
+def test_flags_and_events_are_those_of_the_named_experiments() -> None:
+    with shops() as (client, storage, me, key):
+        for name in ("mine", "theirs"):
+            given = SHOP | {"name": name, "bulk": True}
+            assert client.post("/v1/experiments", given, headers=me).is_success
+        wide = add_key(storage, "wide", experiments=["shop", "mine", "mines"])
+        client.app.state.service.guard.reload()
+        for name in ("shop", "other"):
+            client.post(f"{FLAGS}/{name}", CONTEXT, headers=me)
+        for name in ("other", "absent"):
+            refused = client.post(f"{FLAGS}/{name}", CONTEXT, headers=page(key))
+            assert (refused.status_code, refused.json()["errorCode"]) == (403, "GENERAL")
+        for used, found in ((key, ["shop"]), (wide, ["shop", "mine"])):
+            bulk = client.post(FLAGS, CONTEXT, headers=page(used))
+            assert [flag["key"] for flag in bulk.json()["flags"]] == found
+            assert "ETag" in bulk.headers["access-control-expose-headers"]
+            same = page(used) | {"If-None-Match": bulk.headers["ETag"]}
+            unchanged = client.post(FLAGS, CONTEXT, headers=same)
+            assert unchanged.status_code == 304
+            assert unchanged.headers["access-control-allow-origin"] == ORIGIN
+        absent = client.post("/v1/experiments/mines/assignments", {"unit": "u"}, headers=page(wide))
+        assert absent.status_code == 404
+        assert "'mine'" not in absent.text  # nor does an error name what exists
+        first = client.post("/v1/events", EVENT, headers=page(key))
+        assert first.json() == {"experiments": [{"name": "shop", "status": "stored"}]}
+        unseen = client.post("/v1/events", EVENT | {"event": "other"}, headers=page(key))
+        assert unseen.json()["detail"].endswith("'other'; the events are reward, shop.")
+        many = client.post("/v1/events:batch", {"events": [EVENT, 7]}, headers=page(wide)).json()
+        assert many["events"][0]["experiments"] == [
+            {"name": "shop", "status": "repeated"},
+            {"name": "mine", "status": "stored"},
+        ]
+        assert {s.name: (s.assigned, s.rewarded) for s in storage.summaries()} == {
+            "shop": (1, 1),
+            "other": (1, 0),
+            "mine": (1, 1),
+            "theirs": (0, 0),
+        }
+        every = client.post("/v1/events", EVENT, headers=me).json()  # a token reports to all
+        assert {one["name"] for one in every["experiments"]} == {"shop", "other", "mine"}
+
+
+def test_the_rate_holds_for_each_address_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    with shops(rate=5) as (client, storage, me, key):
+        guard = client.app.state.service.guard
+        guard._used = auth.PerMinute(auth.KEY_ADDRESSES, lambda: now[0])
+        other = add_key(storage, "second", rate=5)
+        guard.reload()
+        transport: Any = client._client._transport
+
+        def asked(
+            address: str, headers: dict[str, str], place: str = OWN, body: Any = REWARD
+        ) -> httpx2.Response:
+            transport.client = (address, 5)
+            return client.post(f"{place}/rewards:batch", {"rewards": [body]}, headers=headers)
+
+        found = [asked("10.1.2.3", page(key)) for _ in range(6)]
+        assert [one.status_code for one in found] == [200] * 5 + [429]
+        assert found[-1].headers["retry-after"] == "60"
+        assert found[-1].headers["access-control-allow-origin"] == ORIGIN  # so that it is read
+        assert found[-1].json()["type"] == "urn:steadyarm:problem:too-many-requests"
+        # What a client writes into headers changes nothing.
+        local = {"X-Forwarded-For": "10.9.9.9", "Host": "localhost", "X-Real-IP": "10.9.9.9"}
+        assert asked("10.1.2.3", page(key) | local).status_code == 429
+        for address, headers in (("10.1.2.3", page(other)), ("10.1.2.4", page(key))):
+            assert asked(address, headers).status_code == 200
+        assert asked("10.1.2.3", me).status_code == 200
+        # All items of a batch count, also those that are refused.
+        transport.client = ("10.1.2.5", 5)
+        batch = {"rewards": [REWARD] * 6}
+        assert client.post(f"{OWN}/rewards:batch", batch, headers=page(key)).status_code == 429
+        now[0] += 60
+        assert asked("10.1.2.3", page(key)).status_code == 200
+        # So does guessing the names of experiments.
+        places = [f"/v1/experiments/{i}" for i in range(6)]
+        guesses = [asked("10.1.2.6", page(key), place).status_code for place in places]
+        assert guesses == [403] * 5 + [429]
+
+
+def test_bodies_with_a_key_are_small_and_count_as_those_of_strangers() -> None:
+    with shops() as (client, _, me, key):
+        bodies = client.app.state.service.bodies
+
+        def asked(headers: dict[str, str], **more: Any) -> httpx2.Response:
+            return client.post(f"{OWN}/assignments", {"unit": "u"} | more, headers=headers)
+
+        large = {"a": "x" * auth.MAX_BODY}
+        assert asked(page(key), attributes=large).status_code == 413
+        assert asked(me, attributes=large).status_code == 422
+        bodies._bytes[False] = STRANGERS  # as many as may be held
+        shed = asked(page(key))
+        assert (shed.status_code, shed.headers["Retry-After"]) == (503, "1")
+        assert shed.json()["type"].endswith("overloaded")
+        assert shed.json()["hint"].startswith("Nothing was done")
+        assert asked(me).status_code == 201
+        bodies._bytes[False] = 0
+        assert asked(page(key)).status_code == 200
+        assert bodies._bytes == {True: 0, False: 0}
+
+
+def test_a_service_with_publishable_keys_alone_is_closed_to_all_else() -> None:
+    storage = open_storage("memory")
+    with in_process(storage) as client:
+        assert client.post("/v1/experiments", SHOP).status_code == 201  # before the first token
+        key = add_key(storage)
+        add_key(storage, "second")
+        guard = client.app.state.service.guard
+        guard.reload()
+        for headers in ({}, {"Authorization": "Bearer sa_x"}, {"Origin": ORIGIN}):
+            for method, path in (("GET", "/v1/experiments"), ("POST", f"{OWN}/assignments")):
+                answer = client.request(method, path, headers=headers)
+                assert answer.status_code == 401
+                assert "steadyarm token create" in answer.json()["hint"]
+
+        def asked(path: str = OWN, origin: str = ORIGIN) -> httpx2.Response:
+            body = {"unit": "u"}
+            return client.post(f"{path}/assignments", body, headers=page(key, origin))
+
+        assert asked().status_code == 201
+        storage.tokens.remove("web", now=0)
+        guard.reload()
+        # The page can read that its key was removed, while the other one declares its origin.
+        assert asked().status_code == 401
+        assert asked().headers["access-control-allow-origin"] == ORIGIN
+        for answer in (asked(origin="https://evil.example"), asked(OTHER)):
+            assert answer.status_code == 401
+            assert "access-control-allow-origin" not in answer.headers
+        storage.tokens.remove("second", now=0, lock_out=True)
+        guard.reload()
+        assert asked().status_code == 401
+        assert "access-control-allow-origin" not in asked().headers
+
+
 # Signed units
+
+NEVER = 4_000_000_000
 
 
 @contextmanager
 def signed_shop() -> Iterator[tuple[InProcess, dict[str, str], str]]:
     """A service whose key takes signed units, headers of its page, and the secret."""
     with shops(signed=True) as (client, storage, _, key):
-        (secret,) = [one.signing for one in storage.tokens.all() if one.signing]
-        yield client, page(key), secret
-
-
-def test_signed_units_of_events_and_flags() -> None:
-    with signed_shop() as (client, headers, secret):
-        token = sa.sign_unit(secret, "me", NEVER)
-        mine = headers | {"X-SteadyArm-Unit": token}
-        client.post("/v1/experiments/shop/assignments", {"unit": "me"}, headers=mine)
-        for place, body in (
-            ("/v1/events", {"unit": "UNIT", "event": "reward"}),
-            ("/v1/events:batch", {"events": [{"unit": "UNIT", "event": "reward"}]}),
-            ("/ofrep/v1/evaluate/flags/shop", {"context": {"targetingKey": "UNIT"}}),
-            ("/ofrep/v1/evaluate/flags", {"context": {"targetingKey": "UNIT"}}),
-        ):
-            for unit, used, status in (
-                ("me", mine, 200),
-                ("you", mine, 403),
-                ("me", headers, 403),
-            ):
-                sent = json.loads(json.dumps(body).replace("UNIT", unit))
-                assert client.post(place, sent, headers=used).status_code == status, place
-        place = "/ofrep/v1/evaluate/flags/shop"
-        for unit, status in (("me", 200), ("you", 403)):
-            context = {"context": {"targetingKey": unit, "unitToken": token}}
-            assert client.post(place, context, headers=headers).status_code == status
-        for empty in ({}, {"context": None}, {"context": {"unitToken": token}}):
-            assert client.post(place, empty, headers=headers).status_code == 403
-        assert client.app.state.service.storage.summaries()[0].assigned == 1
-
-
-NEVER = 4_000_000_000
+        other = add_key(storage, "second", experiments=["other"], signed=True)
+        client.app.state.service.guard.reload()
+        secrets = {one.name: one.signing or "" for one in storage.tokens.all()}
+        token = sa.sign_unit(secrets["web"], "u", NEVER)
+        foreign = page(other) | {"X-SteadyArm-Unit": token}
+        answer = client.post(f"{OTHER}/assignments", {"unit": "u"}, headers=foreign)
+        assert answer.status_code == 403  # with another key it is worth nothing
+        yield client, page(key), secrets["web"]
 
 
 def test_a_visitor_cannot_speak_for_another() -> None:
     with signed_shop() as (client, headers, secret):
-        mine = headers | {"X-SteadyArm-Unit": sa.sign_unit(secret, "me", NEVER)}
+        token = sa.sign_unit(secret, "me", NEVER)
+        mine = headers | {"X-SteadyArm-Unit": token}
         theirs = headers | {"X-SteadyArm-Unit": sa.sign_unit(secret, "you")}
         given = client.post(f"{OWN}/assignments", {"unit": "you"}, headers=theirs).json()["id"]
+        client.post(f"{OWN}/assignments", {"unit": "me"}, headers=mine)
         for place, body in (
-            ("assignments", {"unit": "you"}),
             ("assignments", {}),
             ("assignments", {"unit": "me "}),
-            ("rewards", {"unit": "you", "reward": 1}),
             ("rewards", {"assignment": given, "reward": 1}),
             ("rewards:batch", {"rewards": [REWARD | {"unit": unit} for unit in ("me", "you")]}),
             ("rewards:batch", {"rewards": [{"assignment": given, "reward": 1}]}),
@@ -331,11 +283,33 @@ def test_a_visitor_cannot_speak_for_another() -> None:
             assert answer.status_code == 403, body
             assert "another unit" in answer.json()["detail"]
             assert answer.headers["access-control-allow-origin"] == ORIGIN
-        assert client.post(f"{OWN}/rewards:batch", {"rewards": []}, headers=mine).is_success
-        assert client.app.state.service.storage.summaries()[0].rewarded == 0
+        event = {"unit": "UNIT", "event": "reward"}
+        context = {"targetingKey": "UNIT"}
+        for place, body in (
+            (f"{OWN}/assignments", {"unit": "UNIT"}),
+            (f"{OWN}/rewards", {"unit": "UNIT", "reward": 1}),
+            ("/v1/events", event),
+            ("/v1/events:batch", {"events": [event]}),
+            (f"{FLAGS}/shop", {"context": context}),
+            (FLAGS, {"context": context}),
+        ):
+            for unit, used, allowed in (
+                ("me", mine, True),
+                ("you", mine, False),
+                ("me", headers, False),
+            ):
+                sent = json.loads(json.dumps(body).replace("UNIT", unit))
+                status = client.post(place, sent, headers=used).status_code
+                assert status in ((200, 201) if allowed else (403,)), place
+        for unit, status in (("me", 200), ("you", 403)):
+            context = {"targetingKey": unit, "unitToken": token}
+            answer = client.post(f"{FLAGS}/shop", {"context": context}, headers=headers)
+            assert answer.status_code == status
+        (summary,) = client.app.state.service.storage.summaries()[:1]
+        assert (summary.assigned, summary.rewarded) == (2, 1)
 
 
-def _parts(content: str, secret: str, version: str = "v1") -> str:
+def _signed(content: str, secret: str, version: str = "v1") -> str:
     """A unit token with any payload, properly signed."""
     payload = base64.urlsafe_b64encode(content.encode()).rstrip(b"=").decode()
     signed = hmac.digest(secret.encode(), f"{version}.{payload}".encode(), "sha256")
@@ -346,56 +320,32 @@ def test_unit_tokens_cannot_be_forged_or_used_after_their_time() -> None:
     with signed_shop() as (client, headers, secret):
         good = sa.sign_unit(secret, "u", NEVER)
         version, payload, signature = good.split(".")
-        mine = sa.sign_unit(secret, "v", NEVER).split(".")
-        forged = {
-            "nothing": "",
-            "no token": "u",
-            "unsigned": f"{version}.{payload}.",
-            "no signature": f"{version}.{payload}",
-            "signature of another": f"{version}.{payload}.{mine[2]}",
-            "payload of another": f"{version}.{mine[1]}.{signature}",
-            "cut": good[:-1],
-            "longer": good + "A",
-            "padded": good + "=",
-            "another version": f"v2.{payload}.{signature}",
-            "signed for another version": _parts('{"u":"u","e":null}', secret, "v2"),
-            "another secret": sa.sign_unit("us_another secret", "u", NEVER),
-            "secret of nobody": _parts('{"u":"u","e":null}', ""),
-            "the key as the secret": sa.sign_unit(headers["Authorization"][7:], "u", NEVER),
-            "expired": sa.sign_unit(secret, "u", time.time() - 1),
-            "expired since long": sa.sign_unit(secret, "u", 0),
-            "expired at nan": _parts('{"u":"u","e":NaN}', secret),
-            "no expiry": _parts('{"u":"u"}', secret),
-            "expiry is text": _parts('{"u":"u","e":"4000000000"}', secret),
-            "no unit": _parts('{"e":null}', secret),
-            "a list": _parts('["u", null]', secret),
-            "deep": _parts("[" * 2000, secret),
-            "no JSON": _parts("u", secret),
-            "much": "v1." + "A" * 5000 + "." + signature,
-            "not ASCII": "v1.é.é",
-        }
-        for what, token in forged.items():
+        other = sa.sign_unit(secret, "v", NEVER).split(".")
+        forged = [
+            *("", "u", f"{version}.{payload}.", f"{version}.{payload}"),
+            *(f"{version}.{payload}.{other[2]}", f"{version}.{other[1]}.{signature}"),
+            *(good[:-1], good + "A", good + "=", f"v2.{payload}.{signature}"),
+            _signed('{"u":"u","e":null}', secret, "v2"),
+            sa.sign_unit("us_another secret", "u", NEVER),
+            _signed('{"u":"u","e":null}', ""),
+            sa.sign_unit(headers["Authorization"][7:], "u", NEVER),  # the key is no secret
+            sa.sign_unit(secret, "u", time.time() - 1),
+            sa.sign_unit(secret, "u", 0),
+            *(_signed(f'{{"u":"u","e":{end}}}', secret) for end in ("NaN", '"4000000000"')),
+            *(_signed(text, secret) for text in ('{"u":"u"}', '{"e":null}', '["u", null]', "u")),
+            _signed("[" * 2000, secret),
+            "v1." + "A" * 5000 + "." + signature,
+            "v1.é.é",
+        ]
+        for token in forged:
             sent = [*headers.items(), ("X-SteadyArm-Unit", token.encode("latin-1"))]
             body = json.dumps({"unit": "u"})
             answer = client.request("POST", f"{OWN}/assignments", headers=sent, content=body)
-            assert answer.status_code == 403, what
+            assert answer.status_code == 403, token
             assert "sign_unit" in answer.json()["hint"]
         assert client.app.state.service.storage.summaries()[0].assigned == 0
         proven = headers | {"X-SteadyArm-Unit": good}
         assert client.post(f"{OWN}/assignments", {"unit": "u"}, headers=proven).status_code == 201
-
-
-def test_unit_tokens_of_one_key_are_worth_nothing_with_another() -> None:
-    with shops(signed=True) as (client, storage, _, _):
-        other = add_key(storage, "second", experiments=["other"], signed=True)
-        client.app.state.service.guard.reload()
-        secrets = {one.name: one.signing for one in storage.tokens.all()}
-        body = {"unit": "u"}
-        for name, status in (("web", 403), ("second", 201)):
-            token = sa.sign_unit(secrets[name] or "", "u", NEVER)
-            headers = page(other) | {"X-SteadyArm-Unit": token}
-            answer = client.post(f"{OTHER}/assignments", body, headers=headers)
-            assert answer.status_code == status
 
 
 def test_a_publishable_key_opens_no_page() -> None:
@@ -413,15 +363,12 @@ def test_a_publishable_key_opens_no_page() -> None:
         assert browser.get("/").status_code == 303
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_what_is_no_origin_is_refused() -> None:
+    for wrong in (
         *("", "*", "https://*", "https://*.shop.example", "null", "shop.example", "file://"),
         *("https://shop.example/path", "https://me@shop.example", "ftp://shop.example"),
         *("https://", "https://shop.example:", "https://shop.example:port", "https://a b"),
         *("https://shop.example,https://b.example", "https://müller.example", "chrome://x"),
-    ],
-)
-def test_what_is_no_origin_is_refused(wrong: str) -> None:
-    with pytest.raises(InvalidInputError, match="without a path"):
-        checked_origin(wrong)
+    ):
+        with pytest.raises(InvalidInputError, match="without a path"):
+            checked_origin(wrong)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from steadyarm.errors import InvalidInputError, StorageError
+from steadyarm.errors import StorageError
 from steadyarm.service.service import Batcher
-from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 from tests.service.clients import SHOP, InProcess, in_process, run_apart
 
@@ -60,30 +57,6 @@ def test_what_a_batch_raises_is_the_answer_to_all_and_the_next_goes_on() -> None
     assert isinstance(first, StorageError)
     assert first is second
     assert third == 4
-
-
-def test_many_threads_asking_for_the_same_units_get_one_assignment_each(tmp_path: Any) -> None:
-    with in_process(open_storage(f"sqlite:///{tmp_path}/t.db")) as client:
-        client.post("/v1/experiments", SHOP)
-        found: dict[str, set[str]] = {f"u{i}": set() for i in range(200)}
-        lock, statuses = threading.Lock(), []
-
-        def ask(thread: int) -> None:
-            for i in range(thread, thread + 200, 8):
-                unit = f"u{i % 200}"
-                answer = client.post(f"{BASE}/assignments", {"unit": unit})
-                with lock:
-                    statuses.append(answer.status_code)
-                    found[unit].add(answer.json()["id"])
-
-        with ThreadPoolExecutor(64) as pool:
-            list(pool.map(ask, range(64)))
-        assert {len(ids) for ids in found.values()} == {1}
-        assert statuses.count(201) == 200
-        assert set(statuses) == {200, 201}
-        assert sum(client.get(BASE).json()["assigned"].values()) == 200
-        text = client.get("/metrics").text
-        assert "steadyarm_assignments_total 200.0" in text
 
 
 def test_the_name_of_a_pruned_experiment_is_free_again() -> None:
@@ -155,29 +128,3 @@ def test_the_access_log_has_a_line_for_every_request(
         assert (first["route"], first["status"], first["request_id"]) == ("/healthz", 200, "r1")
     else:
         assert "GET /healthz 200" in lines[0]
-
-
-def test_settings_come_from_the_environment() -> None:
-    variables = {
-        "STEADYARM_PORT": "0",
-        "STEADYARM_WORKERS": "3",
-        "STEADYARM_REQUEST_TIMEOUT": "2.5",
-        "STEADYARM_ACCESS_LOG": "false",
-        "STEADYARM_LOG_FORMAT": "json",
-        "STEADYARM_ALLOWED_HOSTS": "a.example.org, 10.0.0.7",
-        "STEADYARM_ROOT_PATH": "/ab/",
-        "PORT": "1",
-    }
-    expected = ServiceSettings(
-        port=0,
-        workers=3,
-        request_timeout=2.5,
-        access_log=False,
-        log_format="json",
-        allowed_hosts=("a.example.org", "10.0.0.7"),
-        root_path="/ab",
-    )
-    assert ServiceSettings.from_environment(variables) == expected
-    assert ServiceSettings.from_environment(variables, port=82).port == 82
-    with pytest.raises(InvalidInputError, match="STEADYARM_PORT is 'x'"):
-        ServiceSettings.from_environment({"STEADYARM_PORT": "x"})

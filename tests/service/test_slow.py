@@ -122,19 +122,6 @@ def test_a_slow_decision_holds_up_no_look_at_windows(monkeypatch: pytest.MonkeyP
             time.sleep(0.02)
 
 
-def test_load_is_shed_before_memory_grows() -> None:
-    with in_process(max_body=2000) as client:
-        client.post("/v1/experiments", SHOP)
-        bodies = client.app.state.service.bodies
-        assert bodies._bytes == {True: 0, False: 0}
-        bodies._bytes[True] = service.BODIES * 2000  # as many bodies as may be held
-        answer = ask(client, "u")[0]
-        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-        assert answer.json()["type"].endswith("overloaded")
-        assert answer.json()["hint"].startswith("Nothing was done")
-        assert bodies._bytes == {True: service.BODIES * 2000, False: 0}
-
-
 def test_a_body_that_comes_slowly_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = threading.Event()
 
