@@ -8,7 +8,7 @@ from math import fsum
 
 import numpy as np
 
-from steadyarm.errors import ExperimentExistsError, UnknownExperimentError
+from steadyarm.errors import ExperimentExistsError
 from steadyarm.storages.records import (
     Assigned,
     Decision,
@@ -19,7 +19,6 @@ from steadyarm.storages.records import (
 )
 from tests.storages.bench import (
     DAY,
-    HOUR,
     NOW,
     Bench,
     Close,
@@ -27,8 +26,6 @@ from tests.storages.bench import (
     gathered,
     new_segment,
     numbers_given,
-    numbers_of,
-    refused,
     together,
 )
 from tests.storages.test_series import ALL, SPENT, counted, declared
@@ -246,57 +243,3 @@ def test_threads_metrics_corrected(bench: Bench) -> None:
         together(work, 5)
         counted(storages[0], key)
         assert len(storages[0].corrections(key)) == 10
-
-
-# The storage as a whole: large requests, several views of it.
-
-
-def test_many_at_once(bench: Bench) -> None:
-    """Large requests are answered like small ones."""
-    key = bench.running(5000)
-    units = [f"unit {i}" for i in range(3000)]
-    given = every(bench.assign(key, units))
-    assert [a.number for a in given] == [*range(3000)]
-    again = every(bench.assign(key, units[::-1]))
-    assert [a.number for a in again] == [*range(2999, -1, -1)]
-    assert not any(a.new for a in again)
-    reported: list[tuple[Target, float]] = [
-        (i if i % 2 else units[i], float(i)) for i in range(3000)
-    ]
-    assert {o.status for o in bench.reward(key, reported, NOW)} == {"stored"}
-    assert numbers_of(bench.known(key, units)) == [*range(3000)]
-    bench.tallied(key)
-
-
-def test_experiments_apart(bench: Bench) -> None:
-    """Experiments do not touch each other."""
-    one, two = bench.busy("one"), bench.busy("two")
-    before, days = bench.everything(one), bench.days(one)
-    assert before[1:] == bench.everything(two)[1:]
-    assert days == bench.days(two)
-    bench.assign(two, ["x"])
-    bench.reward(two, [("x", 3.0)], NOW)
-    assert bench.decided(two, Decision({"other": 1}))
-    bench.move(two, "stopped")
-    assert bench.everything(one) == before
-    assert bench.days(one) == days
-
-
-def test_pruned(bench: Bench) -> None:
-    """`prune` deletes archived experiments; others stay."""
-    one, two, three = bench.busy("one"), bench.busy("two"), bench.busy("three")
-    before = bench.everything(one)[:4]
-    for key in (two, three):
-        bench.move(key, "stopped", now=NOW)
-        bench.move(key, "archived", now=NOW)
-    later = NOW + HOUR
-    assert bench.prune(NOW, later, dry=True).experiments == ("two", "three")
-    assert bench.prune(NOW, NOW).experiments == ()
-    assert len(bench.summaries()) == 3
-    assert bench.prune(NOW, later).experiments == ("two", "three")
-    assert bench.everything(one)[:4] == before
-    assert [e.name for e in bench.summaries()] == ["one"]
-    for key in (two, three):
-        refused(UnknownExperimentError, "reading what was deleted", bench.log, key)
-    assert bench.busy("two") not in (one, two, three)
-    assert bench.prune(NOW, later).experiments == ()

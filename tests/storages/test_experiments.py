@@ -180,49 +180,31 @@ def test_progress(bench: Bench) -> None:
 # Checks of summaries: all experiments in short.
 
 
-def test_summaries(bench: Bench) -> None:
-    """Every experiment is there in the order of creation, and as its snapshot has it."""
-    assert bench.summaries() == []
-    for name in NAMES:
-        bench.new_experiment(name, state="draft")
-    bench.busy("z")
-    bench.running(9, name="a")
-    for view in (bench, bench.again()):
-        found = _compared(view)
-        assert [each.name for each in found] == [*NAMES, "z", "a"]
-        draft, full, started = found[0], found[-2], found[-1]
-        assert (draft.started, draft.last, draft.assigned) == (None, None, 0)
-        assert (full.started, full.last) == (NOW, NOW + 7)
-        assert (full.assigned, full.rewarded) == (12, 6)
-        assert {each.late for each in found} == {0}
-        assert (started.started, started.last) == (NOW, None)
-
-
 def test_summaries_follow(bench: Bench) -> None:
     """Summaries say at once what has changed, whichever process did it."""
     other = bench.again()
     key = bench.running(4)
-    _compared(other)
+    summarized(other)
     for day in range(2):
         bench.assign(key, [f"{day}.0", f"{day}.1"], now=NOW + day * DAY)
         bench.reward(key, [(f"{day}.0", 0.5)], NOW + 5 * DAY)
-        (found,) = _compared(other)
+        (found,) = summarized(other)
         assert (found.assigned, found.rewarded) == (2 * day + 2, day + 1)
         assert found.last == NOW + day * DAY
     bench.open_segment(key, new_segment(3), closed=[0])
-    (found,) = _compared(other)
+    (found,) = summarized(other)
     assert (found.version, found.observed, found.assigned) == (2, 1, 4)
     bench.reward(key, [("0.1", 1.0)], NOW + 6 * DAY)
     found = replace(found, late=1)
-    assert _compared(other) == [found]
+    assert summarized(other) == [found]
     bench.reward(key, [("0.1", 1.0), ("1.1", 1.0)], NOW + 6 * DAY)
-    assert _compared(other)[0].late == 3
+    assert summarized(other)[0].late == 3
     for state in ("paused", "stopped", "archived"):
         bench.move(key, state)
-        assert _compared(other)[0].state == state
+        assert summarized(other)[0].state == state
 
 
-def _compared(bench: Bench) -> list[Summary]:
+def summarized(bench: Bench) -> list[Summary]:
     """All summaries, after comparing them with records, snapshots and logs."""
     found: list[Summary] = bench.summaries()
     for summary in found:

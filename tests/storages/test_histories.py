@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
-from steadyarm.errors import InvalidInputError, UnknownAssignmentError
+from steadyarm.errors import InvalidInputError, UnknownAssignmentError, UnknownExperimentError
 from steadyarm.storages.records import Decision, Event
-from tests.storages.bench import DAY, HOUR, NOW, Bench, new_segment
+from tests.storages.bench import DAY, HOUR, NOW, Bench, new_segment, refused
+from tests.storages.test_experiments import summarized
 from tests.storages.test_series import AGE, ALL, CLICKED, LOYAL, STEERING, counted, declared
 
 PRIMARIES: tuple[dict[str, Any], ...] = (
@@ -73,6 +73,8 @@ def test_sums_follow_any_history(bench: Bench, primary: dict[str, Any]) -> None:
     """Assignments, events, corrections and decisions, from two openings of a storage."""
     rng = np.random.default_rng(len(primary))
     metrics = [primary, *METRICS] if primary else METRICS
+    other = bench.busy("other")
+    untouched = bench.everything(other), bench.days(other), bench.series(other)
     key = declared(bench, *metrics, products=PRODUCTS, rounds=12, window=DAY, grace=HOUR)
     views, units, now = (bench, bench.again()), list[str](), NOW
     for step in range(STEPS):
@@ -91,16 +93,18 @@ def test_sums_follow_any_history(bench: Bench, primary: dict[str, Any]) -> None:
             close(view, key)
         if step % 8 == 7:
             counted(bench, key)
+            summarized(bench)
     bench.accounted(key)
-    (summary,) = bench.summaries()
-    rows = bench.whole_log(key)
-    assert summary.assigned == len(rows)
-    assert summary.rewarded == sum(sum(tally.rewarded) for tally in bench.tallied(key))
-    assert len(Counter(row.unit for row in rows)) == len(rows)
     for state in ("stopped", "archived"):
         bench.move(key, state, now=now)
-    assert bench.prune(now + DAY, now + DAY).experiments == ("e",)
-    key = declared(bench, *metrics, products=PRODUCTS)
-    bench.assign(key, units, now=now)
-    assert (bench.series(key), bench.summaries()[0].measured) == ((), 0)  # nothing was left behind
-    bench.accounted(key)
+    assert bench.prune(now, now).experiments == ()
+    for dry in (True, False):
+        assert bench.prune(now + DAY, now + DAY, dry=dry).experiments == ("e",)
+    assert [summary.name for summary in summarized(bench)] == ["other"]
+    refused(UnknownExperimentError, "reading what was deleted", bench.again().log, key)
+    again = declared(bench, *metrics, products=PRODUCTS)
+    assert again not in (key, other)
+    bench.assign(again, units, now=now)
+    assert (bench.series(again), bench.summaries(again)[0].measured) == ((), 0)
+    bench.accounted(again)
+    assert (bench.everything(other), bench.days(other), bench.series(other)) == untouched

@@ -50,6 +50,9 @@ def test_outcomes(bench: Bench) -> None:
         (number_of(1, 0), 1.0),
         (NAMES[2], 0.0),
         ("0", 3.0),
+        ((1, check_of("b")), -2.0),
+        ((1, check_of("a")), -2.0),
+        ((9, ""), 1.0),
     ]
     expected = (
         Outcome("stored", 0),
@@ -63,6 +66,9 @@ def test_outcomes(bench: Bench) -> None:
         Outcome("unknown"),
         Outcome("stored", 2),
         Outcome("stored", 3),
+        Outcome("repeated", 1, -2.0),
+        Outcome("unknown"),
+        Outcome("unknown"),
     )
     got = bench.reward(key, rewards, NOW + 9)
     assert got == expected
@@ -92,89 +98,41 @@ def test_rewards_in_any_state(bench: Bench) -> None:
     assert bench.everything(key) == before
 
 
+HAPPENED: tuple[
+    tuple[int | None, int, str, tuple[int | None, int | None]], ...
+] = (  # when it happened, when it arrived, what becomes of it, and the stored times
+    (None, 49, "stored", (49, None)),
+    (None, 51, "late", (None, None)),
+    (49, 80, "stored", (49, 80)),
+    (51, 60, "late", (None, None)),
+    (40, 81, "late", (None, None)),
+    (-SKEW - 1, 20, "early", (None, None)),
+    (-SKEW, 20, "stored", (0, 20)),
+    (500, 30, "stored", (30, None)),
+)
+
+
 def test_window(bench: Bench) -> None:
-    """A reward that comes after its window is late; one that was there stays."""
-    key = bench.running(9, window=50)
-    bench.assign(key, ["a", "b", "c"], now=NOW)
-    bench.assign(key, ["d"], now=NOW + 100)
-    assert bench.reward(key, [("a", 1.0)], NOW + 49) == (Outcome("stored", 0),)
-    before = bench.everything(key)
-    late = bench.reward(key, [("b", 1.0), ("a", 1.0), ("a", 2.0)], NOW + 51)
-    assert late[0] == Outcome("late", 1, created=NOW)
-    assert late[1] == Outcome("repeated", 0, 1.0)
-    assert late[2] == Outcome("conflict", 0, 1.0)
-    assert bench.everything(key) == before
-    got = bench.reward(key, [("c", 1.0), ("d", 2.0)], NOW + 140)
-    assert [o.status for o in got] == ["late", "stored"]
+    """A reward counts by when it happened, if it arrives within the grace after its window."""
+    key = bench.running(9, window=50, grace=30)
+    start = NOW + 10 * SKEW
+    bench.assign(key, [f"u{i}" for i in range(len(HAPPENED))], now=start)
+    for i, (at, now, status, times) in enumerate(HAPPENED):
+        reward = f"u{i}", 1.0, *([] if at is None else [start + at])
+        (outcome,) = bench.reward(key, [reward], start + now)
+        created = start if status == "late" else None
+        assert (outcome.number, outcome.status, outcome.created) == (i, status, created)
+        row = bench.log(key)[i]
+        stored = [None if time is None else start + time for time in times]
+        assert [row.rewarded, row.received] == stored
+    again = [("u0", 1.0), ("u0", 2.0), ("u1", 2.0, start + 60), ("u1", 3.0, start + 45)]
+    statuses = [outcome.status for outcome in bench.reward(key, again, start + 70)]
+    assert statuses == ["repeated", "conflict", "late", "stored"]
+    bench.tallied(key)
     endless = bench.running(9, name="without a window")
     bench.assign(endless, ["b"], now=NOW)
     (outcome,) = bench.reward(endless, [("b", 1.0)], NOW + 10**15)
     assert outcome.status == "stored"
-    bench.tallied(key)
-
-
-def test_event_time(bench: Bench) -> None:
-    """A reward counts by when it happened, if it arrives within the grace after its window."""
-    key = bench.running(9, window=50, grace=30)
-    start = NOW + 10 * SKEW
-    bench.assign(key, ["a", "b", "c", "d", "e"], now=start)
-
-    def tell(unit: str, at: int, now: int) -> str:
-        (outcome,) = bench.reward(key, [(unit, 1.0, start + at)], start + now)
-        return str(outcome.status)
-
-    assert tell("a", at=49, now=80) == "stored"
-    assert tell("b", at=51, now=60) == "late"
-    assert tell("b", at=40, now=81) == "late"
-    assert tell("c", at=-SKEW - 1, now=20) == "early"
-    assert tell("c", at=-SKEW, now=20) == "stored"
-    assert tell("d", at=500, now=30) == "stored"
-    pair = [("e", 2.0, start + 60), ("e", 3.0, start + 45)]
-    got = bench.reward(key, pair, start + 70)
-    assert [o.status for o in got] == ["late", "stored"]
-    times = [(row.rewarded, row.received) for row in bench.log(key)]
-    assert times == [
-        (start + 49, start + 80),
-        (None, None),
-        (start, start + 20),
-        (start + 30, None),
-        (start + 45, start + 70),
-    ]
-    bench.tallied(key)
-
-
-def test_targets_with_a_check(bench: Bench) -> None:
-    """A number with the check of a unit is that unit's assignment, or none."""
-    key = bench.running(9)
-    bench.assign(key, ["a", "b"])
-    meant: list[Target] = [(0, check_of("a")), (1, check_of("a")), (1, check_of("b")), (2, "")]
-    outcomes = bench.reward(key, [(target, 1.0) for target in meant], NOW)
-    assert [outcome.status for outcome in outcomes] == ["stored", "unknown", "stored", "unknown"]
-
-
-# Checks of sums by day: of the assignment, whenever its reward comes or is refused.
-
-
-TODAY = NOW // DAY
-MIDNIGHT = (TODAY + 1) * DAY
-
-
-def test_rewards_of_days(bench: Bench) -> None:
-    """A reward counts on the day of its assignment, once, with the time it was waited for."""
-    key = bench.running(30)
-    for day in range(3):
-        bench.assign(key, [f"{day}.{i}" for i in range(8)], now=NOW + day * DAY)
-    reported: list[tuple[Target, float]] = [("0.0", 0.1), ("1.1", 1 / 3), (number_of(0, 1), 2.5)]
-    now = NOW + 2 * DAY + 1_999
-    for again in range(3):
-        bench.again().reward(key, reported, now + again * HOUR)
-    bench.reward(key, [("0.0", 9.0), ("2.7", -1.0), ("2.7", -1.0)], now - DAY)
-    found = [(s.tally.total_rewarded, sum(s.waited)) for s in bench.dayed(key)]
-    hours = 24 * 3_600_000
-    assert found[0] == (2, 2 * (2 * hours + 1))
-    assert found[1] == (1, hours + 1)
-    assert found[2] == (1, 0)
-    assert not any(map(any, bench.late(key)))
 
 
 def test_late_rewards(bench: Bench) -> None:
@@ -259,15 +217,14 @@ def test_other_arms(bench: Bench) -> None:
     _play(bench.again(), key, "b", 15)
     bench.open_segment(key, new_segment(20))
     _play(bench, key, "c", 9)
-    assert [len(tally.sums) for tally in bench.tallied(key)] == [4, 3, 3]
-    assert [len(sums.late) for sums in bench.dayed(key)] == [4, 3, 3]
-    reported: list[tuple[Target, float]] = [("a0", 9.0), ("b0", 9.0)]
-    bench.reward(key, reported, NOW)
     (outcome,) = bench.reward(key, [("a9", 1.0)], NOW + DAY)
     assert outcome.status == "closed"
-    assert sum(bench.days(key)[0].late) == 1
-    bench.tallied(key)
-    assert bench.summaries()[0].assigned == 34
+    assert [len(tally.sums) for tally in bench.tallied(key)] == [4, 3, 3]
+    assert [(len(sums.late), sum(sums.late)) for sums in bench.dayed(key)] == [
+        (4, 1),
+        (3, 0),
+        (3, 0),
+    ]
 
 
 def _play(bench: Bench, key: int, name: str, units: int) -> None:
