@@ -14,12 +14,9 @@ import steadyarm as sa
 from steadyarm.environments import layouts, soare_arms, soare_stationary
 from steadyarm.policies import POLICIES
 from steadyarm.policies.base import best_arm, best_of_many, rank_arms
-from steadyarm.policies.elimination import (
-    halve,
-    noise_elimination,
-    peace_elimination,
-    rage_elimination,
-)
+from steadyarm.policies.ips import halve
+from steadyarm.policies.p1 import peace_elimination, rage_elimination
+from steadyarm.policies.steady import noise_elimination
 from steadyarm.segments import SegmentStats
 
 EASY = sa.ArmSet.from_features([[1.0], [1.1], [0.9]])  # inf ρ = 0.2² / 1.1² < 1

@@ -15,7 +15,7 @@ from steadyarm.designs.cache import designs_for
 from steadyarm.designs.solvers import solve_pairs, whiten
 from steadyarm.estimators import ips
 from steadyarm.policies.base import FIRST, LAST, best_arm, best_of_many
-from steadyarm.policies.elimination import rage_elimination
+from steadyarm.policies.p1 import rage_elimination
 from steadyarm.policies.steady import gap_errors
 from steadyarm.segments import Segment
 

@@ -11,7 +11,8 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.cli.main import main
-from steadyarm.policies import offered_policies, policy_named
+from steadyarm.policies import policy_from
+from steadyarm.policies.named import offered_policies
 
 SWITCH = ["--world", "malicious_switch", "--set", "budget=300", "--trials", "20"]
 MODULE = """
@@ -48,7 +49,7 @@ def offer(folder: Path, value: str) -> None:
 
 def test_an_offered_policy_is_known_by_its_name_everywhere(installed: Path) -> None:
     offer(installed, "offering:Offered")
-    assert policy_named("offered_one") == "Offered-One"
+    assert policy_from("offered_one").name == "Offered-One"
     url = f"sqlite:///{installed}/tests.db"
     description = {
         "arms": ["A", "B"],
@@ -68,7 +69,7 @@ def test_an_offered_policy_is_known_by_its_name_everywhere(installed: Path) -> N
 def test_another_process_finds_it(installed: Path) -> None:
     offer(installed, "offering:Offered")
     code = f"import sys; sys.path[:0] = [{str(installed)!r}, {str(Path(__file__).parents[2])!r}]\n"
-    code += "from steadyarm.policies import policy_named; print(policy_named('offered one'))"
+    code += "from steadyarm.policies import policy_from; print(policy_from('offered one').name)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.stdout == "Offered-One\n", found.stderr
 
@@ -127,8 +128,8 @@ def test_a_module_in_this_folder_is_found_by_the_installed_command(tmp_path: Pat
 def test_what_is_offered_wrongly_is_named(installed: Path, value: str, message: str) -> None:
     offer(installed, value)
     with pytest.raises(sa.InvalidInputError, match=message):
-        policy_named("something")
-    assert policy_named("steady") == "Steady"  # ours are not touched by it
+        policy_from("something")
+    assert policy_from("steady") == sa.Steady()  # ours are not touched by it
 
 
 def test_the_report_says_what_fails(tmp_path: Path) -> None:

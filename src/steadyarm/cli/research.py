@@ -137,9 +137,11 @@ def _policies(args: argparse.Namespace) -> tuple[str, ...] | None:
     """The policies asked for, by their proper names; None if none were."""
     if args.policies is None:
         return None
-    from steadyarm.policies import policy_named
+    from steadyarm.policies import policy_from, policy_name
 
-    return tuple(dict.fromkeys(policy_named(name) for name in args.policies.split(",")))
+    given = args.policies.split(",")
+    names = (name if ":" in name else policy_name(policy_from(name)) for name in given)
+    return tuple(dict.fromkeys(names))
 
 
 @command(

@@ -37,7 +37,7 @@ from steadyarm.live.settings import (
     Sticky,
     Stop,
 )
-from steadyarm.policies import Policy, policy_class, policy_from
+from steadyarm.policies import Policy, is_policy_name, policy_from
 from steadyarm.segments import Direction
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import ExperimentRecord, new_tag
@@ -397,7 +397,7 @@ def _described_policy(policy: Policy[Any]) -> str | dict[str, Any]:
     """The name, and the settings that are not the default; None is always a default."""
     settings = policy.to_dict()
     name = settings.pop("name")
-    if policy_class(name) is not None:
+    if is_policy_name(name):
         usual = {field.name: field.default for field in fields(type(policy))}
         settings = {
             key: value for key, value in settings.items() if usual.get(key, MISSING) != value
@@ -448,7 +448,7 @@ def check_storage(url: str | None = None) -> StorageCheck:
             try:
                 record = storage.find(name)
                 policy = record.config["policy"]["name"]
-                if policy_class(policy) is None:
+                if not is_policy_name(policy):
                     skipped.append(f"{name}: it runs with {policy!r}, a policy of your own")
                     continue
                 found_here = Experiment(storage, record).replay().differences

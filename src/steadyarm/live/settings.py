@@ -37,7 +37,7 @@ from steadyarm.live.units import (
     without_known,
 )
 from steadyarm.live.values import checked_variant_values, values_of
-from steadyarm.policies import Policy, policy_class, policy_from
+from steadyarm.policies import Policy, is_policy_name, policy_from
 from steadyarm.segments import Direction, Segment
 from steadyarm.validation import (
     check_choice,
@@ -507,7 +507,7 @@ def stored_policy(stored: Mapping[str, Any], given: Policy[Any] | None, how: str
     how : to give it, for the error if it is missing
     """
     if given is None:
-        if policy_class(name := stored.get("name")) is None:
+        if not is_policy_name(name := stored.get("name")):
             raise InvalidInputError(
                 f"the test was run with {name!r}, a policy of your own; give it again: {how}, "
                 "or install it as a package (docs/guides/own_policy.md)."

@@ -20,7 +20,7 @@ from steadyarm.policies import (
     Steady,
     Uniform,
     policy_from,
-    policy_named,
+    policy_name,
 )
 from steadyarm.policies.base import Policy, Recommendations, TallyState, best_arm
 from steadyarm.policies.fixed import ShuffledPlan
@@ -169,8 +169,10 @@ def candidate_from_settings(settings: Any, sd: float) -> Candidate:
             raise InvalidInputError(f"policies: the {AB_TEST} has no settings; given {rest}.")
         return Candidate(label or AB_TEST, EqualSplit(**rest))
     try:
-        name = policy_named(typed)
+        policy = policy_from(typed)
     except InvalidInputError:
+        if ":" in typed:
+            raise
         known = [name.lower() for name in (AB_TEST, *POLICIES)]
         near = did_you_mean(typed.lower().replace("_", "-"), known).removesuffix(".")
         expected = f"some of {', '.join(known)}{near}"
@@ -178,8 +180,9 @@ def candidate_from_settings(settings: Any, sd: float) -> Candidate:
             f"there is no policy {typed!r}; expected {expected}.", field="policies"
         ) from None
     given = ", ".join(f"{key}={value}" for key, value in rest.items())
-    if "noise_sd" in {f.name for f in fields(policy_from(name))}:
+    name = policy_name(policy)
+    if "noise_sd" in {f.name for f in fields(policy)}:
         rest = {"noise_sd": sd} | rest
     return Candidate(
-        label or (f"{name} ({given})" if given else name), policy_from({"name": name} | rest)
+        label or (f"{name} ({given})" if given else name), policy_from({"name": typed} | rest)
     )

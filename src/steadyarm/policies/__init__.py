@@ -6,11 +6,10 @@ from steadyarm.policies.named import (
     POLICIES,
     VARIANTS,
     Policies,
+    is_policy_name,
     named_policies,
-    offered_policies,
-    policy_class,
     policy_from,
-    policy_named,
+    policy_name,
 )
 from steadyarm.policies.p1 import P1, P1RAGE, MixedPeace, P1Peace
 from steadyarm.policies.phased import ODLinBAI, Peace, SequentialHalving
@@ -37,9 +36,8 @@ __all__ = [
     "Steady",
     "TopTwoThompson",
     "Uniform",
+    "is_policy_name",
     "named_policies",
-    "offered_policies",
-    "policy_class",
     "policy_from",
-    "policy_named",
+    "policy_name",
 ]

@@ -26,25 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.cache import Solver
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
-
-__all__ = [
-    "Policy",
-    "Recommendations",
-    "Solver",
-    "State",
-    "TallyState",
-    "Ties",
-    "best_arm",
-    "best_of_many",
-    "empty_tally",
-    "rank_arms",
-    "read_array",
-    "start_values",
-]
 
 Ties = Literal["random", "first", "last"]
 """Which of several arms with equal estimates counts as better: one drawn at "random" before the

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.cache import TOLERANCE, SubsetDesigns, designs_for
+from steadyarm.designs.cache import TOLERANCE, Solver, SubsetDesigns, designs_for
 from steadyarm.designs.optimal import Kind
 from steadyarm.designs.rounding import Allocation, exact_allocation
 from steadyarm.errors import InvalidInputError
@@ -23,7 +23,6 @@ from steadyarm.estimators import arm_values, ips, ips_squares, standard_errors
 from steadyarm.policies.base import (
     Policy,
     Recommendations,
-    Solver,
     State,
     Ties,
     best_arm,
@@ -32,17 +31,9 @@ from steadyarm.policies.base import (
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.validation import whole_number
 
-__all__ = [
-    "EpochLength",
-    "IPSPolicy",
-    "IPSState",
-    "automatic_block",
-    "epoch_count",
-    "epoch_end",
-]
-
 IN_PLAY = 8  # times the rank: arms of a large set, above which an allocation is thinned out
 MOST_IN_STATE = 2**28  # 2 GB, in the tables of a state
+ROUNDING = 1e-9  # relative difference that may be rounding and must not decide
 SLACK = 4 * TOLERANCE  # what the exact solver may be off by
 Floats = NDArray[np.float64]
 EpochLength = Literal["text", "published"]
@@ -423,3 +414,62 @@ def epoch_end(state: State, solver: Solver, length: EpochLength) -> NDArray[np.i
     epochs = _log2_rho(state.arms, solver)
     R = max(1, floor(state.budget / (ceil(epochs) if length == "published" else epochs)))
     return np.where(state.played < 1, 1, 1 + ((state.played - 1) // R + 1) * R)
+
+
+# What eliminations share: Peace's for real, and the virtual ones whose designs are averaged.
+
+
+def gaps_to_leader(estimates: Floats) -> Floats:
+    """How far each arm lies behind the leader; zero where that is rounding."""
+    gaps = estimates.max(axis=1, keepdims=True) - estimates
+    size = np.abs(estimates).max(axis=1, keepdims=True)
+    return np.where(gaps > ROUNDING * size, gaps, 0.0)
+
+
+def halve(
+    arms: ArmSet, survivors: NDArray[np.bool_], order: NDArray[np.int64], solver: Solver
+) -> NDArray[np.bool_]:
+    """The longest prefix of `order` within `survivors` whose optimal ρ is at most half.
+
+    The optimal ρ grows with the set, so the prefix is found by bisection.
+
+    Parameters
+    ----------
+    survivors : (n, K) mask
+    order : (n, K) all arms from best to worst
+    """
+    # Arms of each trial, survivors first, best first.
+    place = np.argsort(~np.take_along_axis(survivors, order, axis=1), axis=1, kind="stable")
+    ranked = np.take_along_axis(order, place, axis=1)
+    position = np.argsort(ranked, axis=1, kind="stable")
+    designs = designs_for(arms, survivors, kind="xy", solver=solver)
+    half = designs.values[designs.index] / 2
+    slack = SLACK if solver == "exact" else ROUNDING
+    low = np.ones(len(order), dtype=np.int64)  # a single arm has ρ = 0
+    high = np.maximum(survivors.sum(axis=1), 2)  # the whole set has more than half of its own ρ
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        prefix = designs_for(arms, position < middle[:, None], kind="xy", solver=solver)
+        fits = prefix.values[prefix.index] <= half * (1 + slack)
+        low = np.where(fits, middle, low)
+        high = np.where(fits, high, middle)
+    return position < low[:, None]
+
+
+def average_design(
+    arms: ArmSet, phases: NDArray[np.bool_], solver: Solver, rising: bool = False
+) -> Allocation:
+    """Mean over the phases (n, p, K) with more than one arm of their XY-optimal designs.
+
+    rising : phase i counts i + 1 times instead of once
+    """
+    n, p, _ = phases.shape
+    counted = phases.sum(axis=2) > 1
+    designs = designs_for(arms, phases[counted], kind="xy", solver=solver)
+    index = np.zeros((n, p), dtype=np.int64)
+    index[counted] = designs.index
+    shares = counted * (np.arange(1.0, p + 1) if rising else 1.0)
+    total = np.zeros((n, designs.weights.shape[1]))
+    for phase in np.flatnonzero(counted.any(axis=0)):
+        total += shares[:, phase, None] * designs.weights[index[:, phase]]
+    return Allocation(total / shares.sum(axis=1)[:, None], designs.arms)

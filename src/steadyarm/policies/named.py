@@ -21,17 +21,6 @@ from steadyarm.policies.steady import Steady
 from steadyarm.policies.thompson import LinearThompson, TopTwoThompson
 from steadyarm.wording import did_you_mean
 
-__all__ = [
-    "POLICIES",
-    "VARIANTS",
-    "Policies",
-    "named_policies",
-    "offered_policies",
-    "policy_class",
-    "policy_from",
-    "policy_named",
-]
-
 Policies = Mapping[str, Policy[Any] | str] | Sequence[Policy[Any] | str]
 POLICIES: dict[str, type[Policy[Any]]] = {
     policy.name: policy
@@ -102,60 +91,15 @@ def offered_policies() -> dict[str, type[Policy[Any]]]:
     return found
 
 
-def policy_class(name: object) -> type[Policy[Any]] | None:
-    """The class of a policy by its proper name, ours or an installed package's; None if unknown.
-
-    Parameters
-    ----------
-    name : the proper name, such as "P1-RAGE"
-
-    Returns
-    -------
-    a subclass of Policy, or None
+def is_policy_name(name: object) -> bool:
+    """Whether a policy has this proper name, one of ours or of an installed package.
 
     Examples
     --------
-    >>> policy_class("P1-RAGE").__name__
-    'P1RAGE'
+    >>> is_policy_name("P1-RAGE"), is_policy_name("Mine")
+    (True, False)
     """
-    if name in POLICIES:
-        return POLICIES[str(name)]
-    return offered_policies().get(str(name))
-
-
-def policy_named(name: str) -> str:
-    """The proper name of a policy or variant, given any spelling; "module:Class" as it is.
-
-    Parameters
-    ----------
-    name : such as p1-rage, P1RAGE or P1-RAGE
-
-    Returns
-    -------
-    str : the proper name; InvalidInputError lists all names if there is none
-
-    Examples
-    --------
-    >>> policy_named("p1_rage"), policy_named("g-bai-blocks")
-    ('P1-RAGE', 'G-BAI blocks')
-    """
-    if ":" in name:
-        return name
-    for proper in (*POLICIES, *VARIANTS):
-        if _plain(proper) == _plain(name):
-            return proper
-    for proper in offered_policies():
-        if _plain(proper) == _plain(name):
-            return proper
-    known = [proper.lower() for proper in (*POLICIES, *offered_policies())]
-    raise InvalidInputError(
-        f"there is no policy {name!r}; the policies are {', '.join(known)}"
-        f"{did_you_mean(name.lower().replace('_', '-'), known)}"
-    )
-
-
-def _plain(name: str) -> str:
-    return name.replace("-", "").replace("_", "").replace(" ", "").lower()
+    return name in POLICIES or name in offered_policies()
 
 
 def policy_from(given: Any, published: bool = False) -> Policy[Any]:
@@ -163,7 +107,7 @@ def policy_from(given: Any, published: bool = False) -> Policy[Any]:
 
     Parameters
     ----------
-    given : a policy, a name as `policy_named` takes it, or what `Policy.to_dict` returned
+    given : a policy, a name in any spelling, "module:Class", or what `Policy.to_dict` returned
     published : whether policies that are named are to be as in the paper's published runs
 
     Returns
@@ -185,22 +129,37 @@ def policy_from(given: Any, published: bool = False) -> Policy[Any]:
     name = settings.pop("name", None)
     if not isinstance(name, str):
         raise InvalidInputError.of("policy", given, "a policy, or its name")
-    name = policy_named(name)
-    made = _imported(name) if ":" in name else VARIANTS.get(name)
-    kind = policy_class(name) if made is None else type(made)
-    assert kind is not None  # policy_named knows it
+    found = _imported(name) if ":" in name else _find(name)
+    kind = found if isinstance(found, type) else type(found)
     known = [field.name for field in fields(kind)]
     for key in settings:
         if key not in known:
             raise InvalidInputError(
-                f"{name} has no setting {key!r}; its settings are {', '.join(known)}"
+                f"{kind.name} has no setting {key!r}; its settings are {', '.join(known)}"
                 f"{did_you_mean(key, known)}"
             )
-    if made is None:
-        if not published:
-            return kind(**settings)
-        made = kind.published()
-    return replace(made, **settings) if settings else made
+    if isinstance(found, type) and not published:
+        return found(**settings)
+    policy = found.published() if isinstance(found, type) else found
+    return replace(policy, **settings) if settings else policy
+
+
+def _find(name: str) -> type[Policy[Any]] | Policy[Any]:
+    """The class or variant of that name in any spelling; packages are asked for unknown names."""
+    plain = _plain(name)
+    for policies in (lambda: POLICIES | VARIANTS, offered_policies):
+        for proper, policy in policies().items():
+            if _plain(proper) == plain:
+                return policy
+    known = [proper.lower() for proper in (*POLICIES, *offered_policies())]
+    raise InvalidInputError(
+        f"there is no policy {name!r}; the policies are {', '.join(known)}"
+        f"{did_you_mean(name.lower().replace('_', '-'), known)}"
+    )
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "").replace("_", "").replace(" ", "").lower()
 
 
 def named_policies(policies: Policies) -> dict[str, Policy[Any]]:
@@ -221,7 +180,7 @@ def named_policies(policies: Policies) -> dict[str, Policy[Any]]:
         found = {name: policy_from(given) for name, given in policies.items()}
     else:
         several = [policy_from(given) for given in policies]
-        names = [_name(policy) for policy in several]
+        names = [policy_name(policy) for policy in several]
         often = Counter(names)
         labels = [
             _with_settings(name, policy) if often[name] > 1 else name
@@ -242,10 +201,15 @@ def named_policies(policies: Policies) -> dict[str, Policy[Any]]:
     return found
 
 
-def _name(policy: Policy[Any]) -> str:
-    """Its name, or that of the variant it is."""
-    same = (name for name, variant in VARIANTS.items() if type(policy) is type(variant))
-    return next((name for name in same if policy == VARIANTS[name]), policy.name)
+def policy_name(policy: Policy[Any]) -> str:
+    """Its name, or that of the variant it is.
+
+    Examples
+    --------
+    >>> policy_name(GBAI()), policy_name(GBAI(order="blocks"))
+    ('G-BAI', 'G-BAI blocks')
+    """
+    return next((name for name, variant in VARIANTS.items() if policy == variant), policy.name)
 
 
 def _with_settings(name: str, policy: Policy[Any]) -> str:

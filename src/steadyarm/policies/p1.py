@@ -13,13 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.cache import designs_for
+from steadyarm.designs.cache import Solver, designs_for
 from steadyarm.designs.rounding import Allocation, mixed
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies.base import State, rank_arms
-from steadyarm.policies.elimination import halve, peace_elimination, rage_elimination
-from steadyarm.policies.ips import EpochLength, IPSPolicy, IPSState, epoch_count, epoch_end
+from steadyarm.policies.ips import (
+    ROUNDING,
+    EpochLength,
+    IPSPolicy,
+    IPSState,
+    average_design,
+    epoch_count,
+    epoch_end,
+    gaps_to_leader,
+    halve,
+)
 from steadyarm.validation import finite_number, whole_number
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,21 @@ class P1(IPSPolicy[IPSState]):
     def segment_end(self, state: IPSState) -> NDArray[np.int64]:
         """A new ranking after every round."""
         return state.played + 1
+
+
+def rage_elimination(
+    arms: ArmSet, estimates: Floats, max_phases: int, first_cut: float, solver: Solver
+) -> Allocation:
+    """Average design λ̄ over the virtual phases of RAGE-Elimination.
+
+    Phase 0 has all arms; phase i keeps those within first_cut · 2^(1-i) of the leader. Phases
+    end after `max_phases` or with a single arm left.
+    """
+    gaps = gaps_to_leader(estimates)
+    cuts = np.ldexp(first_cut, -np.arange(max_phases - 1))
+    kept = gaps[:, None, :] <= cuts[None, :, None] * (1 + ROUNDING)
+    phases = np.concatenate([np.ones_like(gaps, dtype=bool)[:, None], kept], axis=1)
+    return average_design(arms, phases, solver)
 
 
 @dataclass(frozen=True)
@@ -125,6 +151,23 @@ class P1RAGE(IPSPolicy[IPSState]):
         if self.updates == "rounds":
             return state.played + 1
         return epoch_end(state, self.solver, self.epoch_length)
+
+
+def peace_elimination(
+    arms: ArmSet, estimates: Floats, ties: NDArray[np.int64], solver: Solver
+) -> Allocation:
+    """Average design λ̄ over the virtual phases of Peace-Elimination.
+
+    Each phase keeps the longest prefix, by estimate, whose optimal ρ is at most half of the
+    last; phases end with a single arm left.
+    """
+    order = rank_arms(estimates, ties)
+    survivors = np.ones_like(order, dtype=bool)
+    phases = []
+    while (survivors.sum(axis=1) > 1).any():
+        phases.append(survivors)
+        survivors = halve(arms, survivors, order, solver)
+    return average_design(arms, np.stack(phases, axis=1), solver)
 
 
 @dataclass(frozen=True)

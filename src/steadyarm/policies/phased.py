@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.cache import designs_for
+from steadyarm.designs.cache import Solver, designs_for
 from steadyarm.designs.rounding import round_designs
 from steadyarm.estimators import arm_values, least_squares, least_squares_errors
 from steadyarm.policies.base import (
     Policy,
     Recommendations,
-    Solver,
     State,
     TallyState,
     Ties,
@@ -31,11 +30,8 @@ from steadyarm.policies.base import (
     rank_arms,
     start_values,
 )
-from steadyarm.policies.elimination import halve
-from steadyarm.policies.ips import epoch_count
+from steadyarm.policies.ips import epoch_count, halve
 from steadyarm.segments import Segment, SegmentStats
-
-__all__ = ["ODLinBAI", "Peace", "PhasedPolicy", "PhasedState", "SequentialHalving"]
 
 
 @dataclass(frozen=True)
@@ -133,20 +129,10 @@ class PhasedPolicy(Policy[PhasedState]):
         (n, K) mask; at least one arm of each trial
         """
 
-    def tie_rule(self, arms: ArmSet, budget: int) -> Ties:
-        """How equal estimates are ordered.
-
-        Parameters
-        ----------
-        arms : the variants
-        budget : rounds of the test
-        """
-        return self.ties
-
     def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> PhasedState:
         """All arms survive, and nothing is known."""
         return PhasedState(
-            **start_values(arms, budget, trials, seed, self.tie_rule(arms, budget)),
+            **start_values(arms, budget, trials, seed, self.ties),
             epoch=np.zeros(trials, dtype=np.int64),
             survivors=np.ones((trials, arms.size), dtype=bool),
             theta=np.zeros((trials, arms.rank)),
@@ -277,9 +263,12 @@ class ODLinBAI(PhasedPolicy):
         """Frank-Wolfe designs, ties to the higher index."""
         return cls(solver="frank-wolfe", ties="last")
 
-    def tie_rule(self, arms: ArmSet, budget: int) -> Ties:
-        """At random also where nothing is played, so that any arm may be recommended."""
-        return self.ties if _plays_per_round(arms, budget) > 0 else "random"
+    def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> PhasedState:
+        """All arms survive; where nothing is played, ties are random, so that any may be named."""
+        state = super().start(arms, budget, trials, seed)
+        if _plays_per_round(arms, budget) > 0:
+            return state
+        return replace(state, ties=start_values(arms, budget, trials, seed, "random")["ties"])
 
     def planned_counts(self, state: PhasedState) -> NDArray[np.int64]:
         """⌈π_i m⌉ plays of each survivor i."""

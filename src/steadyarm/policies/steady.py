@@ -11,18 +11,19 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.arms.generated import forms
 from steadyarm.arms.rows import DenseRows
+from steadyarm.designs.cache import Solver
 from steadyarm.designs.rounding import Allocation, exact_allocation, mixed
 from steadyarm.errors import InvalidInputError
 from steadyarm.kernels import first_largest, quadratic_forms
 from steadyarm.policies.base import State
-from steadyarm.policies.elimination import noise_elimination
-from steadyarm.policies.ips import IPSPolicy, IPSState
+from steadyarm.policies.ips import ROUNDING, IPSPolicy, IPSState, average_design, gaps_to_leader
 from steadyarm.validation import finite_number, whole_number
 
 Floats = NDArray[np.float64]
 
 MEMORY = 0.05  # of the budget, after which a score counts by a factor of e less as recent
 CLEAR = 1.5  # standard errors from which on a recent change is taken to be more than noise
+MOST_CUTS = 12  # halvings of the largest gap in virtual elimination
 TINY = 1e-300
 
 
@@ -185,6 +186,32 @@ class Steady(IPSPolicy[SteadyState]):
         pairs = np.maximum(state.pieces - 1, 1)
         covariance: Floats = state.noise / (pairs * np.maximum(state.played, 1))[:, None, None]
         return covariance
+
+
+def noise_elimination(
+    arms: ArmSet, estimates: Floats, errors: Floats, solver: Solver
+) -> Allocation:
+    """Average design λ̄ over cuts from half the largest gap down to the noise.
+
+    Phase 0 has all arms; phase i keeps those within 2^-i of the largest estimated gap. Cuts end
+    where they fall below a quarter of the smallest standard error of a gap: the arms then left
+    cannot be told apart yet. Phase i counts i + 1 times. The scale of the rewards does not matter,
+    and arms that stay together over many halvings count as often, so that a lone close rival gets
+    most of the rounds.
+
+    Parameters
+    ----------
+    errors : (n, K) standard errors of the gaps to the leader; zero for the leader itself
+    """
+    gaps = gaps_to_leader(estimates)
+    rivals = np.where(gaps > 0, errors, np.inf)
+    noise = rivals.min(axis=1, keepdims=True) / 4
+    cuts = np.ldexp(gaps.max(axis=1, keepdims=True), -np.arange(1, MOST_CUTS + 1))
+    used = cuts >= noise * (1 - ROUNDING)
+    used[:, 0] = True
+    kept = (gaps[:, None, :] <= cuts[:, :, None] * (1 + ROUNDING)) & used[:, :, None]
+    phases = np.concatenate([np.ones_like(gaps, dtype=bool)[:, None], kept], axis=1)
+    return average_design(arms, phases, solver, rising=True)
 
 
 def gap_errors(arms: ArmSet, estimates: Floats, covariance: Floats) -> Floats:
