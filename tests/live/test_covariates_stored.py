@@ -19,8 +19,11 @@ from steadyarm.live.scorecard import scorecard_of
 from steadyarm.live.units import KNOWN
 from steadyarm.live.verdict import adjusted_text
 from steadyarm.reports.experiment import experiment_report
+from steadyarm.storages import open_storage, upgrade_storage
 from steadyarm.storages.records import LogRow, place_of
 from tests.live.tampering import tamper, tamper_with_state
+from tests.storages.bench import together
+from tests.storages.databases import fresh_database
 
 ARMS = ["A", "B", "C"]
 NAMES = ("spend", "visits")
@@ -207,6 +210,43 @@ def test_a_replay_notices_other_covariates_and_other_slopes() -> None:
     assert replayed.agrees
     tamper(live, "UPDATE steadyarm_events SET value = value + 1 WHERE number = 0")
     assert any("stored" in each for each in live.replay().differences)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_threads_that_ask_tell_and_decide_lose_no_covariate(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Two openings of one storage stand for two processes. Each closes segments that are over."""
+    url = f"sqlite:///{tmp_path / 'e.db'}"
+    if kind == "postgresql":
+        url = fresh_database(request.getfixturevalue("postgres"))
+    upgrade_storage(url)
+    created(url, budget=120).close()
+    openings = [sa.load_experiment("e", open_storage(url)) for _ in range(2)]
+    visitors = {f"u{t}": World(t).visitor() for t in range(120)}
+
+    def visit(part: int) -> None:
+        for t in range(part, 120, 4):
+            shown = openings[part % 2].ask(f"u{t}", covariates=visitors[f"u{t}"])
+            openings[t // 4 % 2].tell(shown, World(t).reward(shown.arm, visitors[f"u{t}"]))
+
+    together(visit, 4)
+    live = openings[1]
+    rows = live.storage.log(live.key)
+    stored = {
+        row.unit: {e.metric: e.value for e in row.events if e.metric != KNOWN} for row in rows
+    }
+    assert stored == {
+        unit: {name: value for name, value in (known or {}).items() if value is not None}
+        for unit, known in visitors.items()
+    }
+    for piece in live.results().pieces:
+        assert piece.moments is not None
+        same(piece.moments, moments_of(live, rows, piece.index, False))
+    assert live.replay().agrees
+    assert live.status().observed > 2
+    for opening in openings:
+        opening.close()
 
 
 # What is shown

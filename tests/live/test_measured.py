@@ -202,6 +202,24 @@ def test_reports_are_checked_as_a_whole() -> None:
     assert sum(shop.test.status().rewarded) == 1
 
 
+def test_the_range_of_one_event_does_not_limit_a_sum_of_several() -> None:
+    pages = Metric("pages", several="sum", range=(0, 2), window="1d", grace=0, missing="zero")
+    shop = Shop((BOUGHT, pages), budget=300)
+
+    def tell(test: sa.Experiment, shown: LiveAssignment) -> None:
+        for k in range(1 + len(shop.shown) % 4):
+            test.tell(shown, {"pages": 2.0}, event=f"page {k}")
+
+    shop.visit(tell, 300)
+    shop.wait(2)
+    result = shop.metric("pages")
+    low, high = result.intervals.T
+    assert result.estimates == pytest.approx([5.0] * 3, abs=0.6)
+    assert (low < result.estimates).all()
+    assert (high > result.estimates).all()
+    assert (low > 3.0).all()
+
+
 def test_a_ratio_waits_for_both_of_its_parts() -> None:
     day = 86400.0
     slow = Metric("slow", kind="count", several="sum", window=day, grace=5 * day)

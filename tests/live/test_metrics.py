@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import steadyarm as sa
@@ -70,6 +71,27 @@ def test_bad_metrics_are_refused_with_the_field(metrics: Any, words: str) -> Non
     with pytest.raises(sa.InvalidInputError, match=words) as refused:
         described(metrics=metrics, missing="drop")
     assert refused.value.field == "metrics"
+
+
+@pytest.mark.parametrize(
+    ("settings", "limits"),
+    [
+        ({}, (-np.inf, np.inf)),
+        ({"kind": "count"}, (0, np.inf)),
+        ({"range": (1, 5)}, (1, 5)),
+        ({"range": (1, 5), "missing": "zero"}, (0, 5)),
+        ({"range": (1, 5), "cap": 3}, (1, 3)),
+        ({"range": (1, 5), "several": "max", "window": "1d"}, (1, 5)),
+        ({"range": (1, 5), "several": "sum", "window": "1d"}, (0, np.inf)),
+        ({"range": (-1, 5), "several": "sum", "window": "1d"}, (-np.inf, np.inf)),
+        ({"range": (1, 5), "several": "sum", "window": "1d", "cap": 9}, (0, 9)),
+    ],
+)
+def test_limits_are_clipped_to_the_values_of_a_unit(
+    settings: dict[str, Any], limits: tuple[float, float]
+) -> None:
+    low, high = sa.Metric("m", **settings).clip(np.array([-100.0, 100.0]))
+    assert (low, high) == (max(limits[0], -100.0), min(limits[1], 100.0))
 
 
 def test_values_are_checked_and_shown_in_their_unit() -> None:

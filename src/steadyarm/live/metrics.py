@@ -119,8 +119,9 @@ class Metric:
         return self.kind == "yes/no"
 
     def clip(self, limits: Floats) -> Floats:
-        """Limits of means, within what the metric can be; unknown ones stay infinite."""
-        low, high = self.range or (0.0 if self.kind == "count" else -math.inf, math.inf)
+        """Clip limits of means to what a unit's value can be. Unknown limits stay infinite."""
+        positive = self.kind == "count" or (self.range is not None and self.range[0] >= 0)
+        low, high = self.bounds or (0.0 if positive else -math.inf, math.inf)
         return np.where(np.isfinite(limits), np.clip(limits, low, high), limits)
 
     def _check_times(self) -> None:
@@ -180,11 +181,18 @@ class Metric:
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """(least, largest) value of one unit, from the range and the cap; None if not declared."""
-        if self.cap is None:
-            return None if self.several == "sum" else self.range
-        low, high = (0.0, self.cap) if self.range is None else self.range
-        return (min(low, 0.0), self.cap) if self.several == "sum" else (low, min(high, self.cap))
+        """(least, largest) value of one unit, from the range and the cap; None if not declared.
+
+        The range includes 0 if units without a value count as zero.
+        """
+        if self.cap is None and (self.range is None or self.several == "sum"):
+            return None
+        low, high = self.range or (0.0, math.inf)
+        if self.several == "sum" or self.missing == "zero":
+            low, high = min(low, 0.0), max(high, 0.0)
+        if self.cap is not None:
+            high = self.cap if self.several == "sum" else min(high, self.cap)
+        return low, high
 
     @property
     def keyed(self) -> bool:
