@@ -363,8 +363,8 @@ def test_corrections_are_listed_with_their_reasons(
     shop.tell(shop.ask("bot"), 1.0)
     shop.void("bot", reason=EVIL[0], by="ada")
     shop.exclude(since=0, until=shop.now(), reason="an outage", by="ada")
-    for token, who in (("read", ""), ("admin", "ada ")):
-        browser.sign_in(tokens[token])
+    for token, who in ((tokens["read"], ""), (tokens["admin"], "ada ")):
+        browser.sign_in(token)
         page = browser.get("/experiments/shop").text
         text = " ".join(Elements(page).text.split())
         assert f"{who}Reward voided 1 {EVIL[0]}" in text
