@@ -45,5 +45,5 @@ for policy in (sa.Steady(), sa.Uniform(), sa.SequentialHalving(), sa.TopTwoThomp
     print(f"  {found.policy}: {found.errors} of {found.trials}")
 
 out.mkdir(parents=True, exist_ok=True)
-sa.plot.daily(session).save(out / "01_ab_test.png", ppi=100)
+sa.plot.drift(session).save(out / "01_ab_test.png", ppi=100)
 print(f"Picture: {out / '01_ab_test.png'}")

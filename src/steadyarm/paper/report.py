@@ -31,6 +31,7 @@ from steadyarm.plot.spec import (
     chart,
     field,
     hover,
+    intervals,
     labels,
     layers,
     level,
@@ -222,15 +223,15 @@ def _curves(figure: Figure, cells: Sequence[Results], rows: Rows) -> Spec:
     """Errors by the parameter's value, a line for each policy; the smallest gap below."""
     scale = {"type": "log" if figure.log_values else "linear", "nice": False, "zero": False}
     x = field("value", title=figure.label, scale={**scale, "padding": 15})
-    drawn = error_layers(rows, x)
+    style = tint(cell.policy for cell in cells)
+    drawn = error_layers(rows, x, style)
     rate = drawn[0]["encoding"]["y"]
     rings = {
         "mark": {"type": "point", "filled": False, "size": 170, "strokeWidth": 1.2},
         "transform": [{"filter": "datum.published > 0"}],
-        "encoding": {"x": x, "y": {**rate, "field": "published"}},
+        "encoding": {**style, "x": x, "y": {**rate, "field": "published"}},
     }
-    policies = {cell.policy for cell in cells}
-    errors = {"layer": layers(tint(policies), *drawn, rings), "width": WIDTH, "height": HEIGHT}
+    errors = {"layer": [*drawn, rings], "width": WIDTH, "height": HEIGHT}
     gaps = [cell.gap or 0.0 for cell in cells]
     if not figure.gap_panel or np.ptp(gaps) <= SAME * max(gaps):  # a constant gap says nothing
         return errors
@@ -249,13 +250,9 @@ def _bars(cells: Sequence[Results]) -> Spec:
     y = labels("policy", list(tint(cell.policy for cell in cells)["color"]["scale"]["domain"]))
     x = field("rate", title="probability of error", scale={"zero": False})
     tips = hover(field("policy", "nominal"), x, field("low"), field("high"), field("published"))
-    rule = {"mark": {"type": "rule", "strokeWidth": 2}}
-    rule["encoding"] = {"x": {**x, "field": "low"}, "x2": {"field": "high"}}
-    point = {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1}}
-    point["encoding"] = {"x": x, "tooltip": tips}
-    ring = {"mark": {"type": "point", "filled": False, "size": 170}}
+    ring: Spec = {"mark": {"type": "point", "filled": False, "size": 170}}
     ring["encoding"] = {"x": {**x, "field": "published"}}
-    return {"height": {"step": ROW}, "layer": layers({"y": y}, rule, point, ring)}
+    return {"height": {"step": ROW}, "layer": layers({"y": y}, *intervals("x", x, tips), ring)}
 
 
 def beyond_chart(beyond: Beyond) -> Spec:
@@ -285,16 +282,17 @@ def beyond_chart(beyond: Beyond) -> Spec:
     figures = list(dict.fromkeys(row["figure"] for row in rows))
     scale = {"type": "log", "domain": [low, high], "nice": False}
     x = field("ratio", title=f"error / error of {BASELINE}", scale=scale, axis={"tickCount": 5})
+    style = tint(beyond.policies)
     shared = {
         "y": labels("setting", settings),
         "yOffset": {"field": "policy"},
-        **tint(beyond.policies),
+        "color": style["color"],
         "opacity": {"condition": {"test": "datum['in the mean']", "value": 1}, "value": 0.35},
     }
     rule: Spec = {"mark": {"type": "rule", "clip": True}}
     rule["encoding"] = {"x": {**x, "field": "low"}, "x2": {"field": "high"}}
     point: Spec = {"mark": {"type": "point", "filled": True, "clip": True}}
-    point["encoding"] = {"x": x}
+    point["encoding"] = {"x": x, "shape": style["shape"]}
     verdicts = ". ".join(map(beyond.verdict, beyond.policies))
     panel = {"width": WIDTH // 2 - 60, "height": {"step": 12}}
     return chart(

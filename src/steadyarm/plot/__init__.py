@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from steadyarm.simulation import Comparison, Results
 
 __all__ = [
-    "allocation", "daily", "design", "drift", "effects", "error_against_budget", "estimates",
-    "interactions", "leaderboard", "lifts", "plan", "plausible", "profile", "regret", "results",
-    "save", "waiting",
+    "allocation", "design", "drift", "effects", "error_against_budget", "estimates",
+    "interactions", "leaderboard", "lifts", "plan", "profile", "regret", "results", "save",
+    "waiting",
 ]  # fmt: skip  # a table reads better so
 
 ENDINGS = (".png", ".svg", ".pdf", ".html", ".json")
@@ -48,19 +48,9 @@ def estimates(test: Test) -> Chart:
     return _of_test("estimates", test)
 
 
-def daily(test: Test) -> Chart:
-    """Estimates of each day, or part of the test, by itself."""
-    return _of_test("daily", test)
-
-
 def allocation(test: Test) -> Chart:
     """Which share of the visits each variant got, and where the allocation was updated."""
     return _of_test("allocation", test)
-
-
-def plausible(test: Test) -> Chart:
-    """How many variants are not ruled out."""
-    return _of_test("plausible", test)
 
 
 def leaderboard(test: Test) -> Chart:
@@ -98,11 +88,8 @@ def plan(plan: Plan, clear: bool = False) -> Chart:
 
     clear : whether to draw how often the answer would be clear instead
     """
-    from steadyarm.planning import Plan as Made
     from steadyarm.plot import sweeps
 
-    if not isinstance(plan, Made):
-        raise InvalidInputError(f"plan is {type(plan).__name__}; give what sa.plan() returned.")
     return altair_chart(sweeps.plan(plan, clear))
 
 

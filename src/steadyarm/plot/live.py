@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from steadyarm.inference import DriftReport
 from steadyarm.live.scorecard import Course, Shares, Waiting
+from steadyarm.live.verdict import Verdict
 from steadyarm.plot.spec import (
     ACCENT,
     BAD,
@@ -26,10 +27,12 @@ from steadyarm.plot.spec import (
     difference,
     field,
     hover,
+    intervals,
     layers,
     level,
-    limits,
     number,
+    plain,
+    scale_of,
     shown,
     shown_apart,
     thinned,
@@ -43,30 +46,23 @@ EARLY = 0.25  # share of the visits until which bands may be wider than the pict
 COLUMNS = 120  # of the areas of shares
 MARKS = 20  # changes of the allocation that are marked
 ENOUGH = 0.25  # share of the usual visits of a period from which on it sets the scale
+Floats = NDArray[np.float64]
 DAY, DATE = re.compile(r"\d{4}-\d\d-\d\d"), "utcFormat(toDate(datum.label), '%-d %b')"
 
-Floats = NDArray[np.float64]
+
+def nearest(verdict: Verdict) -> list[str]:
+    """The variants that charts draw: the leader, then those that can still win, by distance."""
+    away = np.abs(verdict.estimates - verdict.estimates[verdict.row])
+    ruled_out = ~np.isin(verdict.names, verdict.plausible)
+    order = np.lexsort((np.nan_to_num(away, nan=np.inf), ruled_out))
+    chosen = [verdict.row, *order[order != verdict.row].tolist()][:MOST]
+    return [verdict.names[k] for k in sorted(chosen)]
 
 
-def nearest(estimates: Floats, first: int, may_win: NDArray[np.bool_]) -> list[int]:
-    """The variants that charts draw: the first, then those that can still win, by distance."""
-    away = np.nan_to_num(np.abs(estimates - estimates[first]), nan=np.inf)
-    order = np.lexsort((away, ~may_win))
-    return sorted([first, *(int(k) for k in order if k != first)][:MOST])
-
-
-def places(names: Sequence[str], picked: Sequence[str] | None) -> list[int]:
-    """Where the picked variants are among the names; the first ones if there is none of them."""
-    if picked is not None:
-        found = {name: k for k, name in enumerate(names)}
-        known = [found[name] for name in picked if name in found]
-        if known:
-            return known
-    return list(range(min(len(names), MOST)))
-
-
-def _legend(names: Sequence[str], drawn: Sequence[int]) -> dict[int, str]:
-    """What the drawn variants are called."""
+def _labels(names: Sequence[str], picked: Sequence[str] | None) -> dict[int, str]:
+    """The picked variants, or the first ones if none of them is here, and what they are called."""
+    drawn = [k for k, name in enumerate(names) if name in (picked or ())]
+    drawn = drawn or list(range(min(len(names), MOST)))
     labels = labels_of(names)
     return dict(zip(drawn, shown_apart([labels[k] for k in drawn]), strict=True))
 
@@ -84,6 +80,19 @@ def _clock(times: Sequence[datetime] | None, visits: str = "visits") -> Spec:
     return field("time", "temporal", "time (UTC)", scale={"type": "utc", "nice": False}, axis=axis)
 
 
+def lead_text(
+    label: str, estimate: float, ends: Floats, rates: bool, possible: int, variants: int
+) -> str:
+    """Which variant leads, and how many can still win."""
+    low, high = ends.tolist()
+    known = np.isfinite(high - low)
+    interval = f" (interval {amount(low, rates)} to {amount(high, rates)})" if known else ""
+    return (
+        f"{shown(label, 60)} leads with an estimate of {amount(estimate, rates)}{interval}; not "
+        f"ruled out: {possible:,} of {counted(variants, 'variant')}."
+    )
+
+
 # Estimates
 
 
@@ -93,107 +102,63 @@ def estimates(course: Course, picked: Sequence[str] | None = None, rates: bool =
     picked : names of the variants that are drawn
     rates : whether rewards are yes or no, so that their means are shown in per cent
     """
-    drawn = places(course.names, picked)
-    names, leader = _legend(course.names, drawn), int(course.leaders[-1])
-    late = course.rounds >= EARLY * course.rounds[-1]
-    here = np.ix_(late, drawn)
-    ends = limits(
-        course.low[here].ravel(), course.high[here].ravel(), *course.estimates[here].ravel()
-    )
+    names, leader = _labels(course.names, picked), int(course.leaders[-1])
+    here = np.ix_(course.rounds >= EARLY * course.rounds[-1], list(names))
     rows: Rows = [
         {
             **({} if course.times is None else {"time": course.times[j]}),
             "visits": course.rounds[j],
-            "variant": names[k],
+            "variant": name,
             "estimate": course.estimates[j, k],
             "low": course.low[j, k],
             "high": course.high[j, k],
             "not ruled out": course.plausible[j, k],
         }
         for j in thinned(len(course.rounds), POINTS)
-        for k in drawn
+        for k, name in names.items()
     ]
-    scale = {"zero": False, "nice": False} | ({"domain": ends} if ends else {})
     clock = _clock(course.times, "visits in the verdict")
+    scale = scale_of(course.low[here], course.high[here], course.estimates[here])
     value = number("estimate", "estimated reward", rates, scale=scale)
-    low, high = field("low"), field("high")
-    band: Spec = {
-        "mark": {"type": "area", "opacity": 0.16, "clip": True},
-        "encoding": {"y": {**value, "field": "low"}, "y2": {"field": "high"}},
-    }
-    rivals = sorted(
-        drawn, key=lambda k: abs(course.estimates[-1, k] - course.estimates[-1, leader])
+    tips = hover(clock, field("variant", "nominal"), value, field("low"), field("high"))
+    last = course.estimates[-1]
+    rivals = sorted(names, key=lambda k: abs(last[k] - last[leader]))
+    banded = [names[k] for k in rivals if np.isfinite(course.low[:, k]).any()][:BANDS]
+    level, left = percent(course.level), course.variants - len(names)
+    notes = [
+        f"Bands: {level} intervals of {listed(banded)}, at all times at once." if banded else "",
+        f"{counted(left, 'other variant')} not drawn." if left else "",
+    ]
+    changes = int(np.count_nonzero(np.diff(course.leaders)))
+    changed = {0: "never changed", 1: "changed once"}.get(changes, f"changed {changes:,} times")
+    lead = lead_text(
+        labels_of(course.names)[leader],
+        last[leader],
+        np.array([course.low[-1, leader], course.high[-1, leader]]),
+        rates,
+        int(course.possible[-1]),
+        course.variants,
     )
-    banded = [k for k in rivals if np.isfinite(course.low[:, k]).any()][:BANDS]
-    band["transform"] = [{"filter": {"field": "variant", "oneOf": [names[k] for k in banded]}}]
-    note = ""
-    if banded:
-        owners = listed([names[k] for k in banded])
-        note = f"Bands: {percent(course.level)} intervals of {owners}, at all times at once."
-    left = course.variants - len(drawn)
     return chart(
         "estimates",
         "Estimated reward of each variant, from all visits so far",
         rows,
-        summary=_estimates_summary(course, labels_of(course.names)[leader], rates),
-        note=note + (f" {counted(left, 'other variant')} not drawn." if left else ""),
+        summary=(f"After {counted(int(course.rounds[-1]), 'visit')} {lead} The leader {changed}."),
+        note=" ".join(filter(None, notes)),
         encoding={"x": clock, "color": color("variant", list(names.values()))},
-        layer=[
-            band,
-            {"mark": {"type": "line", "clip": True}, "encoding": {"y": value}},
+        layer=layers(
+            {"y": value},
+            {
+                "mark": {"type": "area", "opacity": 0.16, "clip": True},
+                "transform": [{"filter": {"field": "variant", "oneOf": banded}}],
+                "encoding": {"y": {**value, "field": "low"}, "y2": {"field": "high"}},
+            },
+            {"mark": {"type": "line", "clip": True}},
             {
                 "mark": {"type": "point", "opacity": 0, "size": 80, "clip": True},
-                "encoding": {
-                    "y": value,
-                    "tooltip": hover(clock, field("variant", "nominal"), value, low, high),
-                },
+                "encoding": {"tooltip": tips},
             },
-        ],
-    )
-
-
-def _estimates_summary(course: Course, label: str, rates: bool) -> str:
-    k = int(course.leaders[-1])
-    low, high = course.low[-1, k], course.high[-1, k]
-    known = np.isfinite(high - low)
-    reach = f" (interval {amount(low, rates)} to {amount(high, rates)})" if known else ""
-    changes = int(np.count_nonzero(np.diff(course.leaders)))
-    times = {0: "never changed", 1: "changed once"}.get(changes, f"changed {changes:,} times")
-    return (
-        f"After {counted(int(course.rounds[-1]), 'visit')} {shown(label, 60)} leads with an "
-        f"estimate of {amount(course.estimates[-1, k], rates)}{reach}; not ruled out: "
-        f"{int(course.possible[-1]):,} of {counted(course.variants, 'variant')}. The leader "
-        f"{times}."
-    )
-
-
-def plausible(course: Course) -> Spec:
-    """How many variants are not ruled out, as the test went on."""
-    counts = course.possible
-    changes = (1 + np.flatnonzero(np.diff(counts))).tolist()
-    rows: Rows = [
-        {
-            **({} if course.times is None else {"time": course.times[j]}),
-            "visits": course.rounds[j],
-            "not ruled out": counts[j],
-        }
-        for j in sorted({*thinned(len(counts), POINTS), *changes})
-    ]
-    clock = _clock(course.times, "visits in the verdict")
-    most = {"domain": [0, int(counts.max()) + 1], "nice": False}
-    whole = {"format": "d", "tickMinStep": 1}
-    value = field("not ruled out", title="variants", scale=most, axis=whole)
-    return chart(
-        "plausible",
-        "How many variants are not ruled out",
-        rows,
-        summary=(
-            f"{int(counts[-1]):,} of {counted(course.variants, 'variant')} not ruled out after "
-            f"{counted(int(course.rounds[-1]), 'visit')}."
         ),
-        note="Ruled out: the interval of the difference from another variant excludes zero.",
-        mark={"type": "line", "interpolate": "step-after", "color": ACCENT, "tooltip": True},
-        encoding={"x": clock, "y": value},
     )
 
 
@@ -202,47 +167,53 @@ def plausible(course: Course) -> Spec:
 
 def allocation(shares: Shares, picked: Sequence[str] | None = None) -> Spec:
     """Which share of the visits each variant got; those that are not picked are summed up."""
-    drawn = [k for k in places(shares.names, picked) if k < shares.single]
-    names, left = _legend(shares.names, drawn), shares.variants - len(drawn)
-    rest = counted(left, "other variant")
+    names = _labels(shares.names[: shares.single], picked)
+    drawn, left = list(names), shares.variants - len(names)
+    rest = [counted(left, "other variant")] if left else []
     groups = _groups(shares.rounds)
     planned = np.where(shares.given.sum(axis=1, keepdims=True) == 0, shares.planned * 1e-12, 0.0)
     given = np.add.reduceat(shares.given + planned, groups, axis=0)
     part = given / np.maximum(given.sum(axis=1, keepdims=True), 1e-300)
-    begin = np.cumsum(shares.rounds) - shares.rounds
-    stops = [*begin[groups].tolist(), int(shares.rounds.sum())]
+    others = np.clip(1 - part[:, drawn].sum(axis=1), 0, 1)
+    columns = np.column_stack([part[:, drawn], *([others] if left else [])])
+    columns = np.append(columns, columns[-1:], axis=0)  # the last area ends where the test does
+    bottoms = 1 - np.cumsum(columns, axis=1)
+    begin = np.append(0, np.cumsum(shares.rounds))
+    stops = [*groups.tolist(), len(shares.rounds)]
     times: list[datetime] | None = None
     if shares.starts is not None and shares.ends is not None:
-        times = [*(shares.starts[j] for j in groups), shares.ends[-1]]
-    rows: Rows = []
-    for i, visits in enumerate(stops):  # the last area ends where the test does
-        own = part[min(i, len(part) - 1)]
-        clock = {} if times is None else {"time": times[i]}
-        columns = [(names[k], own[k]) for k in drawn]
-        if left:
-            columns.append((rest, own.sum() - own[drawn].sum()))
-        top = np.cumsum([1.0, *(-share for _, share in columns)])
-        rows += [
-            {**clock, "visits": visits, "variant": v, "share": s, "from": top[k + 1], "to": top[k]}
-            for k, (v, s) in enumerate(columns)
-        ]
-    turns = [int(j) for j in np.flatnonzero(shares.turns) if j]
-    domain = [*names.values(), *([rest] if left else [])]
+        times = [*shares.starts, shares.ends[-1]]
+
+    def at(j: int) -> dict[str, Any]:
+        return ({} if times is None else {"time": times[j]}) | {"visits": int(begin[j])}
+
+    domain = [*names.values(), *rest]
+    rows: Rows = [
+        {
+            **at(j),
+            "variant": name,
+            "share": columns[i, k],
+            "from": bottoms[i, k],
+            "to": bottoms[i, k] + columns[i, k],
+        }
+        for i, j in enumerate(stops)
+        for k, name in enumerate(domain)
+    ]
     axis = _clock(times)
-    tint = color("variant", domain, [*LINES[: len(drawn)], QUIET])
     share = number("from", "share of visits", True, scale={"domain": [0, 1]})
-    tips = hover(axis, field("variant", "nominal"), field("share"))
-    marks = [
-        {**({} if shares.starts is None else {"time": shares.starts[j].isoformat()}),
-         "visits": int(begin[j])}
-        for j in turns
-    ]  # fmt: skip
-    ruler = {"data": {"values": marks}, "mark": {**RULER, "opacity": 0.6}}
     area = {
         "mark": {"type": "area", "interpolate": "step-after", "opacity": 0.85},
-        "encoding": {"y": share, "y2": {"field": "to"}, "color": tint, "tooltip": tips},
+        "encoding": {
+            "y": share,
+            "y2": {"field": "to"},
+            "color": color("variant", domain, [*LINES[: len(drawn)], QUIET]),
+            "tooltip": hover(axis, field("variant", "nominal"), field("share")),
+        },
     }
+    turns = [j for j in np.flatnonzero(shares.turns).tolist() if j]
     few = 0 < len(turns) <= MARKS
+    marks = [{key: plain(value) for key, value in at(j).items()} for j in turns]
+    ruler = {"data": {"values": marks}, "mark": {**RULER, "opacity": 0.6}}
     return chart(
         "allocation",
         "Which share of the visits each variant got",
@@ -276,28 +247,59 @@ def _largest(shares: Shares) -> str:
     return f"{shown(labels_of(shares.names)[int(top[0])], 60)} now has the largest share, {share}."
 
 
-# By day or period
+# The lead by day or period
 
 
 def drift(report: DriftReport, picked: Sequence[str] | None = None, rates: bool = False) -> Spec:
     """The lead of the best variant over its strongest rivals in each period."""
-    best = report.names.index(report.best)
-    drawn = places(report.names, picked)
+    names, best = _labels(report.names, picked), report.names.index(report.best)
+    rivals = {k: name for k, name in names.items() if k != best}
     known = np.isfinite(report.errors) & np.isfinite(report.gap_errors)  # else too little data
     quantile = scipy.stats.norm.isf((1 - report.level) / 2)
-    reach = np.where(known, quantile * report.gap_errors, np.nan)
-    return _by_period(
-        report,
-        {"lead": report.gaps, "low": report.gaps - reach, "high": report.gaps + reach},
-        drawn,
-        [k for k in drawn if k != best],
-        difference("lead", "lead", rates, scale={"zero": True}),
-        name="drift",
-        series="ahead of",
-        title=f"Lead of {_best(report)} over the others",
+    half = np.where(known, quantile * report.gap_errors, np.nan)
+    low, high = report.gaps - half, report.gaps + half
+    usual = np.median(report.rounds[report.rounds > 0]) if report.rounds.any() else 0
+    few = report.rounds < ENOUGH * usual
+    rows: Rows = [
+        {
+            "period": period,
+            "visits": report.rounds[j],
+            "ahead of": name,
+            "lead": report.gaps[j, k],
+            "low": low[j, k],
+            "high": high[j, k],
+            "few visits": few[j],
+        }
+        for j, period in enumerate(report.periods)
+        for k, name in rivals.items()
+    ]
+    enough = [values[~few][:, [*rivals]] for values in (low, high, report.gaps)]
+    y = difference("lead", "lead", rates, scale=scale_of(*enough, 0.0))
+    axis = {"labelAngle": 0, "labelOverlap": "greedy", "title": None}
+    if all(DAY.fullmatch(period) for period in report.periods):
+        axis |= {"labelExpr": DATE, "title": "day (UTC)"}
+    x = field("period", "ordinal", "period", sort=None, axis=axis)
+    series, taken = field("ahead of", "nominal"), list(rivals.values())
+    tint = color("ahead of", list(names.values()))  # as in the other charts
+    tint["legend"]["values"] = taken
+    shared = {
+        "x": x,
+        "xOffset": {"field": "ahead of", "scale": {"domain": taken, "paddingOuter": 0.3}},
+        "color": tint,
+        "opacity": {"condition": {"test": "datum['few visits']", "value": 0.35}, "value": 1},
+    }
+    tips = hover(x, series, y, field("low"), field("high"), field("visits"))
+    pale = " Pale: few visits." if few.any() else ""
+    return chart(
+        "drift",
+        f"Lead of {_best(report)} over the others",
+        rows,
         summary=_drift_summary(report),
-        note=f"Below zero the other variant was ahead. Lines: {percent(report.level)} intervals.",
-        also=[level(0.0)],
+        note=(
+            f"Below zero the other variant was ahead. Lines: {percent(report.level)} intervals."
+            f"{pale}"
+        ),
+        layer=[level(0.0), *layers(shared, *intervals("y", y, tips))],
     )
 
 
@@ -319,103 +321,6 @@ def _drift_summary(report: DriftReport) -> str:
     )
 
 
-def daily(report: DriftReport, picked: Sequence[str] | None = None, rates: bool = False) -> Spec:
-    """What each period said on its own."""
-    drawn, low, high = places(report.names, picked), *np.moveaxis(report.intervals, 2, 0)
-    ahead = sum(leader == report.best for leader in report.leaders)
-    return _by_period(
-        report,
-        {"estimate": report.estimates, "low": low, "high": high},
-        drawn,
-        drawn,
-        number("estimate", "estimated reward", rates, scale={"zero": False}),
-        name="daily",
-        series="variant",
-        title="Estimated reward in each period by itself",
-        summary=(
-            f"{_best(report)}, the best over the whole test, was ahead in {ahead:,} of "
-            f"{len(report.periods):,} periods."
-        ),
-        note=f"Lines: {percent(report.level)} intervals. Periods differ by chance alone, too.",
-    )
-
-
-def _by_period(
-    report: DriftReport,
-    columns: dict[str, Floats],
-    drawn: Sequence[int],
-    series_drawn: Sequence[int],
-    value: Spec,
-    *,
-    name: str,
-    series: str,
-    title: str,
-    summary: str,
-    note: str,
-    also: Sequence[Spec] = (),
-) -> Spec:
-    """Points with intervals beside each other in every period.
-
-    drawn : variants that have a colour, as in the other charts; `series_drawn` of them have points
-    """
-    names = _legend(report.names, drawn)
-    usual = np.median(report.rounds[report.rounds > 0]) if report.rounds.any() else 0
-    few = report.rounds < ENOUGH * usual
-    rows: Rows = [
-        {
-            "period": report.periods[j],
-            "visits": report.rounds[j],
-            series: names[k],
-            **{key: values[j, k] for key, values in columns.items()},
-            "few visits": few[j],
-        }
-        for j in range(len(report.periods))
-        for k in series_drawn
-    ]
-    scaled = [values[~few][:, list(series_drawn)].ravel() for values in columns.values()]
-    ends = limits(scaled[1], scaled[2], *scaled[0], *([0.0] if also else []))
-    y = value | {"scale": value["scale"] | {"nice": False} | ({"domain": ends} if ends else {})}
-    axis = {"labelAngle": 0, "labelOverlap": "greedy", "title": None}
-    if all(DAY.fullmatch(period) for period in report.periods):
-        axis |= {"labelExpr": DATE, "title": "day (UTC)"}
-    x = field("period", "ordinal", "period", sort=None, axis=axis)
-    taken = [names[k] for k in series_drawn]
-    tint = color(series, list(names.values()))
-    tint["legend"] = {**tint["legend"], "values": taken}
-    if few.any():
-        note += " Pale: few visits."
-    pale = {"condition": {"test": "datum['few visits']", "value": 0.35}, "value": 1}
-    tips = hover(x, field(series, "nominal"), y, field("low"), field("high"), field("visits"))
-    offset = {"field": series, "scale": {"domain": taken, "paddingOuter": 0.3}}
-    return chart(
-        name,
-        title,
-        rows,
-        summary=summary,
-        note=note,
-        layer=[
-            *also,
-            *layers(
-                {"x": x, "xOffset": offset, "color": tint, "opacity": pale},
-                {
-                    "mark": {"type": "rule", "clip": True, "strokeWidth": 1.5},
-                    "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
-                },
-                {
-                    "mark": {
-                        "type": "point",
-                        "filled": True,
-                        "size": 40,
-                        "opacity": 1,
-                        "clip": True,
-                    },
-                    "encoding": {"y": y, "tooltip": tips},
-                },
-            ),
-        ],
-    )
-
-
 # Rewards that came
 
 
@@ -431,29 +336,27 @@ def waiting(waiting: Waiting) -> Spec:
     ]
     assigned, came = int(waiting.assigned.sum()), int(waiting.rewarded.sum())
     late = int(waiting.late.sum())
+    share = percent(came / assigned) if assigned else "none"
+    said = [f"Rewards have come for {came:,} of {counted(assigned, 'visit')} ({share})."]
     seen = np.isfinite(waiting.hours) & (waiting.rewarded > 0)
-    slow = ""
     if seen.any():
         mean = float(np.average(waiting.hours[seen], weights=waiting.rewarded[seen]))
-        slow = f" A reward took {_lasting(mean)} on average."
+        said.append(f"A reward took {_lasting(mean)} on average.")
+    if late:
+        said.append(f"{counted(late, 'reward')} came too late.")
     axis = {"labelAngle": 0, "labelOverlap": "greedy", "labelExpr": DATE}
-    kind = color("what", list(kinds), (QUIET, ACCENT, BAD)[: len(kinds)])
     return chart(
         "waiting",
         "Visits of each day, and their rewards",
         rows,
-        summary=(
-            f"Rewards have come for {came:,} of {counted(assigned, 'visit')} "
-            f"({percent(came / assigned) if assigned else 'none'}).{slow}"
-            + (f" {counted(late, 'reward')} came too late." if late else "")
-        ),
+        summary=" ".join(said),
         note="Rewards of the newest days may still come." if came < assigned else "",
         mark={"type": "bar", "tooltip": True},
         encoding={
             "x": field("day", "ordinal", "day of the visit (UTC)", axis=axis),
             "xOffset": {"field": "what", "sort": list(kinds)},
             "y": field("visits", axis={"format": ",d"}),
-            "color": kind,
+            "color": color("what", list(kinds), (QUIET, ACCENT, BAD)),
         },
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from steadyarm.segments import Direction
 
 Test = Experiment | Scorecard | Session | Analysis
 Seen = Scorecard | Session | Analysis
+Part = TypeVar("Part")
 
 LOOKS = 60  # ends of pieces at which the estimates of a log are drawn
 
@@ -59,22 +60,18 @@ def has_rates(test: Seen) -> bool:
 def picked(test: Seen) -> list[str] | None:
     """The variants that all charts over time draw, in one order; None before there is a verdict."""
     try:
-        verdict, names, _ = _verdict(test)
+        return live.nearest(_verdict(test))
     except SteadyArmError:
         return None
-    names = names if len(names) == len(verdict.estimates) else verdict.names
-    alive = set(verdict.plausible)
-    may_win = np.array([name in alive for name in names])
-    return [names[k] for k in live.nearest(verdict.estimates, verdict.row, may_win)]
 
 
 CHARTS: dict[str, Callable[[Seen], Spec]] = {
     "estimates": lambda test: live.estimates(_course(test), picked(test), has_rates(test)),
-    "daily": lambda test: live.daily(_drift_report(test), picked(test), has_rates(test)),
     "allocation": lambda test: live.allocation(_shares(test), picked(test)),
-    "plausible": lambda test: live.plausible(_course(test)),
-    "leaderboard": lambda test: standings.leaderboard(*_verdict(test), has_rates(test)),
-    "lifts": lambda test: standings.lifts(*_verdict(test), has_rates(test)),
+    "leaderboard": lambda test: standings.leaderboard(
+        _verdict(test), _direction(test), has_rates(test)
+    ),
+    "lifts": lambda test: standings.lifts(_verdict(test), _direction(test), has_rates(test)),
     "drift": lambda test: live.drift(_drift_report(test), picked(test), has_rates(test)),
     "effects": lambda test: standings.effects(_effects_of(test), has_rates(test)),
     "interactions": lambda test: standings.interactions(_effects_of(test), has_rates(test)),
@@ -87,12 +84,12 @@ def _waiting(test: Seen) -> Spec:
         raise InvalidInputError(
             f"a {type(test).__name__} does not know when rewards came; give an Experiment."
         )
-    return live.waiting(_part(test, "waiting", "rewards to wait for"))
+    return live.waiting(_known(test, test.waiting, "rewards to wait for"))
 
 
-def _part(card: Scorecard, name: str, what: str) -> Any:
-    """The part of that name of a scorecard; the error says why there is none."""
-    if (part := getattr(card, name)) is None:
+def _known(card: Scorecard, part: Part | None, what: str) -> Part:
+    """A part of a scorecard; the error says why there is none."""
+    if part is None:
         policy = card.settings.policy.name
         why = card.obstacle or f"{policy} does not give them, or nothing came yet"
         raise InvalidInputError(f"test {card.name!r} has no {what} to draw: {why.rstrip('.')}.")
@@ -104,8 +101,7 @@ def _course(test: Seen) -> Course:
         return course_of(test.results(), test.budget)
     if isinstance(test, Analysis):
         return _course_of_log(test)
-    course: Course = _part(test, "course", "estimates over time")
-    return course
+    return _known(test, test.course, "estimates over time")
 
 
 def _course_of_log(found: Analysis) -> Course:
@@ -133,8 +129,7 @@ def _shares(test: Seen) -> Shares:
             "an Analysis keeps no counts of each segment; give an Experiment or a Session."
         )
     if isinstance(test, Scorecard):
-        shares: Shares = _part(test, "shares", "assignments")
-        return shares
+        return _known(test, test.shares, "assignments")
     pieces = [piece for piece in test.results().pieces if piece.assigned.sum()]
     if not pieces:
         raise InvalidInputError("nothing was assigned yet; shares need at least one visit.")
@@ -143,8 +138,7 @@ def _shares(test: Seen) -> Shares:
 
 def _drift_report(test: Seen) -> DriftReport:
     if isinstance(test, Scorecard):
-        report: DriftReport = _part(test, "drift", "periods to compare")
-        return report
+        return _known(test, test.drift, "periods to compare")
     return test.drift() if isinstance(test, Session) else test.drift
 
 
@@ -156,16 +150,17 @@ def _effects_of(test: Seen) -> Effects:
             "ArmSet.factorial or ArmSet.bundles only."
         )
     if isinstance(test, Scorecard):
-        effects: Effects = _part(test, "effects", "effects")
-        return effects
+        return _known(test, test.effects, "effects")
     evidence = test.evidence() if isinstance(test, Session) else test.evidence
-    bundle = _verdict(test)[0].arm if bundles_in(arms) is not None else None
+    bundle = _verdict(test).arm if bundles_in(arms) is not None else None
     return effects_of(evidence, arm=bundle)
 
 
-def _verdict(test: Seen) -> tuple[Verdict, Sequence[str], Direction]:
+def _verdict(test: Seen) -> Verdict:
     if isinstance(test, Scorecard):
-        return _part(test, "verdict", "verdict"), test.names, test.settings.direction
-    if isinstance(test, Session):
-        return test.recommend(), test.arms.names, test.direction
-    return test.verdict, test.arms.names, test.evidence.direction
+        return _known(test, test.verdict, "verdict")
+    return test.recommend() if isinstance(test, Session) else test.verdict
+
+
+def _direction(test: Seen) -> Direction:
+    return test.evidence.direction if isinstance(test, Analysis) else test.settings.direction

@@ -12,7 +12,7 @@ import io
 import json
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -36,6 +36,8 @@ LINES = (
     "#1F7FC4", "#D9620A", "#0A9470", "#BD5C95", "#AD7A10", "#7A6FD0", "#6B7785", "#C94F4F",
 )  # fmt: skip  # a table reads better so
 ACCENT, GOOD, BAD, OPEN, QUIET = "#2277CC", "#16906A", "#D9503C", "#B57A00", "#7F8896"
+DOT = {"type": "point", "filled": True, "size": 70, "opacity": 1, "clip": True}
+BAR = {"type": "rule", "strokeWidth": 2, "clip": True}
 RULER = {"type": "rule", "color": QUIET, "strokeDash": [4, 3]}
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-right")
 
@@ -45,30 +47,23 @@ def config(dark: bool = False) -> Spec:
     ink, faint, grid = ("#e6e9ef", "#a9b1be", "#333a46") if dark else (
         "#1f2430", "#5a6270", "#dfe2e7",
     )  # fmt: skip
-    font = "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
+    words = {"titleColor": faint, "labelFontSize": 12, "titleFontSize": 12}
     return {
         "background": "#171d25" if dark else "#ffffff",
-        "font": font,
+        "font": "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif",
         "view": {"stroke": None},
         "axis": {
+            **words,
             "labelColor": faint,
-            "titleColor": faint,
             "gridColor": grid,
             "domainColor": faint,
             "tickColor": faint,
-            "labelFontSize": 12,
-            "titleFontSize": 12,
             "titleFontWeight": "normal",
             "labelLimit": 220,
             "labelSeparation": 6,
         },
         "axisX": {"grid": False, "labelFlush": True},
-        "legend": {
-            "labelColor": ink,
-            "titleColor": faint,
-            "labelFontSize": 12,
-            "titleFontSize": 12,
-        },
+        "legend": {**words, "labelColor": ink},
         "header": {"labelColor": ink, "labelFontSize": 13, "title": None},
         "title": {
             "color": ink,
@@ -165,20 +160,29 @@ def color(name: str, domain: Sequence[str], colors: Sequence[str] = LINES) -> Sp
     }
 
 
-def limits(low: Iterable[float], high: Iterable[float], *also: float) -> list[float] | None:
-    """The ends of an axis that shows all known values with a little room; None if none is known."""
-    known = [value for value in (*low, *high, *also) if math.isfinite(value)]
-    if not known:
-        return None
-    first, last = float(min(known)), float(max(known))
+def scale_of(*columns: Any) -> Spec:
+    """A scale that shows all known values of these columns with a little room."""
+    values = np.concatenate([np.ravel(np.asarray(column, dtype=float)) for column in columns])
+    known = values[np.isfinite(values)]
+    if not known.size:
+        return {"zero": False, "nice": False}
+    first, last = float(known.min()), float(known.max())
     room = 0.04 * ((last - first) or abs(last) or 1.0)
-    return [first - room, last + room]
+    return {"zero": False, "nice": False, "domain": [first - room, last + room]}
 
 
-def level(value: float, channel: str = "y", **style: Any) -> Spec:
-    """A line across the chart to compare with."""
-    mark = {**RULER, **style}
-    return {"data": {"values": [{}]}, "mark": mark, "encoding": {channel: {"datum": value}}}
+def level(value: float, channel: str = "y") -> Spec:
+    """A dashed line across the chart to compare with."""
+    return {"data": {"values": [{}]}, "mark": RULER, "encoding": {channel: {"datum": value}}}
+
+
+def intervals(channel: str, value: Spec, tips: list[Spec]) -> list[Spec]:
+    """A point at each value, and a line between the columns low and high."""
+    ends = {channel: {**value, "field": "low"}, f"{channel}2": {"field": "high"}}
+    return [
+        {"mark": BAR, "encoding": ends},
+        {"mark": DOT, "encoding": {channel: value, "tooltip": tips}},
+    ]
 
 
 def layers(encoding: Spec, *marks: Spec) -> list[Spec]:
@@ -246,13 +250,8 @@ def thinned(count: int, most: int) -> list[int]:
 # What a finished specification says, and what it becomes.
 
 
-def title_of(spec: Spec) -> str:
-    """The title of a chart."""
-    return " ".join(spec["title"]["text"])
-
-
 def note_of(spec: Spec) -> str:
-    """Its small print."""
+    """The small print of a chart."""
     return " ".join(spec["title"]["subtitle"])
 
 

@@ -10,9 +10,10 @@ import scipy
 
 from steadyarm.designs import Design
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.effects import Effects
+from steadyarm.live.effects import Effect, Effects
 from steadyarm.live.estimates import lift_text
 from steadyarm.live.verdict import Verdict, compare_with_control
+from steadyarm.plot.live import lead_text
 from steadyarm.plot.spec import (
     ACCENT,
     BAD,
@@ -27,19 +28,21 @@ from steadyarm.plot.spec import (
     difference,
     field,
     hover,
+    intervals,
     labels,
     layers,
     level,
-    limits,
     number,
+    scale_of,
     shown,
     shown_apart,
 )
 from steadyarm.segments import Direction
 from steadyarm.simulation import Results
-from steadyarm.wording import POINTS, amount, counted, labels_of, p_value, percent
+from steadyarm.wording import POINTS, counted, labels_of, p_value, percent
 
 DRAWN = 30  # rows; the table has all
+UNCLEAR = "no clear difference"
 
 
 def _intervals(
@@ -62,62 +65,47 @@ def _intervals(
     zero : whether there is a line at zero
     """
     top = rows[:DRAWN]
+    names = [row[label] for row in top]
     columns = ([row[key] for row in top] for key in ("low", "high", value["field"]))
-    low, high, middle = (np.array(column, dtype=float) for column in columns)
-    ends = limits(low, high, *middle, *([0.0] if zero else []))
-    x = value | {"scale": {"zero": False, "nice": False} | ({"domain": ends} if ends else {})}
-    y = labels(label, [row[label] for row in top])
+    x = value | {"scale": scale_of(*columns, *([0.0] if zero else []))}
     present = [kind for kind in kinds if any(row["kind"] == kind for row in top)]
     tint = color("kind", present, [kinds[kind] for kind in present])
     if len(kinds) == 1:
         tint["legend"] = None
     tips = hover(field(label, "nominal"), x, field("low"), field("high"))
-    more = len(rows) - len(top)
-    cut = [{"filter": {"field": label, "oneOf": [row[label] for row in top]}}] if more else []
+    marks = layers({"y": labels(label, names), "color": tint}, *intervals("x", x, tips))
     return chart(
         name,
         title,
         rows,
         summary=summary,
-        note=note + (f" {counted(more, 'more row')} in the table." if more else ""),
-        height=ROW * max(1, len({row[label] for row in top})),
-        transform=cut,
-        layer=[
-            *([level(0.0, "x")] if zero else []),
-            *layers(
-                {"y": y, "color": tint},
-                {
-                    "mark": {"type": "rule", "strokeWidth": 2},
-                    "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}},
-                },
-                {
-                    "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
-                    "encoding": {"x": x, "tooltip": tips},
-                },
-            ),
-        ],
+        note=f"{note} {_more(rows)}".strip(),
+        height=ROW * max(1, len(names)),
+        transform=[{"filter": {"field": label, "oneOf": names}}],
+        layer=[*([level(0.0, "x")] if zero else []), *marks],
     )
+
+
+def _more(rows: Rows) -> str:
+    more = len(rows) - DRAWN
+    return f"{counted(more, 'more row')} in the table." if more > 0 else ""
 
 
 # The variants from best to worst, and against the control
 
 
-def leaderboard(
-    verdict: Verdict, names: Sequence[str], direction: Direction, rates: bool = False
-) -> Spec:
+def leaderboard(verdict: Verdict, direction: Direction, rates: bool = False) -> Spec:
     """Estimate and interval of each variant, the recommended one on top, then the best.
 
-    names : of the rows of the verdict, or of all variants
     rates : whether rewards are yes or no, so that their means are shown in per cent
     """
-    names = _of_rows(verdict, names)
     sign = 1.0 if direction == "maximize" else -1.0
     order = np.argsort(-sign * verdict.estimates, kind="stable")  # nan come last
-    order = np.concatenate([[verdict.row], order[order != verdict.row]])
-    short, alive = _labels(verdict, names, order.tolist()), set(verdict.plausible)
+    ranked = [verdict.row, *order[order != verdict.row].tolist()]
+    short, alive = _labels(verdict, ranked), set(verdict.plausible)
     rows: Rows = [
         {
-            "variant": names[k],
+            "variant": verdict.names[k],
             "label": label,
             "estimate": verdict.estimates[k],
             "standard error": verdict.standard_errors[k],
@@ -127,18 +115,12 @@ def leaderboard(
             "behind by": verdict.gaps[k],
             "behind by, low": verdict.gap_intervals[k, 0],
             "behind by, high": verdict.gap_intervals[k, 1],
-            "kind": "leads"
-            if k == verdict.row
-            else "not ruled out"
-            if names[k] in alive
-            else "ruled out",
+            "kind": "not ruled out" if verdict.names[k] in alive else "ruled out",
             **_lifts(verdict, k),
         }
-        for k, label in zip(order.tolist(), short, strict=True)
+        for k, label in zip(ranked, short, strict=True)
     ]
-    low, high = verdict.intervals[verdict.row]
-    known = np.isfinite(high - low)
-    reach = f" (interval {amount(low, rates)} to {amount(high, rates)})" if known else ""
+    rows[0]["kind"] = "leads"
     small = "Small values are good. " if direction == "minimize" else ""
     return _intervals(
         "leaderboard",
@@ -147,10 +129,13 @@ def leaderboard(
         "label",
         number("estimate", "estimated reward", rates),
         {"leads": ACCENT, "not ruled out": OPEN, "ruled out": QUIET},
-        summary=(
-            f"{shown(short[0], 60)} leads with an estimate of "
-            f"{amount(verdict.estimates[verdict.row], rates)}{reach}; not ruled out: "
-            f"{verdict.possible:,} of {counted(verdict.variants, 'variant')}."
+        summary=lead_text(
+            short[0],
+            verdict.estimates[verdict.row],
+            verdict.intervals[verdict.row],
+            rates,
+            verdict.possible,
+            verdict.variants,
         ),
         note=f"{small}{_lines(verdict, rows)}",
     )
@@ -163,15 +148,9 @@ def _lines(verdict: Verdict, rows: Rows) -> str:
     return f"Lines: {percent(verdict.level)} intervals, for all variants at once."
 
 
-def _of_rows(verdict: Verdict, names: Sequence[str]) -> Sequence[str]:
-    if verdict.shown is not None and len(names) != len(verdict.shown):
-        return tuple(names[k] for k in verdict.shown.tolist())
-    return names
-
-
-def _labels(verdict: Verdict, names: Sequence[str], order: Sequence[int]) -> tuple[str, ...]:
-    called = names if verdict.shown is not None else labels_of(names)
-    return shown_apart([called[k] for k in order])
+def _labels(verdict: Verdict, order: Sequence[int]) -> tuple[str, ...]:
+    names = verdict.names if verdict.shown is not None else labels_of(verdict.names)
+    return shown_apart([names[k] for k in order])
 
 
 def intervals_mean(verdict: Verdict) -> str:
@@ -185,14 +164,11 @@ def intervals_mean(verdict: Verdict) -> str:
     )
 
 
-def lifts(
-    verdict: Verdict, names: Sequence[str], direction: Direction, rates: bool = False
-) -> Spec:
+def lifts(verdict: Verdict, direction: Direction, rates: bool = False) -> Spec:
     """Difference of each variant from the control with its interval, the best on top.
 
     Relative to the control's value if that is defined, else in units of the reward.
 
-    names : of the rows of the verdict, or of all variants
     rates : whether rewards are yes or no, so that differences are percentage points
     """
     against = compare_with_control(verdict, direction)
@@ -202,42 +178,31 @@ def lifts(
             "control=, the name of a variant.",
             field="control",
         )
-    names = _of_rows(verdict, names)
     order = np.argsort(-against.lifts, kind="stable")  # nan come last
-    order = order[order != against.control]
+    ranked = order[order != against.control].tolist()
     key = "relative lift" if against.share else "lift"
-    control = shown(_labels(verdict, names, [against.control])[0])
+    control = shown(_labels(verdict, [against.control])[0])
     better, worse = f"better than {control}", f"worse than {control}"
-    short = _labels(verdict, names, order.tolist())
+    short = _labels(verdict, ranked)
     rows: Rows = []
-    for k, label in zip(order.tolist(), short, strict=True):
+    for k, label in zip(ranked, short, strict=True):
         columns = _lifts(verdict, k)
-        kind = better if against.better[k] else worse if against.worse[k] else "no clear difference"
-        rows.append(
-            {
-                "variant": names[k],
-                "label": label,
-                "low": columns[f"{key}, low"],
-                "high": columns[f"{key}, high"],
-                "kind": kind,
-                **columns,
-            }
-        )
+        ends = {"low": columns[f"{key}, low"], "high": columns[f"{key}, high"]}
+        kind = better if against.better[k] else worse if against.worse[k] else UNCLEAR
+        rows.append({"variant": verdict.names[k], "label": label, **ends, "kind": kind, **columns})
     title = f"difference from {control}"
-    axis = {"format": "+~%"}
-    value = field(key, title=title, axis=axis) if against.share else difference(key, title, rates)
-    best = int(order[0])
+    share = field(key, title=title, axis={"format": "+~%"})
     return _intervals(
         "lifts",
         f"Difference of each variant from {control}",
         rows,
         "label",
-        value,
-        {better: GOOD, "no clear difference": QUIET, worse: BAD},
+        share if against.share else difference(key, title, rates),
+        {better: GOOD, UNCLEAR: QUIET, worse: BAD},
         summary=(
             f"{shown(short[0], 60)} against {control}, the control: "
-            f"{lift_text(verdict, best, POINTS if rates else '')}. Of "
-            f"{counted(len(order), 'variant')} {int(against.better.sum()):,} clearly better than "
+            f"{lift_text(verdict, ranked[0], POINTS if rates else '')}. Of "
+            f"{counted(len(rows), 'variant')} {int(against.better.sum()):,} clearly better than "
             f"the control, {int(against.worse.sum()):,} clearly worse."
         ),
         note=_lines(verdict, rows),
@@ -249,16 +214,13 @@ def _lifts(verdict: Verdict, k: int) -> dict[str, Any]:
     """Columns that compare with the control, if there is one."""
     if verdict.control is None:
         return {}
-    low, high = verdict.lift_intervals[k]
-    relative_low, relative_high = verdict.relative_intervals[k]
-    return {
-        "lift": verdict.lifts[k],
-        "lift, low": low,
-        "lift, high": high,
-        "relative lift": verdict.relative[k],
-        "relative lift, low": relative_low,
-        "relative lift, high": relative_high,
-    }
+    columns: dict[str, Any] = {}
+    for name, values, ends in (
+        ("lift", verdict.lifts, verdict.lift_intervals),
+        ("relative lift", verdict.relative, verdict.relative_intervals),
+    ):
+        columns |= {name: values[k], f"{name}, low": ends[k, 0], f"{name}, high": ends[k, 1]}
+    return columns
 
 
 # Levels of factors, items of bundles
@@ -273,12 +235,15 @@ def effects(effects: Effects, rates: bool = False) -> Spec:
     names = [
         e.level if items else f"{shown(e.factor, 16)}: {shown(e.level, 20)}" for e in effects.main
     ]
-    within = "in the recommended bundle"
+    kinds = {"raises the reward": GOOD, "not clear": QUIET, "lowers it": BAD}
+    if items and effects.chosen:
+        kinds = {"in the recommended bundle": ACCENT, "not in it": QUIET}
+    words = list(kinds)
 
-    def kind(low: float, high: float, level: str) -> str:
-        if items and effects.chosen:
-            return within if level in effects.chosen else "not in it"
-        return "raises the reward" if low > 0 else "lowers it" if high < 0 else "not clear"
+    def kind(effect: Effect) -> str:
+        if len(words) == 2:
+            return words[effect.level not in effects.chosen]
+        return words[0 if effect.low > 0 else 2 if effect.high < 0 else 1]
 
     rows: Rows = [
         {
@@ -289,26 +254,20 @@ def effects(effects: Effects, rates: bool = False) -> Spec:
             "difference": effect.difference,
             "low": effect.low,
             "high": effect.high,
-            "kind": kind(effect.low, effect.high, effect.level),
+            "kind": kind(effect),
         }
         for label, effect in zip(shown_apart(names, 40), effects.main, strict=True)
     ]
-    compared_with = "from bundles without it" if items else "from the average of its factor"
+    title, against = "What each level adds, on average over all others", "the average of its factor"
+    if items:
+        title, against = "What each item brings, on average over all bundles", "bundles without it"
     return _intervals(
         "effects",
-        "What each item brings, on average over all bundles"
-        if items
-        else "What each level adds, on average over all others",
+        title,
         rows,
         "label",
-        difference("difference", f"difference {compared_with}", rates),
-        {
-            "raises the reward": GOOD,
-            "not clear": QUIET,
-            "lowers it": BAD,
-            within: ACCENT,
-            "not in it": QUIET,
-        },
+        difference("difference", f"difference from {against}", rates),
+        kinds,
         summary=_effects_summary(effects, rates),
         note=f"Lines: {percent(effects.level)} intervals, for all rows at once.",
         zero=True,
@@ -345,62 +304,43 @@ def interactions(effects: Effects, rates: bool = False) -> Spec:
             "factors."
         )
     quantile = scipy.stats.norm.isf((1 - effects.level) / 2)
-    rows: Rows = []
-    for pair in effects.pairs:
-        for (i, j), mean in np.ndenumerate(pair.means):
-            reach, value = quantile * pair.errors[i, j], float(mean)
-            rows.append(
-                {
-                    "pair": f"{pair.first} and {pair.second}",
-                    "first": effects.factors[pair.first][i],
-                    "second": effects.factors[pair.second][j],
-                    "mean": value,
-                    "low": value - reach,
-                    "high": value + reach,
-                    "departure": pair.strength,
-                    "p-value": pair.p_value,
-                }
-            )
-    top = effects.pairs[0]
+    rows: Rows = [
+        {
+            "pair": f"{pair.first} and {pair.second}",
+            "first": effects.factors[pair.first][i],
+            "second": effects.factors[pair.second][j],
+            "mean": mean,
+            "low": mean - quantile * pair.errors[i, j],
+            "high": mean + quantile * pair.errors[i, j],
+            "departure": pair.strength,
+            "p-value": pair.p_value,
+        }
+        for pair in effects.pairs
+        for (i, j), mean in np.ndenumerate(pair.means)
+    ]
+    top, pairs = effects.pairs[0], counted(len(effects.pairs), "pair")
     clear = sum(pair.p_value < 1 - effects.level for pair in effects.pairs)
-    reward = number("mean", "mean reward", rates, scale={"zero": False})
+    y = number("mean", "mean reward", rates, scale={"zero": False})
     x = field("second", "nominal", shown(top.second), sort=None, axis={"labelAngle": 0})
     first = color("first", effects.factors[top.first])
     first["legend"]["title"] = shown(top.first)
-    name = f"{top.first} and {top.second}"
+    tips = hover(field("first", "nominal"), x, y, field("low"), field("high"))
     return chart(
         "interactions",
         f"Does the effect of {shown(top.first)} depend on {shown(top.second)}?",
         rows,
         summary=(
             f"{shown(top.first, 60)} and {shown(top.second, 60)} depend on each other the most "
-            f"clearly (p = {p_value(top.p_value)}). {clear:,} of "
-            f"{counted(len(effects.pairs), 'pair')} clear, each taken by itself."
+            f"clearly (p = {p_value(top.p_value)}). {clear:,} of {pairs} clear, each taken by "
+            "itself."
         ),
         note=(
             "Parallel lines: the effect of one does not depend on the other. Vertical lines: "
-            f"{percent(effects.level)} intervals, each by itself. The clearest of "
-            f"{counted(len(effects.pairs), 'pair')} is drawn."
+            f"{percent(effects.level)} intervals, each by itself. The clearest of {pairs} is drawn."
         ),
-        transform=[{"filter": {"field": "pair", "equal": name}}],
+        transform=[{"filter": {"field": "pair", "equal": rows[0]["pair"]}}],
         encoding={"x": x, "color": first},
-        layer=[
-            {"mark": {"type": "line"}, "encoding": {"y": reward}},
-            {
-                "mark": "rule",
-                "encoding": {"y": {**reward, "field": "low"}, "y2": {"field": "high"}},
-            },
-            {
-                "mark": {
-                    "type": "point",
-                    "filled": True,
-                    "size": 70,
-                    "opacity": 1,
-                    "tooltip": True,
-                },
-                "encoding": {"y": reward},
-            },
-        ],
+        layer=[{"mark": "line", "encoding": {"y": y}}, *intervals("y", y, tips)],
     )
 
 
@@ -413,20 +353,17 @@ def results(found: Sequence[Results], title: str = "") -> Spec:
         raise InvalidInputError(
             f"results is {found!r}; give a list of what sa.simulate() returned, at least one."
         )
-    rows: Rows = []
-    for one in found:
-        low, high = one.interval()
-        rows.append(
-            {
-                "policy": one.policy,
-                "wrong": one.errors,
-                "simulated tests": one.trials,
-                "share wrong": one.error_rate,
-                "low": low,
-                "high": high,
-                "kind": "",
-            }
-        )
+    rows: Rows = [
+        {
+            "policy": one.policy,
+            "wrong": one.errors,
+            "simulated tests": one.trials,
+            "share wrong": one.error_rate,
+            **dict(zip(("low", "high"), one.interval(), strict=True)),
+            "kind": "",
+        }
+        for one in found
+    ]
     best, worst = (pick(found, key=lambda one: one.error_rate) for pick in (min, max))
     return _intervals(
         "results",
@@ -447,12 +384,13 @@ def results(found: Sequence[Results], title: str = "") -> Spec:
 
 def design(design: Design, names: Sequence[str], title: str = "") -> Spec:
     """The share of the rounds that each arm gets, the largest on top; arms without any left out."""
-    order = sorted(range(len(design.support)), key=lambda i: -design.shares[i])
-    rows: Rows = [{"arm": names[int(design.support[i])], "weight": design.shares[i]} for i in order]
-    for row, label in zip(rows, shown_apart([row["arm"] for row in rows]), strict=True):
-        row["label"] = label
+    order = np.argsort(-design.shares, kind="stable")
+    arms = [names[k] for k in design.support[order].tolist()]
+    rows: Rows = [
+        {"arm": arm, "weight": weight, "label": label}
+        for arm, weight, label in zip(arms, design.shares[order], shown_apart(arms), strict=True)
+    ]
     top = [row["label"] for row in rows[:DRAWN]]
-    more = len(rows) - len(top)
     return chart(
         "design",
         title or "Weights of the design",
@@ -461,7 +399,7 @@ def design(design: Design, names: Sequence[str], title: str = "") -> Spec:
             f"{counted(len(rows), 'arm')} of {design.size:,} with a positive weight, from "
             f"{percent(rows[-1]['weight'])} to {percent(rows[0]['weight'])}."
         ),
-        note=f"{counted(more, 'more arm')} in the table." if more else "",
+        note=_more(rows),
         height=ROW * len(top),
         transform=[{"filter": {"field": "label", "oneOf": top}}],
         mark={"type": "bar", "color": ACCENT, "tooltip": True},

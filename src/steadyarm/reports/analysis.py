@@ -104,7 +104,7 @@ def _part(found: Analysis) -> dict[str, Any]:
         )
     part: dict[str, Any] = {"level": i.level, "estimates": rows, "lifts": []}
     if verdict.control is not None:
-        part["chart"] = lifts(verdict, found.arms.names, found.evidence.direction)
+        part["chart"] = lifts(verdict, found.evidence.direction)
         part["lifts"] = [
             (
                 verdict.names[k],
