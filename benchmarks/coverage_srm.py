@@ -21,7 +21,6 @@ from steadyarm.environments import weekday_weekend
 from steadyarm.inference.srm import (
     LoggedSegment,
     assignment_balance,
-    each_by_itself,
     impossible_counts,
     surprise,
     total_of,
@@ -76,9 +75,8 @@ def logs(policy: sa.Policy[Any], world: sa.Environment, tests: int, seed: int) -
 def srm_p_values(pieces: Iterable[LoggedSegment]) -> NDArray[np.float64]:
     """(n,) p-values of `srm_test` for a batch of n tests, to measure how often it is wrong."""
     log = list(pieces)
-    arms = [each_by_itself(log[0].segment.columns)]
     impossible = np.any([impossible_counts(piece).any(axis=1) for piece in log], axis=0)
-    balance = total_of(assignment_balance(piece, arms) for piece in log)
+    balance = total_of(assignment_balance(piece) for piece in log)
     return np.where(impossible, 0.0, surprise(balance)[0])
 
 

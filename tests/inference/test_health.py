@@ -16,7 +16,6 @@ from steadyarm.inference.srm import (
     LoggedSegment,
     attrition_balance,
     attrition_test,
-    each_by_itself,
     srm_test,
     standardised,
     surprise,
@@ -58,14 +57,14 @@ def test_attrition_alarms_come_at_their_rate(rate: float) -> None:
         gone = rng.binomial(counts, rate * (1 + 3 * share))
         segment = Segment(weights, np.full(tests, 700))
         pieces.append(LoggedSegment(segment, counts, rewarded=counts - gone))
-    p = surprise(total_of(attrition_balance(pieces, [each_by_itself(3)])))[0]
+    p = surprise(total_of(attrition_balance(pieces)))[0]
     for level in (0.05, 0.01, 0.001):
         assert (p < level).sum() <= most_alarms(level, tests)
 
 
 def test_a_count_that_may_not_vary_but_is_off_has_probability_zero() -> None:
     one = np.ones((1, 2))
-    balance = Balance(one, 2 * one, 0 * one, 0 * one, np.zeros(1), (np.zeros((1, 2, 2)),))
+    balance = Balance(one, 2 * one, 0 * one, 0 * one, np.zeros(1), np.zeros((1, 2, 2)))
     assert surprise(balance)[0] == 0
     assert standardised(-one, 0 * one).tolist() == [[-np.inf, -np.inf]]
 

@@ -16,7 +16,6 @@ from steadyarm.inference.srm import (
     CountTest,
     LoggedSegment,
     assignment_balance,
-    each_by_itself,
     srm_from_sums,
     srm_test,
 )
@@ -28,9 +27,7 @@ Log = list[tuple[Segment, NDArray[np.int64]]]
 
 
 def covariance(piece: LoggedSegment) -> NDArray[np.float64]:
-    return np.asarray(
-        assignment_balance(piece, [each_by_itself(piece.segment.columns)]).covariances[0][0]
-    )
+    return np.asarray(assignment_balance(piece).covariance[0])
 
 
 def from_propensities(names: Any, arms: Any, p: Floats) -> CountTest:

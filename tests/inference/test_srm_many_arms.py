@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +14,8 @@ from steadyarm.inference import (
     health_report,
 )
 from steadyarm.inference.srm import (
-    assignment_balance,
-    attrition_balance,
     attrition_test,
-    common_features,
-    each_by_itself,
     srm_test,
-    total_of,
 )
 from tests.inference.large import LARGE, SMALL, Log, played
 
@@ -53,22 +47,6 @@ def together(arms: sa.ArmSet, pieces: list[LoggedSegment]) -> list[LoggedSegment
     ]
 
 
-def test_groups_vary_as_the_sums_of_their_arms() -> None:
-    pieces = logged(played(SMALL, blocks=3))
-    whole = together(SMALL, pieces)
-    groupings = common_features(SMALL.names, np.arange(SMALL.size))
-    every = [each_by_itself(SMALL.size), *groupings]
-    for balance in (
-        total_of(assignment_balance(piece, every) for piece in whole),
-        total_of(attrition_balance(whole, every)),
-    ):
-        covariance, *grouped = (found[0] for found in balance.covariances)
-        np.testing.assert_allclose(balance.variance[0], np.diag(covariance), atol=1e-9)
-        for grouping, found in zip(groupings, grouped, strict=True):
-            M = np.equal.outer(np.arange(len(grouping.groups)), grouping.labels).astype(float)
-            np.testing.assert_allclose(found, M @ covariance @ M.T, atol=1e-8)
-
-
 def test_few_columns_of_a_large_set_are_tested_jointly() -> None:
     pieces = logged(played(SMALL))
     for test in (srm_test, attrition_test):
@@ -78,16 +56,20 @@ def test_few_columns_of_a_large_set_are_tested_jointly() -> None:
     assert health_report(SMALL.names, pieces).status != "fail"
 
 
-def test_many_healthy_arms_raise_no_alarm() -> None:
+@pytest.mark.parametrize("columns", [120, 800], ids=["judged jointly", "one by one"])
+def test_many_healthy_arms_raise_no_alarm(columns: int) -> None:
     p_values = []
     for seed in range(20):
-        pieces = logged(played(LARGE, 6, 120, 6, order="iid", seed=seed, reference=False))
+        pieces = logged(played(LARGE, 6, columns, 6, order="iid", seed=seed, reference=False))
         p_values += [srm_test(LARGE.names, pieces).p_value]
         p_values += [attrition_test(LARGE.names, pieces).p_value]
     assert min(p_values) > 1e-4
     assert np.mean(np.array(p_values) < 0.1) < 0.2
     arms = np.unique([piece.segment.arms for piece in pieces])
-    assert f"{arms.size} variants" in srm_test(LARGE.names, pieces).verdict
+    by_arm = (
+        f"rows of {arms.size:,} variants, each by itself," in srm_test(LARGE.names, pieces).verdict
+    )
+    assert by_arm == (columns == 800)
 
 
 def test_a_level_that_loses_rewards_is_found_among_many_arms() -> None:
@@ -95,28 +77,15 @@ def test_a_level_that_loses_rewards_is_found_among_many_arms() -> None:
     loses = np.flatnonzero(np.arange(LARGE.size) % 2 == 1)  # s12=on
     found = attrition_test(LARGE.names, logged(log, loses))
     assert found.p_value < 1e-6
-    assert found.culprit == "variants with s12=on"
-    assert found.verdict.startswith("Variants with s12=on miss ")
+    assert found.culprit is not None
+    assert found.culprit.endswith("s12=on")
     report = health_report(LARGE.names, logged(log, loses))
     assert report.status == "fail"
-    assert "Find why rewards of variants with s12=on are lost;" in str(report)
-    assert len(str(report)) < 3000
-
-
-def test_a_level_that_loses_rows_is_advised_on_in_the_plural() -> None:
-    log = played(LARGE, 6, 150, 12)
-    hurt = []
-    for piece in logged(log):
-        assert piece.segment.arms is not None
-        assigned = np.where(piece.segment.arms % 2 == 1, piece.assigned // 2, piece.assigned)
-        hurt.append(replace(piece, assigned=assigned, rewarded=assigned))
-    said = str(health_report(LARGE.names, hurt))
-    assert re.search(r"serving and logging of variants with s12=(on|off) with the others", said)
-    assert "variants with s12=on is" not in said
+    assert f"Find why rewards of {found.culprit} are lost;" in str(report)
 
 
 def test_one_arm_that_loses_rows_is_found_among_many() -> None:
-    log = played(LARGE, 6, 150, 200)
+    log = played(LARGE, 6, 800, 200)
     pieces = logged(log)
     victim = int(pieces[0].segment.arms[7])  # type: ignore[index]  # it has arms
     hurt = []
@@ -135,17 +104,3 @@ def test_one_arm_that_loses_rows_is_found_among_many() -> None:
     assert found.p_value < 1e-6
     assert len(found.names) == 20
     assert srm_test(LARGE.names, pieces).p_value > 1e-3
-
-
-def test_groups_of_bundles_and_of_plain_names() -> None:
-    bundles = sa.ArmSet.bundles([f"i{k}" for k in range(20)], size=5)
-    arms = np.arange(0, bundles.size, 37)
-    *items, near = common_features(bundles.names, arms)
-    assert len(items) == 20
-    third = items[3]
-    truth = ["i3" in bundles.names[k].split(" + ") for k in arms.tolist()]
-    np.testing.assert_array_equal(third.labels.astype(bool), truth)
-    assert len(near.groups) == 50
-    (plain,) = common_features([f"v{k}" for k in range(300)], np.arange(300))
-    assert plain.groups[0] == "the 6 variants from v0 to v5"
-    assert (np.bincount(plain.labels) == 6).all()

@@ -1,22 +1,20 @@
 """Sample-ratio mismatch: do the assignments in the log follow the probabilities in the log?
 
 Counts minus expectations are sums of martingale differences whatever the policy did, so their
-squared length, measured by the summed covariances, is chi-squared in large samples. Covariances
-are those of groups of arms: each arm by itself where there are few, else arms with something in
-common, such as a level of a factor.
+squared length, measured by the summed covariances, is chi-squared in large samples. More than a
+thousand arms are judged one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, chdtrc, ndtr
 
-from steadyarm.arms.recipes import BETWEEN, BundleNames, FactorialNames
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import json_ready
 from steadyarm.segments import Segment
@@ -25,20 +23,20 @@ from steadyarm.wording import counted, strung
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
-Says = Callable[[float, float, bool], str]  # observed and expected; whether of several arms
+Says = Callable[[float, float], str]  # of an observed and an expected count
 
 ALARM = 0.001  # p-value below which a test has failed
 NOTICE = 0.01  # p-value below which it needs attention
 MENTION = 0.05  # p-value below which the verdict says what is off
-JOINT, JOINT_OF_ALL = 200, 2**12  # arms judged jointly, at most: of a large set, and of others
-FURTHEST = 20  # arms that are named where single arms of many are off
-NORMAL = 10.0  # variance from which on a count is taken as normal
+# Arms judged jointly, at most: played ones of a large set, and of others. The time grows with the
+# cube of their number.
+JOINT, JOINT_OF_ALL = 1000, 2**12
+FURTHEST = 20  # arms that are named where arms are judged one by one
+NORMAL = 10.0  # variance, in squared counts, from which on a count is taken as normal
 RARE = 0.1  # share of the error probability spent on arms with less
-NEGLIGIBLE = 1e-9  # variance of a count that cannot vary
+NEGLIGIBLE = 1e-9  # variance, in squared counts, of a count that cannot vary
 WHOLE = 1e-6  # difference of counts that is rounding
-STRATUM = 30  # rows in which missing rewards are compared
-RANGES = 50  # groups of neighbouring arms
-MOST_ITEMS = 200  # items of bundles up to which each makes a grouping
+STRATUM = 30  # rows at least in which missing rewards are compared; fewer say next to nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +103,7 @@ class CountTest:
 
     Attributes
     ----------
-    names : of the arms; where many were played, of the groups or single arms that are most off
+    names : of the arms; where many were played, of those that are most off
     p_value : probability of counts at least this far off if all is well; 0 for an impossible log
     statistic, freedom : chi-squared part of the test; freedom 0 if all counts are small
     observed, expected : (K,)
@@ -145,8 +143,7 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
     Right under any policy that logs its allocations, however they followed from the rewards. Rows
     that all arms lose alike raise no alarm (`lost` counts them); rows that one arm loses do. Rows
     of blocks vary less than independent draws, so that alarms are rarer. In a large set the arms
-    that were played are judged; more than 200 of them one by one and in groups that have something
-    in common, by Bonferroni.
+    that were played are judged; more than 1,000 of them one by one, by Bonferroni.
 
     Parameters
     ----------
@@ -167,7 +164,7 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
     'B got 4,800 of 9,800 visits, about 100 fewer than it should (-2.0 standard deviations; ...'
     """
     log = _Played.of(names, pieces)
-    balance = total_of(assignment_balance(piece, log.groupings) for piece in log.pieces)
+    balance = total_of(assignment_balance(piece, log.joint) for piece in log.pieces)
     found = log.judged(balance, _got(int(balance.observed.sum())))
     found = replace(found, lost=sum(int(piece.lost[0]) for piece in log.pieces))
     for j, piece in enumerate(log.pieces):
@@ -178,7 +175,7 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
         return found
     rows = "per variant"
     if not log.joint:
-        rows = f"of {len(log.arms):,} variants, each and taken together,"
+        rows = f"of {len(log.arms):,} variants, each by itself,"
     fine = f"The rows {rows} fit the logged probabilities (p = {found.p_value:.2g})."
     return replace(found, verdict=fine)
 
@@ -206,7 +203,7 @@ def attrition_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Cou
     'B misses 70 rewards and should miss about 40 (+7.0 standard deviations; p = 2.7e-12).'
     """
     log = _Played.of(names, pieces)
-    balance = total_of(attrition_balance(log.pieces, log.groupings))
+    balance = total_of(attrition_balance(log.pieces, log.joint))
     found = log.judged(balance, _misses, too_many=True)
     if found.p_value < MENTION:
         return found
@@ -263,7 +260,7 @@ def srm_from_sums(
     worst = _furthest(residuals)
     # rows that stand for 1/p each should stand for all rows; so many would, were they like these
     should = counts[worst] * rows / sums[worst] if seen[worst] else 0.0
-    said = _got(rows, of)(float(counts[worst]), should, False)
+    said = _got(rows, of)(float(counts[worst]), should)
     verdict = f"The rows per variant fit the logged probabilities (p = {p_value:.2g})."
     if p_value < MENTION:
         verdict = _sentence(names[worst], said, residuals[worst], p_value)
@@ -294,14 +291,12 @@ class _Played:
     arms : (U,) those that were played
     pieces : with U columns each
     joint : whether the arms are few enough to be judged jointly
-    groupings : each arm by itself if joint, else groups of arms
     """
 
     names: Sequence[str]
     arms: Integers
     pieces: list[LoggedSegment]
     joint: bool
-    groupings: list[Grouping]
 
     @classmethod
     def of(cls, names: Sequence[str], pieces: Iterable[LoggedSegment]) -> _Played:
@@ -317,9 +312,7 @@ class _Played:
                     f"a segment has counts of shape {piece.assigned.shape}; expected "
                     f"(1, {len(arms)}): a single test and one column for each name."
                 )
-        joint = not log or len(arms) <= most
-        groupings = [each_by_itself(len(arms))] if joint else common_features(names, arms)
-        return cls(names, arms, log, joint, groupings)
+        return cls(names, arms, log, len(arms) <= most)
 
     def name(self, k: int) -> str:
         """Of the arm in a column."""
@@ -327,34 +320,19 @@ class _Played:
 
     def judged(self, balance: Balance, says: Says, too_many: bool = False) -> CountTest:
         """The result of a test; `too_many` if only too many of something is a fault."""
-        observed, expected, variance = balance.observed[0], balance.expected[0], balance.variance[0]
-        several, place = False, None
+        off, variance = balance.observed[0] - balance.expected[0], balance.variance[0]
+        residuals, shown = standardised(off, variance), np.arange(len(self.arms))
         if self.joint:
             p, statistic, freedom = (float(value[0]) for value in surprise(balance))
-            shown = np.arange(len(self.arms))
         else:
-            tests = [_group_test(balance, i, g) for i, g in enumerate(self.groupings)]
-            each = [float(surprise_by_arm(balance)[0]), *(test[0] for test in tests)]
-            least = int(np.argmin(each))
-            p, statistic, freedom = min(1.0, len(each) * each[least]), 0.0, 0.0
-            residuals = standardised(observed - expected, variance)
+            p, statistic, freedom = float(surprise_by_arm(balance)[0]), 0.0, 0.0
             size = residuals if too_many else np.abs(residuals)
             shown = np.sort(np.argsort(-size, kind="stable")[:FURTHEST])
-            several = least > 0 or p >= 1
-            place = max(least, 1) - 1
-        if several and place is not None:
-            _, statistic, freedom = tests[place]
-            names = self.groupings[place].groups
-            sums = self.groupings[place].sums
-            observed, expected = sums(balance.observed)[0], sums(balance.expected)[0]
-            variance = np.diagonal(balance.covariances[place][0])
-        else:
-            names = tuple(self.name(k) for k in shown.tolist())
-            observed, expected, variance = observed[shown], expected[shown], variance[shown]
-        residuals = standardised(observed - expected, variance)
+        names = tuple(self.name(k) for k in shown.tolist())
+        observed, expected = balance.observed[0, shown], balance.expected[0, shown]
+        residuals = residuals[shown]
         worst = int(residuals.argmax()) if too_many else _furthest(residuals)
-        said = says(observed[worst], expected[worst], several)
-        verdict = _sentence(names[worst], said, residuals[worst], p)
+        said = says(observed[worst], expected[worst])
         return CountTest(
             names,
             p,
@@ -364,17 +342,8 @@ class _Played:
             expected,
             residuals,
             names[worst] if p < NOTICE else None,
-            verdict[:1].upper() + verdict[1:] if several else verdict,
+            _sentence(names[worst], said, residuals[worst], p),
         )
-
-
-def _group_test(balance: Balance, place: int, grouping: Grouping) -> tuple[float, float, int]:
-    """p-value, statistic and freedom of the counts of groups of arms, of a single test."""
-    off, covariance = grouping.sums(balance.observed - balance.expected), balance.covariances[place]
-    if not np.isfinite(standardised(off, np.diagonal(covariance, axis1=1, axis2=2))).all():
-        return 0.0, 0.0, 0
-    p_value, statistic, freedom = chi_squared(off, covariance)
-    return float(p_value[0]), float(statistic[0]), int(freedom[0])
 
 
 def _furthest(residuals: Floats) -> int:
@@ -407,19 +376,17 @@ def _sentence(name: str, said: str, residual: float, p: float) -> str:
 def _got(total: int, of: str = "visits") -> Says:
     """How to say how many of `total` visits an arm got, and how many it should have got."""
 
-    def says(observed: float, expected: float, several: bool) -> str:
+    def says(observed: float, expected: float) -> str:
         off = abs(observed - expected)
         size = f"{off:,.0f}" if off >= 10 else f"{off:.2g}"
         more = "more" if observed > expected else "fewer"
-        who = "they" if several else "it"
-        return f"got {observed:,.0f} of {total:,} {of}, about {size} {more} than {who} should"
+        return f"got {observed:,.0f} of {total:,} {of}, about {size} {more} than it should"
 
     return says
 
 
-def _misses(observed: float, expected: float, several: bool) -> str:
-    miss = "miss" if several else "misses"
-    return f"{miss} {observed:.0f} rewards and should miss about {expected:.0f}"
+def _misses(observed: float, expected: float) -> str:
+    return f"misses {observed:.0f} rewards and should miss about {expected:.0f}"
 
 
 def _impossible_verdict(name: str, piece: LoggedSegment, j: int, k: int) -> str:
@@ -436,65 +403,6 @@ def _impossible_verdict(name: str, piece: LoggedSegment, j: int, k: int) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Grouping:
-    """Groups that arms fall into.
-
-    Attributes
-    ----------
-    groups : what the arms of each group have in common, such as "variants with hat=yes"
-    labels : (U,) the group of each arm
-    """
-
-    groups: tuple[str, ...]
-    labels: Integers
-
-    def sums(self, values: Floats) -> Floats:
-        """(n, G) sums over the arms of each group, of values (n, U)."""
-        out = np.zeros((len(values), len(self.groups)))
-        np.add.at(out.T, self.labels, values.T)
-        return out
-
-
-def each_by_itself(arms: int) -> Grouping:
-    """Every arm is a group."""
-    return Grouping(("",) * arms, np.arange(arms))
-
-
-def common_features(names: Sequence[str], arms: Integers) -> list[Grouping]:
-    """Many arms grouped by the levels of each factor or by each item, and by neighbours.
-
-    Examples
-    --------
-    >>> names = FactorialNames({"size": ("S", "L"), "hat": ("no", "yes")})
-    >>> size, hat, near = common_features(names, np.arange(4))
-    >>> hat.groups, hat.labels.tolist()
-    (('variants with hat=no', 'variants with hat=yes'), [0, 1, 0, 1])
-    """
-    found: list[Grouping] = []
-    if isinstance(names, FactorialNames):
-        rest = arms
-        for factor, levels in reversed(list(names.levels.items())):
-            rest, labels = np.divmod(rest, len(levels))
-            groups = tuple(f"variants with {factor}={level}" for level in levels)
-            found.insert(0, Grouping(groups, labels))
-    elif isinstance(names, BundleNames) and len(names.items) <= MOST_ITEMS:
-        bundles = [set(names[k].split(BETWEEN)) for k in arms.tolist()]
-        for item in names.items:
-            groups = (f"variants without {item}", f"variants with {item}")
-            holds = np.array([item in bundle for bundle in bundles], dtype=np.int64)
-            found.append(Grouping(groups, holds))
-    labels = np.arange(len(arms)) * min(RANGES, len(arms)) // len(arms)
-    firsts = np.flatnonzero(np.diff(labels, prepend=-1))
-    lasts = np.append(firsts[1:], len(arms)) - 1
-    groups = tuple(
-        f"the {last - first + 1:,} variants from {names[int(arms[first])]} to "
-        f"{names[int(arms[last])]}"
-        for first, last in zip(firsts, lasts, strict=True)
-    )
-    return [*found, Grouping(groups, labels.astype(np.int64))]
-
-
-@dataclass(frozen=True, eq=False)
 class Balance:
     """Counts of n tests, and how far they may be from what they should be.
 
@@ -503,7 +411,7 @@ class Balance:
     observed, expected, variance : (n, U) of each arm
     hits, draws : (n, U) and (n,): each arm's difference is that of so many independent yes-or-no
         draws, with so many expected to be yes, or varies less
-    covariances : (n, G, G) of the counts of the groups of each grouping
+    covariance : (n, U, U) of the counts; empty where arms are judged one by one
     """
 
     observed: Floats
@@ -511,25 +419,11 @@ class Balance:
     variance: Floats
     hits: Floats
     draws: Floats
-    covariances: tuple[Floats, ...]
-
-    @property
-    def _parts(self) -> tuple[Floats, ...]:
-        arms = self.observed, self.expected, self.variance, self.hits
-        return *arms, self.draws, *self.covariances
+    covariance: Floats
 
     def __add__(self, other: Balance) -> Balance:
-        return _balance(a + b for a, b in zip(self._parts, other._parts, strict=True))
-
-    @property
-    def total(self) -> Balance:
-        """The n tests as one."""
-        return _balance(part.sum(axis=0, keepdims=True) for part in self._parts)
-
-
-def _balance(parts: Iterable[Floats]) -> Balance:
-    observed, expected, variance, hits, draws, *covariances = parts
-    return Balance(observed, expected, variance, hits, draws, tuple(covariances))
+        names = [one.name for one in fields(self)]
+        return Balance(*(getattr(self, name) + getattr(other, name) for name in names))
 
 
 def total_of(balances: Iterable[Balance]) -> Balance:
@@ -550,7 +444,7 @@ def surprise(balance: Balance) -> tuple[Floats, Floats, Integers]:
     probability 0.
     """
     off, variance = balance.observed - balance.expected, balance.variance
-    p_common, statistic, freedom = chi_squared(off, balance.covariances[0])
+    p_common, statistic, freedom = chi_squared(off, balance.covariance)
     rare = (variance < NORMAL) & (variance > NEGLIGIBLE)
     p_rare = _least_tail(balance, rare)
     any_rare = rare.any(axis=1)
@@ -597,7 +491,7 @@ def _binomial(
 def chi_squared(off: Floats, covariance: Floats) -> tuple[Floats, Floats, Integers]:
     """(n,) p-value, statistic and freedom of the directions that vary by at least ten counts.
 
-    off : (n, G) differences; covariance : (n, G, G)
+    off : (n, U) differences; covariance : (n, U, U)
     """
     values, vectors = np.linalg.eigh(covariance)
     lengths = np.einsum("nkd,nk->nd", vectors, off)
@@ -616,7 +510,7 @@ def standardised(difference: Floats, variance: Floats, slack: float = WHOLE) -> 
     return np.where(known, difference / np.sqrt(np.where(known, variance, 1.0)), fixed)
 
 
-def assignment_balance(piece: LoggedSegment, groupings: Sequence[Grouping]) -> Balance:
+def assignment_balance(piece: LoggedSegment, joint: bool = True) -> Balance:
     """Rows per arm against what was drawn, or else the logged allocation, given how many there are.
 
     Rows may have been lost. If arms lose alike, the rows of a segment are a random part of what was
@@ -625,14 +519,12 @@ def assignment_balance(piece: LoggedSegment, groupings: Sequence[Grouping]) -> B
     if piece.drawn is not None:
         size = piece.opened.astype(np.float64)
         shares = piece.drawn / np.maximum(size, 1.0)[:, None]
-        return _part(piece.assigned.astype(np.float64), shares, size, groupings)
+        return _part(piece.assigned.astype(np.float64), shares, size, joint)
     size = np.full(len(piece.rows), np.inf)
-    return _part(piece.assigned.astype(np.float64), normalised(piece.segment), size, groupings)
+    return _part(piece.assigned.astype(np.float64), normalised(piece.segment), size, joint)
 
 
-def attrition_balance(
-    pieces: Iterable[LoggedSegment], groupings: Sequence[Grouping]
-) -> Iterator[Balance]:
+def attrition_balance(pieces: Iterable[LoggedSegment], joint: bool = True) -> Iterator[Balance]:
     """Rows without reward per arm, given how many each segment has and which arms it assigned.
 
     Within a segment every row is as likely to miss its reward if arms do not matter (the
@@ -641,20 +533,20 @@ def attrition_balance(
     """
     for assigned, missing in _strata(pieces):
         size = assigned.sum(axis=1)
-        yield _part(missing, assigned / np.maximum(size, 1)[:, None], size, groupings)
+        yield _part(missing, assigned / np.maximum(size, 1)[:, None], size, joint)
 
 
-def _part(observed: Floats, shares: Floats, size: Floats, groupings: Sequence[Grouping]) -> Balance:
+def _part(observed: Floats, shares: Floats, size: Floats, joint: bool) -> Balance:
     """The balance of counts that are a random part of what has these shares.
 
     observed, shares : (n, U) of the arms
     size : (n,) of the whole; infinite for independent draws
+    joint : whether the covariance of all counts is needed
     """
     rows = np.minimum(observed.sum(axis=1), size)
     finite = np.where(np.isinf(size), 0.0, size)
-    left = (finite - rows) / np.maximum(
-        finite - 1, 1.0
-    )  # variance that is left without replacement
+    # variance that is left without replacement
+    left = (finite - rows) / np.maximum(finite - 1, 1.0)
     spread = rows * np.where(np.isinf(size), 1.0, left)
     few = rows <= size / 2  # else of those that are left out
     draws = np.where(few, rows, finite - rows)
@@ -664,7 +556,7 @@ def _part(observed: Floats, shares: Floats, size: Floats, groupings: Sequence[Gr
         spread[:, None] * shares * (1 - shares),
         draws[:, None] * np.where(few[:, None], shares, 1 - shares),
         draws,
-        tuple(spread[:, None, None] * _one_draw(grouping.sums(shares)) for grouping in groupings),
+        spread[:, None, None] * _one_draw(shares if joint else shares[:, :0]),
     )
 
 
@@ -707,7 +599,7 @@ def impossible_counts(piece: LoggedSegment) -> Booleans:
 
 
 def _one_draw(shares: Floats) -> Floats:
-    """(n, G, G) covariance of a single draw."""
+    """(n, U, U) covariance of a single draw."""
     out: Floats = -shares[:, :, None] * shares[:, None, :]
     k = np.arange(shares.shape[1])
     out[:, k, k] += shares
