@@ -51,16 +51,6 @@ def test_bundles_have_the_rank_of_their_pairs() -> None:
     assert (arms.features[:, 1:8].sum(axis=1) == 3).all()
 
 
-def test_dependent_features_are_mapped_to_their_span_and_answers_come_back() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(12, 2)) @ rng.normal(size=(2, 5))
-    arms = sa.ArmSet.from_features(X)
-    assert arms.rank == 2
-    assert np.allclose(arms.coordinates @ arms.basis.T, X)
-    theta = rng.normal(size=2)
-    assert np.allclose(arms.features @ arms.parameters(theta), arms.coordinates @ theta)
-
-
 def test_features_of_full_rank_are_kept_as_they_are() -> None:
     X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]])
     assert np.array_equal(sa.ArmSet.from_features(X).coordinates, X)

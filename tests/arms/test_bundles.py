@@ -53,16 +53,6 @@ def test_items_are_found_whatever_signs_they_have(
         assert (recipe.items, recipe.size) == (tuple(items), size)
 
 
-def test_bundles_know_their_items() -> None:
-    for n, size, interactions in SHAPES[-4:]:
-        items = tuple(f"i{k}" for k in range(n))
-        arms = sa.ArmSet.bundles(items, size, interactions)
-        recipe = bundles_in(arms)
-        assert recipe is not None
-        for k in (0, arms.size // 3, arms.size - 1):
-            assert recipe.names.items_of(k) == tuple(arms.names[k].split(" + "))
-
-
 def test_other_sets_are_no_bundles() -> None:
     bundles = sa.ArmSet.bundles(["a", "b", "c", "d"], size=2)
     turned = bundles.features.copy()

@@ -70,13 +70,6 @@ def test_basis_and_dual_are_inverse(arms: sa.ArmSet) -> None:
     assert np.linalg.matrix_rank(coordinates.T @ coordinates) == arms.rank
 
 
-def test_rows_in_coordinates_are_those_of_an_explicit_set(arms: sa.ArmSet) -> None:
-    explicit = sa.ArmSet.from_features(arms.rows.block(0, arms.size))
-    assert explicit.rank == arms.rank
-    some = np.random.default_rng(1).integers(arms.size, size=50)
-    assert np.array_equal(explicit.features_of(some), arms.rows.take(some))
-
-
 def test_a_large_set_survives_json_and_keeps_its_fingerprint(arms: sa.ArmSet) -> None:
     text = json.dumps(arms.to_dict())
     assert len(text) < 500

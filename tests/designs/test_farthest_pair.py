@@ -46,18 +46,23 @@ def all_distances(Y: Floats) -> Floats:
     return D
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.parametrize("block", [7, module.BLOCK])
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(KINDS),
     st.integers(1, 300),
     st.integers(1, 14),
     st.integers(0, 10_000),
 )
-def test_finds_the_pair_that_brute_force_finds(kind: str, K: int, r: int, seed: int) -> None:
+def test_finds_the_pair_that_brute_force_finds(
+    block: int, kind: str, K: int, r: int, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     X = points_of(kind, K, r, rng)
     to = rng.normal(size=(r, r)) if seed % 2 else np.eye(r)
-    far = farthest_pair(DenseRows(X), to)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK", block)
+        far = farthest_pair(DenseRows(X), to, known=(0, 1) if K > 1 and seed % 3 else None)
     D = all_distances(X @ to)
     # products of points of size m leave errors of m² units in a squared distance
     error = 1e-12 * D.max() + 1e-14 * np.square(X @ to).sum(axis=1).max()
@@ -65,20 +70,6 @@ def test_finds_the_pair_that_brute_force_finds(kind: str, K: int, r: int, seed: 
     assert far.value == pytest.approx(D.max(), abs=error)
     assert D[far.first, far.second] == pytest.approx(far.value, abs=error)
     assert far.upper_bound == far.value
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(KINDS), st.integers(2, 300), st.integers(11, 14), st.integers(0, 10_000))
-def test_many_small_blocks_find_the_same(kind: str, K: int, r: int, seed: int) -> None:
-    X = points_of(kind, K, r, np.random.default_rng(seed))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "BLOCK", 7)
-        known = (0, 1)
-        far = farthest_pair(DenseRows(X), np.eye(r), known=known)
-    D = all_distances(X)
-    error = 1e-12 * D.max() + 1e-14 * np.square(X).sum(axis=1).max()
-    assert far.exact
-    assert far.value == pytest.approx(D.max(), abs=error)
 
 
 @pytest.mark.parametrize("r", [4, 30])
@@ -102,17 +93,13 @@ def test_more_effort_gives_a_better_bound() -> None:
     assert bounds[0] > bounds[1] > bounds[2]
 
 
-def test_gaussian_points_need_a_small_part_of_all_pairs() -> None:
-    K, r = 30_000, 30
-    effort = 0.1 * K / (2 * r)  # of the passes that all pairs take
-    X = np.random.default_rng(1).normal(size=(K, r))
+@pytest.mark.parametrize(
+    ("kind", "K", "r", "part"), [("gaussian", 30_000, 30, 0.1), ("sphere", 20_000, 2, 1.2)]
+)
+def test_the_search_needs_a_part_of_all_pairs(kind: str, K: int, r: int, part: float) -> None:
+    effort = part * K / (2 * r)  # of the passes that all pairs take
+    X = points_of(kind, K, r, np.random.default_rng(1))
     assert farthest_pair(DenseRows(X), np.eye(r), effort=effort).exact
-
-
-def test_of_points_on_a_sphere_all_pairs_are_compared() -> None:
-    K = 20_000
-    X = points_of("sphere", K, 2, np.random.default_rng(2))
-    assert farthest_pair(DenseRows(X), np.eye(2), effort=1.2 * K / 4).exact
 
 
 def test_opposite_corners_of_a_cube_need_no_search() -> None:

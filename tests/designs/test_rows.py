@@ -1,7 +1,6 @@
 """Rows made from their index are the rows of the explicit arm sets."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from steadyarm.arms import ArmSet
 from steadyarm.arms.generated import BundleRows, FactorialRows
-from steadyarm.arms.rows import DenseRows, Rows
+from steadyarm.arms.rows import DenseRows
 from steadyarm.designs.passes import leverages, span_of
 from steadyarm.errors import InvalidInputError
 
@@ -59,29 +58,6 @@ def test_any_rows_can_be_taken_in_any_order(rows: BundleRows, data: st.DataObjec
     start = data.draw(st.integers(0, K - 1))
     stop = data.draw(st.integers(start, K))
     np.testing.assert_array_equal(rows.block(start, stop), every[start:stop])
-
-
-def test_rows_of_a_million_arms_by_index() -> None:
-    rows = FactorialRows([2] * 20)
-    last = rows.take(np.array([0, 2**20 - 1], dtype=np.int64))
-    mains = slice(1, 21)
-    assert (last[0, mains] == -1).all()
-    assert (last[1] == 1).all()
-    chosen = BundleRows(30, 6, 1).take(np.array([0, 593_774], dtype=np.int64))
-    assert np.flatnonzero(chosen[0]).tolist() == [0, 1, 2, 3, 4, 5]
-    assert np.flatnonzero(chosen[1]).tolist() == [24, 25, 26, 27, 28, 29]
-
-
-def test_dense_rows_do_not_copy(tmp_path: Path) -> None:
-    X = np.random.default_rng(0).normal(size=(50, 4))
-    assert np.shares_memory(DenseRows(X).block(10, 20), X)
-    mapped = np.memmap(tmp_path / "arms", dtype=np.float64, mode="w+", shape=X.shape)
-    mapped[:] = X
-    mapped.flush()
-    again = DenseRows(np.memmap(tmp_path / "arms", dtype=np.float64, mode="r", shape=X.shape))
-    assert isinstance(again, Rows)
-    np.testing.assert_array_equal(again.block(5, 50), X[5:])
-    np.testing.assert_array_equal(again.take(np.array([7, 3])), X[[7, 3]])
 
 
 @pytest.mark.parametrize("shrink", [1.0, 1e-3, 1e-6, 1e-9])

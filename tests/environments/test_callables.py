@@ -128,13 +128,6 @@ def test_bad_functions_are_named(reward: Any, message: str) -> None:
         tried()
 
 
-def test_a_given_average_stays_writable() -> None:
-    average = TABLE.mean(axis=0)
-    world = sa.Environment.from_callable(ARMS, exact, 100, average)
-    average[:] = 0.0
-    assert world.average.max() > 0
-
-
 def test_bad_averages_are_named() -> None:
     with pytest.raises(sa.InvalidInputError, match="3 finite numbers, one for each arm"):
         sa.Environment.from_callable(ARMS, exact, 100, [1.0, 2.0])

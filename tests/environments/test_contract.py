@@ -10,22 +10,15 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.environments import Replay, RewardSource, families
+from steadyarm.environments import RewardSource, families
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.testing.environments import CHECKS
+from tests.environments.test_replay import world as replayed
 
 ARMS = sa.ArmSet.factorial({"a": ["-", "+"], "b": ["x", "y", "z"]})
 MANY = sa.ArmSet.factorial({f"slot {i}": ["off", "on"] for i in range(13)})
 THETAS = np.random.default_rng(1).normal(size=(60, ARMS.dimension))
 MEANS = np.random.default_rng(2).uniform(0.1, 0.9, size=(60, 6))
-
-
-def replayed() -> Replay:
-    rng, period = np.random.default_rng(0), np.repeat([2013, 2014, 2015], 40)
-    arm = np.tile([0, 1], 60)
-    reward = rng.exponential(size=120) + period - 2013 + arm
-    arms = sa.ArmSet.one_hot(["A", "B"])
-    return Replay.from_log(arms=arms, period=period, arm=arm, reward=reward, budget=9)
 
 
 WORLDS: dict[str, RewardSource] = {

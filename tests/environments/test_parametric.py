@@ -83,12 +83,6 @@ def test_a_segment_of_few_arms_in_a_table_of_means() -> None:
     np.testing.assert_allclose(one.sums, one.counts * means[some])
 
 
-def test_small_sets_are_played_in_batches() -> None:
-    world = sa.ParametricEnvironment(FEW, np.arange(6.0), sa.GaussianNoise(0.1), budget=200)
-    found = sa.simulate(sa.Steady(), world, trials=10, seed=1)
-    assert found.errors == 0
-
-
 def test_a_still_world_of_many_arms_is_a_table_of_one_row() -> None:
     theta = np.random.default_rng(1).normal(size=MANY.dimension)
     world = sa.Environment.from_parameters(MANY, theta, budget=10)

@@ -190,14 +190,6 @@ def test_gap_errors_are_those_of_all_pairs_with_the_leader(arms: sa.ArmSet) -> N
         np.testing.assert_allclose(found[i], expected, rtol=1e-6, atol=1e-5)
 
 
-def test_simulation_does_not_depend_on_the_jobs() -> None:
-    world = sa.ParametricEnvironment(MANY, np.arange(92.0) / 92, budget=2000)
-    one, two = (
-        sa.simulate(sa.Steady(updates=3), world, trials=2, seed=5, jobs=jobs) for jobs in (1, 2)
-    )
-    assert one.recommended == two.recommended
-
-
 @pytest.mark.parametrize(("ties", "code"), [("first", FIRST), ("last", LAST)])
 def test_ties_of_many_arms(ties: Any, code: int) -> None:
     estimates = np.array([0.0, 2.0, 1.0, 2.0, 2.0 + 1e-14])

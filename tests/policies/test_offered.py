@@ -101,18 +101,10 @@ def test_a_module_in_this_folder_is_found_by_the_installed_command(tmp_path: Pat
         assert found.returncode == 0, found.stderr
         return found.stdout
 
+    own = ("--policies", "mymodule:MyPolicy")
     for engine in ("threads", "processes"):
         out = f"out-{engine}"
-        run(
-            "reproduce",
-            "malicious",
-            "--policies",
-            "mymodule:MyPolicy",
-            "--out",
-            out,
-            "--workers",
-            engine,
-        )
+        run("reproduce", "malicious", *f"--out {out} --workers {engine}".split(), *own)
         assert "malicious,,,Mine,20," in (tmp_path / out / "results.csv").read_text()
     assert "Mine" in run("simulate", "--policy", "mymodule:MyPolicy", *SWITCH[:-2])
 

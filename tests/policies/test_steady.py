@@ -8,12 +8,12 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.environments import switching
-from steadyarm.policies.steady import Steady, SteadyState
+from steadyarm.policies.ips import IPSPolicy
 
 LAYOUTS = sa.ArmSet.factorial({"a": ["-", "+"], "b": ["-", "+"], "c": ["-", "+"]})
 
 
-def final_state(policy: Steady, world: sa.Environment, trials: int = 20) -> SteadyState:
+def final_state(policy: IPSPolicy[Any], world: sa.Environment, trials: int = 20) -> Any:
     rng = np.random.default_rng(5)
     state = policy.start(world.arms, world.budget, trials, seed=3)
     while (segment := policy.next_segment(state)) is not None:
@@ -43,10 +43,7 @@ def test_random_lists_would_pay_for_it() -> None:
     policy = sa.P1RAGE(order="blocks")
     block = policy.block_length(LAYOUTS, 40 * 21)
     world = moving_world(block, 40 * block)
-    rng = np.random.default_rng(5)
-    state = policy.start(world.arms, world.budget, 20, seed=3)
-    while (segment := policy.next_segment(state)) is not None:
-        state = policy.observe(state, segment, world.play(segment, state.played, rng))
+    state = final_state(policy, world)
     assert policy.estimates(state).std(axis=0).max() > 0.1
 
 
