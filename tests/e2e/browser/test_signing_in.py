@@ -51,18 +51,6 @@ def test_a_reader_reads_and_does_nothing_else(visitor: Visitor, guarded: Site) -
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
 
 
-def test_an_admin_may_stop_but_not_without_the_key(visitor: Visitor, guarded: Site) -> None:
-    page, watch = visitor(guarded)
-    watch.allow("status of 403")
-    page.goto(PAGE)
-    sign_in(page, guarded.tokens["admin"])
-    for name in ("Pause", "Stop"):
-        expect(page.get_by_role("link", name=name, exact=True)).to_be_visible()
-    assert page.evaluate(POST, [f"{PAGE}/stop", None]) == 403
-    with guarded.api() as api:
-        assert api.get(f"/v1{PAGE}").json()["state"] == "running"
-
-
 def test_who_is_signed_out_elsewhere_is_told(visitor: Visitor, guarded: Site) -> None:
     page, watch = visitor(guarded)
     watch.allow("status of 401")

@@ -112,21 +112,6 @@ def test_pausing_and_going_on(visitor: Visitor, shop: Site) -> None:
     expect(page.get_by_role("heading", level=1)).to_contain_text("running")
 
 
-def test_the_overview_finds_experiments(visitor: Visitor, shop: Site) -> None:
-    page, _ = visitor(shop)
-    page.goto("/")
-    experiments = page.get_by_role("table").get_by_role("rowheader")
-    page.get_by_label("Search").fill("LANDING")
-    page.keyboard.press("Enter")
-    expect(experiments).to_have_count(1)
-    page.get_by_label("Search").fill("")
-    page.get_by_label("State").select_option("stopped")
-    page.get_by_role("button", name="Show").click()
-    expect(page.get_by_label("State")).to_have_value("stopped")
-    expect(experiments.filter(has_text="finished")).to_be_visible()
-    expect(experiments.filter(has_text="landing-page")).to_have_count(0)
-
-
 def test_what_went_wrong_in_the_form_is_said_at_its_fields(
     visitor: Visitor, shop: Site, name: str
 ) -> None:

@@ -95,19 +95,3 @@ def test_signing_in_and_the_first_experiment_are_readable(
     expect(page.get_by_role("heading", name="No experiments yet")).to_be_visible()
     problems += problems_of(page)
     assert not problems, "\n".join(problems)
-
-
-def test_the_decision_comes_first(visitor: Visitor, shop: Site) -> None:
-    page, _ = visitor(shop)
-    page.goto(address("checkout"))
-    decision = page.get_by_role("region", name="Decision")
-    expect(decision).to_contain_text("it beats today by")
-    expect(decision).to_contain_text("Show it to everybody, and stop the test.")
-    headings = page.get_by_role("main").get_by_role("heading", level=2)
-    expect(headings.first).to_have_text("Leaderboard")
-    board = page.get_by_role("region", name="Leaderboard")
-    expect(board.get_by_role("row", name="today")).to_contain_text("control")
-    meaning = page.get_by_text("In 95 % of all tests those of all variants").first
-    expect(meaning).to_be_hidden()
-    page.get_by_text("What this means: intervals of the leaderboard").click()
-    expect(meaning).to_be_visible()

@@ -12,9 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -41,40 +42,32 @@ def variables_of(storage: str, **more: str) -> Variables:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    image = {
-        name: value
-        for name, value in image_environment().items()
-        if name not in ("PATH", "NUMBA_CACHE_DIR")
-    }
+    image = image_environment()
+    for elsewhere in ("PATH", "NUMBA_CACHE_DIR"):
+        image.pop(elsewhere, None)
     here = {"STEADYARM_PORT": port, "STEADYARM_STORAGE": storage, "STEADYARM_WARM": "false"}
     found = os.environ | image | here | more
     return found | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{found['PATH']}"}
 
 
 def run(words: list[str], variables: Variables) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, env=variables, capture_output=True, text=True, timeout=60)
+    return subprocess.run(words, env=variables, capture_output=True, text=True, timeout=180)
 
 
 @contextmanager
 def started(words: list[str], variables: Variables) -> Iterator[str]:
     """The service, from healthy to its end; gives its address."""
-    process = subprocess.Popen(
-        words,
-        env=variables,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(words, env=variables, start_new_session=True, **quiet)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while run(image_health(), variables).returncode:
             assert process.poll() is None, process.communicate()[1]
             assert time.monotonic() < deadline
             time.sleep(0.2)
         yield f"http://127.0.0.1:{variables['STEADYARM_PORT']}"
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=40)
+        _, told = process.communicate(timeout=120)
         assert process.returncode == 0, told
     finally:
         with suppress(ProcessLookupError):  # it has ended, and its workers with it
@@ -161,8 +154,7 @@ def test_compose_serves_backs_up_and_restores(
         dump = tmp_path / "steadyarm.dump"
         with dump.open("wb") as file:
             subprocess.run(dumping, env=variables, stdout=file, check=True, timeout=60)
-    kept = open_storage(storage)
-    try:
+    with closing(open_storage(storage)) as kept:
         before = kept.find("shop")
         assert kept.tokens.all()
         with psycopg.connect(
@@ -172,16 +164,11 @@ def test_compose_serves_backs_up_and_restores(
             names = [name for (name,) in connection.execute(tables).fetchall()]
             connection.execute(f"truncate {', '.join(names)} cascade")
         assert not kept.tokens.all()
-    finally:
-        kept.close()
     with dump.open("rb") as file:
         subprocess.run(restoring, env=variables, stdin=file, check=True, timeout=60)
-    kept = open_storage(storage)
-    try:
+    with closing(open_storage(storage)) as kept:
         assert kept.find("shop") == before
-        assert [one.name for one in kept.tokens.all()] == ["me"]
-    finally:
-        kept.close()
+        assert [token.name for token in kept.tokens.all()] == ["me"]
     others = inside("service")[1:]
     assert ["steadyarm", "storage", "upgrade"] in others
     for one in others:
