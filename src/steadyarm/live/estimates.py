@@ -72,8 +72,8 @@ def with_ends(name: str, intervals: Floats) -> dict[str, list[float]]:
     return {f"{name}low": intervals[:, 0].tolist(), f"{name}high": intervals[:, 1].tolist()}
 
 
-def differences(names: Sequence[str], lifts: Lifts | None, test: int = 0) -> dict[str, Any]:
-    """The fields of `Estimates` that compare with the control, from the lifts of n tests."""
+def differences(names: Sequence[str], lifts: Lifts | None) -> dict[str, Any]:
+    """Return the fields of `Estimates` that compare with the control, from the lifts of a test."""
     if lifts is None:
         unknown = np.full((len(names), 2), np.nan)
         return {
@@ -84,12 +84,10 @@ def differences(names: Sequence[str], lifts: Lifts | None, test: int = 0) -> dic
         }
     return {
         "control": names[lifts.control],
-        "lifts": lifts.differences[test],
-        "lift_intervals": np.column_stack([lifts.low[test], lifts.high[test]]),
-        "relative": lifts.relative[test],
-        "relative_intervals": np.column_stack(
-            [lifts.relative_low[test], lifts.relative_high[test]]
-        ),
+        "lifts": lifts.differences[0],
+        "lift_intervals": np.column_stack([lifts.low[0], lifts.high[0]]),
+        "relative": lifts.relative[0],
+        "relative_intervals": np.column_stack([lifts.relative_low[0], lifts.relative_high[0]]),
     }
 
 

@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import starmap
 from math import isclose, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -101,25 +100,25 @@ def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -
     for each in corrections:
         if each.late:
             lately.setdefault(each.number, []).append(each)
-    found, series = _Differences(), RunningSeries(Metrics.of(experiment.config))
+    report, series = _Differences(), RunningSeries(Metrics.of(experiment.config))
     measured = storage.series(experiment.key)
     observed = RunningSeries(series.metrics)
     log = storage.pages(experiment.key)
-    sums, seen = _count(log, before, settings, lately, found, series, observed)
+    sums, seen = _count(log, before, settings, lately, report, series, observed)
     after = storage.snapshot(experiment.key, everything=True)
-    _compare_tallies(before, after, sums, found)
+    _compare_tallies(before, after, sums, report)
     columns = {record.index: columns_of(record.segment) for record, _ in before.segments}
     if series.metrics:
-        _compare_series(measured, storage.series(experiment.key), series, columns, found)
+        _compare_series(measured, storage.series(experiment.key), series, columns, report)
     # Tallies of another moment say nothing about decisions.
     if storage.trace(experiment.key, experiment.name).corrections == corrections:
         changed = {place_of(each.number)[0] for each in corrections}
-        _follow(_as_observed(before, seen, observed.sums(columns)), settings, changed, found)
+        _follow(_as_observed(before, seen, observed.sums(columns)), settings, changed, report)
     return Replay(
         sum(tally.total_assigned for tally in sums.values()),
         sum(tally.total_rewarded for tally in sums.values()),
         len(before.segments),
-        tuple(found.listed),
+        tuple(report.listed),
         len({each.entry for each in corrections}),
         sum(count.events for count in series.counts.values()),
     )
@@ -155,7 +154,7 @@ def _count(
     before: Snapshot,
     settings: Settings,
     lately: Mapping[int, list[Correction]],
-    found: _Differences,
+    report: _Differences,
     series: RunningSeries,
     observed: RunningSeries,
 ) -> tuple[dict[int, Tally], dict[int, Tally]]:
@@ -182,7 +181,7 @@ def _count(
             if index not in known:
                 continue  # of a segment that was opened meanwhile
             if position >= known[index].rounds:
-                found(
+                report(
                     f"segment {index} has {known[index].rounds} positions, but {position} is used"
                 )
                 continue
@@ -193,18 +192,18 @@ def _count(
             there = 0 <= row.arm < len(names)
             if (row.arm, row.probability) != (arm, probability):
                 shown = names[row.arm] if there else f"variant {row.arm}, which is not there,"
-                found(
+                report(
                     f"place {place_of(row.number)} shows {shown} with probability "
                     f"{row.probability!r}; the draw is {names[arm]} with {probability!r}"
                 )
             if late is not None and row.rewarded is not None:
                 if row.rewarded - row.created > late:
-                    found(f"the reward of place {place_of(row.number)} came after its window")
+                    report(f"the reward of place {place_of(row.number)} came after its window")
                 elif (row.received or row.rewarded) - row.created > late + settings.grace:
-                    found(f"the reward of place {place_of(row.number)} arrived after its grace")
+                    report(f"the reward of place {place_of(row.number)} arrived after its grace")
             if settings.sticky == "unit":
                 if row.unit in units:
-                    found(f"unit {row.unit!r} has two assignments")
+                    report(f"unit {row.unit!r} has two assignments")
                 units.add(row.unit)
             if not there:
                 continue  # listed above, and in no sum
@@ -217,29 +216,29 @@ def _count(
                     if series.metrics.steering:
                         observed.add(then)
             if series.metrics:
-                _count_events(row, series, found)
+                _count_events(row, series, report)
     return (
         {index: running.tally() for index, running in sums.items()},
         {index: running.tally() for index, running in seen.items()},
     )
 
 
-def _count_events(row: LogRow, series: RunningSeries, found: _Differences) -> None:
+def _count_events(row: LogRow, series: RunningSeries, report: _Differences) -> None:
     """Add the values of an assignment; its reward must be what its events count as."""
     metrics, place = series.metrics, place_of(row.number)
     try:
         series.add(row)
         rules = [metrics.rule(event.metric) for event in row.events]
     except InvalidInputError as error:
-        found(f"place {place}: {error}")
+        report(f"place {place}: {error}")
         return
     for event, rule in zip(row.events, rules, strict=True):
         if rule.window is not None and event.at - row.created > rule.window:
-            found(f"the event {event.event!r} of {rule.name!r} of place {place} came too late")
+            report(f"the event {event.event!r} of {rule.name!r} of place {place} came too late")
         elif rule.window is not None and event.arrived - row.created > rule.window + rule.grace:
-            found(f"the event {event.event!r} of {rule.name!r} of place {place} arrived too late")
+            report(f"the event {event.event!r} of {rule.name!r} of place {place} arrived too late")
     if metrics.by_event and row.reward != metrics.primary.value(row.events):
-        found(
+        report(
             f"the reward of place {place} is {row.reward!r}, its events count as "
             f"{metrics.primary.value(row.events)!r}"
         )
@@ -250,7 +249,7 @@ def _compare_series(
     after: Iterable[SeriesSums],
     series: RunningSeries,
     columns: Mapping[int, Columns],
-    found: _Differences,
+    report: _Differences,
 ) -> None:
     """Compare sums that have not changed meanwhile with those of the rows."""
     stored, later, anew = (
@@ -261,7 +260,7 @@ def _compare_series(
         unchanged = stored.get(place) == later.get(place) and place[0] in columns
         if unchanged and not _sums_agree(stored.get(place), anew.get(place)):
             given = [_total(sums.get(place)) for sums in (stored, anew)]
-            found(
+            report(
                 f"segment {place[0]} has stored {given[0]} of {place[2]!r} of day {place[1]}, its "
                 f"rows give {given[1]}"
             )
@@ -272,32 +271,33 @@ def _exact(sums: SeriesSums) -> tuple[Any, ...]:
     return sums.rewarded, sums.sums, sums.squares
 
 
-def _sums_agree(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
+def _sums_agree(stored: tuple[Any, ...] | None, anew: tuple[Any, ...] | None) -> bool:
     """Whether counts are the same, and sums and sums of squares agree."""
-    if one is None or other is None or one[0] != other[0]:
-        return one is other
-    scale = np.sqrt(np.multiply(one[0], one[2]))  # no sum is larger
-    sums = np.abs(np.subtract(one[1], other[1])) <= PRECISION * scale
-    return bool(sums.all() and np.allclose(one[2], other[2], PRECISION, 0.0))
+    if stored is None or anew is None or stored[0] != anew[0]:
+        return stored is anew
+    scale = np.sqrt(np.multiply(stored[0], stored[2]))  # no sum is larger
+    sums = np.abs(np.subtract(stored[1], anew[1])) <= PRECISION * scale
+    return bool(sums.all() and np.allclose(stored[2], anew[2], PRECISION, 0.0))
 
 
-def _tallies_agree(one: Tally, other: Tally) -> bool:
-    counts = [(each.assigned, each.excluded, each.last) for each in (one, other)]
-    sums = [(each.rewarded, each.sums, each.squares) for each in (one, other)]
+def _tallies_agree(stored: Tally, anew: Tally) -> bool:
+    counts = [(tally.assigned, tally.excluded, tally.last) for tally in (stored, anew)]
+    sums = [(tally.rewarded, tally.sums, tally.squares) for tally in (stored, anew)]
     return counts[0] == counts[1] and _sums_agree(*sums)
 
 
-def _values_agree(one: Any, other: Any) -> bool:
+def _values_agree(stored: Any, anew: Any) -> bool:
     """Whether two states agree as JSON, in which NaN equals NaN."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        both = [(one[name], other[name]) for name in one.keys() & other.keys()]
-        return one.keys() == other.keys() and all(starmap(_values_agree, both))
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_values_agree, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        same = isclose(one, other, rel_tol=PRECISION, abs_tol=PRECISION)
-        return same or (isnan(one) and isnan(other))
-    return bool(one == other)
+    if isinstance(stored, Mapping) and isinstance(anew, Mapping):
+        return stored.keys() == anew.keys() and all(
+            _values_agree(stored[name], anew[name]) for name in stored
+        )
+    if isinstance(stored, list | tuple) and isinstance(anew, list | tuple):
+        return len(stored) == len(anew) and all(map(_values_agree, stored, anew))
+    if isinstance(stored, float) and isinstance(anew, float):
+        same = isclose(stored, anew, rel_tol=PRECISION, abs_tol=PRECISION)
+        return same or (isnan(stored) and isnan(anew))
+    return bool(stored == anew)
 
 
 def _total(sums: tuple[Any, ...] | None) -> str:
@@ -307,20 +307,22 @@ def _total(sums: tuple[Any, ...] | None) -> str:
 
 
 def _compare_tallies(
-    before: Snapshot, after: Snapshot, sums: dict[int, Tally], found: _Differences
+    before: Snapshot, after: Snapshot, sums: dict[int, Tally], report: _Differences
 ) -> None:
     later = {record.index: tally for record, tally in after.segments}
     for record, tally in before.segments:
         if tally == later[record.index] and not _tallies_agree(tally, sums[record.index]):
-            found(
+            report(
                 f"segment {record.index} has stored sums {_short(tally)}, its rows give "
                 f"{_short(sums[record.index])}"
             )
         if tally == later[record.index] and tally.total_assigned > record.handed:
-            found(f"segment {record.index} has more assignments than its counter says")
+            report(f"segment {record.index} has more assignments than its counter says")
 
 
-def _follow(snapshot: Snapshot, settings: Settings, changed: set[int], found: _Differences) -> None:
+def _follow(
+    snapshot: Snapshot, settings: Settings, changed: set[int], report: _Differences
+) -> None:
     """Let the policy decide again: every allocation from what it had observed when it opened.
 
     changed : indices of segments with corrections
@@ -338,15 +340,15 @@ def _follow(snapshot: Snapshot, settings: Settings, changed: set[int], found: _D
         states.append(state_after(settings.policy, states[-1], seen))
     for record, tally in closed:
         if not is_over(settings, progress_of(record, tally), record.closed_at or 0):
-            found(f"segment {record.index} was observed by the policy before it was over")
+            report(f"segment {record.index} was observed by the policy before it was over")
     if [record.closed for record, _ in closed] != list(range(1, len(closed) + 1)):
-        found("the policy did not observe segments one by one")
+        report("the policy did not observe segments one by one")
     known = {record.index: (record, tally) for record, tally in snapshot.segments}
     previous: SegmentRecord | None = None
     spare = settings.budget
     for record, _ in snapshot.segments:
         if record.policy_version >= len(states):
-            found(f"segment {record.index} was opened from a state that is not there")
+            report(f"segment {record.index} was opened from a state that is not there")
             continue
         carrying, scratch, state = None, None, states[record.policy_version]
         if previous is not None and record.carried_on and not previous.superseded:
@@ -354,17 +356,17 @@ def _follow(snapshot: Snapshot, settings: Settings, changed: set[int], found: _D
         early = record.early or ()
         wrong = [why for each in early if (why := _refuted(each, record, known, settings, changed))]
         if wrong:
-            found(f"segment {record.index} {wrong[0]}")
+            report(f"segment {record.index} {wrong[0]}")
         elif early:
             segments = {index: each.segment for index, (each, _) in known.items()}
             scratch = state_with(settings, state, segments, early)
         try:
             planned = next_segment(settings, state, carrying, spare, scratch)
         except SteadyArmError as error:
-            found(f"segment {record.index} should not have been opened: {error}")
+            report(f"segment {record.index} should not have been opened: {error}")
         else:
             if difference := _differ(record, planned, carrying is not None):
-                found(f"segment {record.index} differs in its {difference}")
+                report(f"segment {record.index} differs in its {difference}")
         previous, spare = record, spare - record.rounds
     rounds = sum(record.rounds for record, _ in closed)
     stored = snapshot.experiment.policy_state
@@ -377,7 +379,7 @@ def _follow(snapshot: Snapshot, settings: Settings, changed: set[int], found: _D
         )
     )
     if not _values_agree(computed, kept):
-        found("the policy's state differs from what its segments lead to")
+        report("the policy's state differs from what its segments lead to")
 
 
 def _refuted(
@@ -420,10 +422,12 @@ def _differ(record: SegmentRecord, planned: Segment, carried_on: bool) -> str | 
     return next((what for what, good in checks.items() if not good), None)
 
 
-def _same(one: Any, other: Any) -> bool:
-    if one is None or other is None:
-        return one is other
-    return bool(one.shape == other.shape and np.allclose(one, other, PRECISION, PRECISION))
+def _same(stored: Any, planned: Any) -> bool:
+    if stored is None or planned is None:
+        return stored is planned
+    return bool(
+        stored.shape == planned.shape and np.allclose(stored, planned, PRECISION, PRECISION)
+    )
 
 
 def _short(tally: Tally) -> str:

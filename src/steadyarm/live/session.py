@@ -32,7 +32,6 @@ from steadyarm.live.decisions import (
     transition,
     why_it_waits,
 )
-from steadyarm.live.metrics import LARGEST
 from steadyarm.live.results import LiveResults, LiveTest
 from steadyarm.live.settings import STOPPING, Looking, Settings, Spending, Stop, stored_policy
 from steadyarm.live.stopping import Stopped, stop_now
@@ -42,6 +41,7 @@ from steadyarm.segments import Direction, SegmentStats
 from steadyarm.validation import finite_number, whole_number
 
 FORMAT = 3
+PLAIN = ("seed", "direction", "covariates", "values", *STOPPING)  # settings that are JSON as such
 
 Floats = NDArray[np.float64]
 
@@ -236,11 +236,7 @@ class Session(LiveTest):
 
     def tell(self, assignment: Assignment | int, reward: float) -> None:
         """Record the reward of an assignment (or of its number); late and out of order is fine."""
-        value = finite_number(reward, "the reward")
-        if abs(value) > LARGEST:
-            raise InvalidInputError.of(
-                "the reward", reward, f"a number from {-LARGEST:g} to {LARGEST:g}; use another unit"
-            )
+        value = self.settings.check_reward(reward)
         value = value if self.settings.direction == "maximize" else -value
         with self._lock:
             self._settle(assignment, lambda ledger, arm, z: ledger.record(arm, value, z))
@@ -397,18 +393,19 @@ class Session(LiveTest):
 
     def to_json(self) -> str:
         """The whole session as text; `from_json` goes on exactly where it stood."""
+        settings, share = self.settings, self.settings.control_share
+        control = settings.control if share is None else {settings.control: share}
         with self._lock:
             return json.dumps(
                 {
                     "format": FORMAT,
                     "policy": self.policy.to_dict(),
                     "arms": self.arms.to_dict(),
-                    "seed": self.seed,
-                    "direction": self.direction,
-                    **self._control(),
-                    **self._covariates(),
-                    **self._stopping(),
-                    **({} if self.settings.values is None else {"values": self.settings.values}),
+                    **{name: getattr(settings, name) for name in PLAIN},
+                    "control": control,
+                    "slopes": None if self._slopes is None else self._slopes.to_dict(),
+                    "stopped": None if self._stopped is None else self._stopped.to_dict(),
+                    "looked": self._looked,
                     "state": self._state.to_dict(),
                     "books": {
                         "asked": self._asked,
@@ -426,29 +423,6 @@ class Session(LiveTest):
                     "finished": self._finished,
                 }
             )
-
-    def _control(self) -> dict[str, Any]:
-        """The control and its share, if there is one."""
-        if self.settings.control is None:
-            return {}
-        return {"control": self.settings.control, "control_share": self.settings.control_share}
-
-    def _covariates(self) -> dict[str, Any]:
-        """Names of the covariates and what their slopes are fitted from, if there are any."""
-        if self._slopes is None:
-            return {}
-        return {
-            "covariates": list(self.settings.covariates),
-            "slopes": self._slopes.to_dict(),
-        }
-
-    def _stopping(self) -> dict[str, Any]:
-        """How the test may stop itself, and that it did; nothing if it may not."""
-        if self.settings.stop is None:
-            return {}
-        given = {name: getattr(self.settings, name) for name in STOPPING}
-        stopped = None if self._stopped is None else self._stopped.to_dict()
-        return {"stopping": given, "stopped": stopped, "looked": self._looked}
 
     @classmethod
     def from_json(cls, text: str, policy: Policy[Any] | None = None) -> Session:
@@ -476,19 +450,8 @@ class Session(LiveTest):
         try:
             arms, budget = ArmSet.from_dict(data["arms"]), data["state"]["budget"]
             policy = stored_policy(data["policy"], policy, "Session.from_json(text, policy=…)")
-            control, share = data.get("control"), data.get("control_share")
-            control = control if share is None else {control: share}
-            session = cls(
-                policy,
-                arms,
-                budget,
-                data["seed"],
-                data["direction"],
-                control,
-                data.get("covariates", ()),
-                **data.get("stopping", {}),
-                values=data.get("values"),
-            )
+            settings = {name: data[name] for name in ("control", *PLAIN)}
+            session = cls(policy, arms, budget, **settings)
             session._read(data)
         except InvalidInputError:
             raise
@@ -503,7 +466,7 @@ class Session(LiveTest):
         state = self.policy.state_type.from_dict(data["state"], self.arms)
         if not self._state.resembles(state):
             raise ValueError("its state does not fit its policy and arms")
-        self._state, self._finished = state, bool(data.get("finished", False))
+        self._state, self._finished = state, bool(data["finished"])
         books, size = data["books"], self.arms.size
         c = 1 + len(self.settings.covariates) if self.settings.covariates else 0
         if c:
@@ -518,9 +481,9 @@ class Session(LiveTest):
             for number, index, arm, *z in books["waiting"]
         }
         self._least, self._largest = books["least"], books["largest"]
-        if data.get("stopped") is not None:
+        if data["stopped"] is not None:
             self._stopped = Stopped.from_dict(data["stopped"])
-        self._looked = whole_number(data.get("looked", 0), "looked")
+        self._looked = whole_number(data["looked"], "looked")
         self._check(ledgers + self._closed, books["opened"])
 
     def _check(self, ledgers: list[SegmentLedger], opened: Any) -> None:
