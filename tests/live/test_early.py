@@ -265,10 +265,3 @@ def test_estimates_stay_unbiased_although_the_best_one_is_slow() -> None:
     error = estimates.std(axis=0, ddof=1) / trials**0.5
     assert (np.abs(estimates.mean(axis=0) - rewards.mean(axis=1)) < 4 * error).all()
     assert (error < 0.01).all()
-
-
-def test_segments_are_made_of_whole_blocks_and_end_with_the_budget() -> None:
-    records = records_of(shop(until=6, missing="drop"))
-    assert sum(record.rounds for record in records) == 6 * 80
-    for record in records[:-1]:
-        assert record.rounds % record.segment.block == 0

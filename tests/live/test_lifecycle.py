@@ -17,7 +17,6 @@ from steadyarm.live.settings import Settings
 from steadyarm.policies import POLICIES
 from steadyarm.wording import toml_of
 
-ODD = ["<b>", "a \"quoted\" 'name'", "back\\slash", "é ü 漢 😀", "x = 1 # no", "]", "a.b", "100 %"]
 SCALARS = st.text() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=12
@@ -35,27 +34,10 @@ def test_what_toml_cannot_say_is_refused_and_what_is_usual_left_out() -> None:
         toml_of({"control": {"A": None}})
 
 
-ARMS = {
-    "names": sa.ArmSet.one_hot(ODD),
-    "pairs": sa.ArmSet.factorial({"head <b>": ["a", "b"], "image": ["1", "2", "3"]}),
-    "alone": sa.ArmSet.factorial({"a": ["x", "y"], "b": ["x", "y"], "c": ["x", "y"]}, 1),
-    "triples": sa.ArmSet.factorial({"a": ["x", "y"], "b": ["x", "y"], "c": ["x", "y"]}, 3),
-    "no constant": sa.ArmSet.factorial({"a": ["x", "y"], "b": ["1", "2"]}, 1, constant=False),
-    "commas": sa.ArmSet.factorial({"a": ["x, y=2", "z"], "b": ["1", "2"]}, 1),
-    "bundles": sa.ArmSet.bundles(["n", "s", "w", "g"], 2),
-    "features": sa.ArmSet.from_features([[0.1, 1 / 3], [1.0, 1e-7], [2.5, -3.0]]),
-}
-OPTIONS: list[dict[str, Any]] = [
-    {"missing": "drop"},
-    {"direction": "minimize", "missing": "drop", "sticky": "none", "reward_window": 0.25},
-    {"reward_range": (-1, 5.5), "reward_window": "90m", "min_share": 0.01, "missing": "zero"},
-    {"reward_window": "2w", "missing": "fail"},
-]
-
-
 @pytest.mark.parametrize("name", POLICIES)
 def test_policies_are_named_if_all_is_as_usual(name: str) -> None:
-    settings = Settings(ARMS["pairs"], POLICIES[name](), 100, seed=1, missing="drop")
+    arms = sa.ArmSet.factorial({"head <b>": ["a", "b"], "image": ["1", "2", "3"]})
+    settings = Settings(arms, POLICIES[name](), 100, seed=1, missing="drop")
     description = description_of(settings)
     assert description["policy"] == name.lower()
     assert create_from_description("x", description, "memory").settings.policy == settings.policy

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import inf
 from threading import Lock
@@ -366,8 +366,8 @@ class Webhooks:
     sent again if the process is killed.
     """
 
-    def __init__(self, database: Database, now: Callable[[], int]) -> None:
-        self._database, self._now = database, now
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def add(self, endpoint: Endpoint, by: str = "") -> None:
         """Store an endpoint."""
@@ -394,7 +394,7 @@ class Webhooks:
             endpoint = _find(connection, id)
             connection.execute(delete(webhooks).where(webhooks.c.id == id))
             connection.execute(delete(outbox).where(outbox.c.webhook == id))
-            note(connection, self._now(), by, "webhook.removed", detail=_detail(endpoint))
+            note(connection, self._database.now(), by, "webhook.removed", detail=_detail(endpoint))
             return endpoint
 
         return self._database.write(work)
@@ -430,14 +430,14 @@ class Webhooks:
                 storing = update(notices).where(*current)
             stored = connection.execute(storing.values(row).returning(notices.c.key)).scalar()
             if stored is not None:
-                _put(connection, messages, self._now())
+                _put(connection, messages, self._database.now())
             return stored is not None
 
         return self._database.write(work)
 
     def take(self, lease: int) -> list[Delivery]:
         """Take the first message of each endpoint that is due, for some microseconds."""
-        now = self._now()
+        now = self._database.now()
         due = select(func.min(outbox.c.id)).where(outbox.c.due <= now).group_by(outbox.c.webhook)
         if not self._database.read(lambda connection: connection.execute(due).first()):
             return []
@@ -478,7 +478,7 @@ class Webhooks:
 
     def take_turn(self, holder: str, lasts: int) -> bool:
         """Become or stay the one process that watches experiments, for some microseconds."""
-        now = self._now()
+        now = self._database.now()
         row = {"name": "turn webhooks", "value": now + lasts, "note": holder, "now": now}
         taken = self._database.write(lambda connection: connection.execute(TAKE_TURN, row).scalar())
         return taken is not None

@@ -254,7 +254,7 @@ class Storage:
         self.heartbeat = Heartbeat(self._database)
         self.tokens = Tokens(self._database)
         self.sessions = Sessions(self._database)
-        self.webhooks = Webhooks(self._database, self._database.now)
+        self.webhooks = Webhooks(self._database)
         self.in_memory = url == MEMORY
         try:
             prepare(self._database)
@@ -389,10 +389,6 @@ class Storage:
         """Keep the names of events that no experiment measures; snapshots have the latest."""
         now = self.now()
         self._database.write(lambda c: note_unmatched(c, events, now))
-
-    def unmatched(self) -> tuple[str, ...]:
-        """The names of events that no experiment measured, the latest ones."""
-        return self._database.read(lambda c: read_unmatched(c, 0))
 
     # Decisions
 

@@ -391,10 +391,9 @@ def read_standing(
 
     hold : let those who change it wait until the transaction ends
     """
-    row = connection.execute(STANDING_HELD if hold else STANDING, {"key": key}).one_or_none()
-    if row is None:
-        raise UnknownExperimentError(f"there is no experiment with key {key}.")
-    return row.state, None if row.outside is None else load(row.outside)
+    statement = STANDING_HELD if hold else STANDING
+    row = known(key, connection.execute(statement, {"key": key}).one_or_none())
+    return row.state, load(row.outside)
 
 
 def hold_open_segments(t: Transaction) -> set[int]:
