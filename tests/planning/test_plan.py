@@ -124,12 +124,18 @@ def test_a_plan_with_looks_a_delay_and_a_control() -> None:
         "known after 2 days",
         "looks weekly",
         "the answer is also clear",
-        "that stops when sure ends after",
         "the best variant is shown to beat A, or A is kept",
         "Days include 2 for the last rewards.",
         "n/a",
     ):
         assert words in text
+    for share, pays in ((0.7, True), (1.0, False)):
+        check = replace(steady.clear.check, visits=share * plan.clear_budget)
+        clear = replace(steady.clear, check=check)
+        stopping = replace(plan, lines=(replace(steady, clear=clear), usual))
+        assert clear.stopping_pays is pays
+        assert ("that stops when sure ends after" in str(stopping)) is pays
+        assert ("Stopping when sure hardly saves visits" in str(stopping)) is not pays
 
 
 def test_clear_answers_need_not_be_asked_for() -> None:

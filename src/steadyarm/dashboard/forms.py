@@ -438,7 +438,7 @@ def compute_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
         uses.append({"budget": pick.budget, "why": "to pick the best"})
     if clear is not None and clear.need.budget is not None:
         uses.append({"budget": clear.need.budget, "why": "for a clear answer"})
-        if clear.check.visits is not None:
+        if clear.stopping_pays:
             stopping = {"why": "and stop when sure", "looks": str(question.how_often())}
             uses.append({"budget": clear.need.budget, **stopping})
     return {

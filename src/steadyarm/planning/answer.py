@@ -12,6 +12,8 @@ from steadyarm.planning.text import ALIKE
 from steadyarm.simulation import clopper_pearson
 from steadyarm.wording import counted
 
+HARDLY = 0.95  # share of its budget beyond which a test that stops early hardly saves visits
+
 
 @dataclass(frozen=True)
 class Point:
@@ -108,6 +110,18 @@ class Clear:
     check: Answers
     picked: Answers | None
     points: tuple[Answers, ...]
+
+    @property
+    def share(self) -> float | None:
+        """Mean visits of a test that stops when sure, over its budget; None if none does."""
+        if self.need.budget is None or self.check.visits is None:
+            return None
+        return self.check.visits / self.need.budget
+
+    @property
+    def stopping_pays(self) -> bool:
+        """Whether stopping when sure saves visits that are worth it."""
+        return self.share is not None and self.share <= HARDLY
 
 
 @dataclass(frozen=True)

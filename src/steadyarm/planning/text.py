@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 from math import inf, log10
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from steadyarm.wording import counted
 
 if TYPE_CHECKING:
-    from steadyarm.planning.answer import Answers, Curve, Line, Need, Plan, Point
+    from steadyarm.planning.answer import Answers, Line, Need, Plan, Point
 
 ALIKE = 1.1  # budgets within this ratio are about the same
 COUNTED = 10**12  # of larger numbers the text gives the order of magnitude alone
 
+Row = tuple[str, ...]
+
+
+class Table(NamedTuple):
+    """Numbers of a plan, with a row for each policy."""
+
+    caption: str
+    header: Row
+    rows: list[Row]
+
+    def __str__(self) -> str:
+        lines = [self.header, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        text = [
+            f"  {line[0].ljust(widths[0])}"
+            + "".join(f"  {cell.rjust(w)}" for cell, w in zip(line[1:], widths[1:], strict=True))
+            for line in lines
+        ]
+        return "\n".join([self.caption, *text])
+
 
 def whole(plan: Plan) -> str:
     """All that there is to say."""
-    needs = [_budgets(plan, moving) for moving in ((False, True) if plan.moving else (False,))]
-    parts = [
-        plan.summary,
-        plan.verdict,
-        _both(plan),
-        *needs,
-        _errors(plan),
-        _clear_shares(plan),
-        "\n".join(plan.remarks),
-    ]
-    return "\n\n".join(filter(None, parts))
+    tables = [*need_tables(plan), *budget_tables(plan)]
+    return "\n\n".join([plan.summary, plan.verdict, *map(str, tables), "\n".join(plan.remarks)])
 
 
 def remarks(plan: Plan) -> tuple[str, ...]:
@@ -50,7 +61,7 @@ def verdict(plan: Plan) -> str:
         f"{100 * (plan.traffic_share or 0):.0f} % of the traffic.",
         f"In simulation {_percent(check.rate)} (95 % interval {_interval(check, ' to ')} %) of the "
         "picks are wrong.",
-        *answer_sentences(plan, choice),
+        *_answer_sentences(plan, choice),
     ]
     if plan.alike:
         others = " and ".join(f"{line.label} ({_needs(line)})" for line in plan.alike)
@@ -85,44 +96,98 @@ def _reasons(plan: Plan, choice: Line) -> list[str]:
     return said
 
 
-def _budgets(plan: Plan, moving: bool) -> str:
-    head = "With this rhythm" if moving else "If nothing moves"
-    proven = any(line.guarantee is not None for line in plan.lines)
-    rows: list[tuple[str, ...]] = [
-        ("policy", "visits", "95 % interval", "days", "wrong", "95 % interval", "guaranteed")
-    ]
+def need_tables(plan: Plan) -> list[Table]:
+    """What each policy needs: for right picks and clear answers, and in each kind of world."""
+    kinds = (False, True) if plan.moving else (False,)
+    needs = [_needs_table(plan, moving) for moving in kinds]
+    return needs if plan.clear is None else [_both_table(plan, plan.clear), *needs]
+
+
+def _needs_table(plan: Plan, moving: bool) -> Table:
+    header: Row = (
+        "policy",
+        "visits",
+        "95 % interval",
+        "days",
+        "wrong",
+        "95 % interval",
+        "guaranteed",
+    )
+    rows: list[Row] = []
     for line in plan.lines:
-        curve = line.moving if moving else line.calm
-        assert curve is not None
+        need = line.asked.need if moving else line.calm.need
+        visits, days = _need(plan, need)
+        wrong = _percent(need.check.rate), f"{_interval(need.check, ' to ')} %"
         proof = "n/a" if line.guarantee is None else _count(line.guarantee)
-        rows.append((line.name, *need_cells(plan, curve), proof if proven else ""))
-    return f"{head}, about {100 * plan.error:g} % wrong picks or fewer need\n{_table(rows)}"
+        rows.append((line.name, visits, _reach(need), days, *wrong, proof))
+    if all(line.guarantee is None for line in plan.lines):
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    return Table(
+        f"{_where(moving)}, about {100 * plan.error:g} % wrong picks or fewer need", header, rows
+    )
 
 
-def need_cells(plan: Plan, curve: Curve) -> tuple[str, ...]:
-    """What a policy needs: visits, days and the share of wrong picks, with intervals."""
-    need = curve.need
-    wrong = (_percent(need.check.rate), f"{_interval(need.check, ' to ')} %")
-    visits, days = _need(plan, need)
-    return (visits, _reach(need), days, *wrong)
+def _both_table(plan: Plan, clear: float) -> Table:
+    """What right picks and clear answers need, side by side."""
+    wrong, proven = f"{100 * plan.error:g} % wrong", f"{100 * clear:g} % clear"
+    header: Row = (
+        "policy",
+        wrong,
+        "days",
+        "clear then",
+        proven,
+        "95 % interval",
+        "days",
+        "with stopping",
+    )
+    rows: list[Row] = []
+    for line in plan.lines:
+        assert line.clear is not None
+        picked, need, visits = line.clear.picked, line.clear.need, line.clear.check.visits
+        then = "" if picked is None else _percent(picked.rate)
+        stopping = "n/a" if visits is None else f"{round(visits):,}"
+        budget, days = _need(plan, need)
+        answers = budget, _reach(need), days, "" if need.budget is None else stopping
+        rows.append((line.name, *_need(plan, line.asked.need), then, *answers))
+    if not plan.stops:
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    return Table(
+        f"{_where(plan.moving)}, visits for {100 * plan.error:g} % wrong picks and for "
+        f"{100 * clear:g} % clear answers",
+        header,
+        rows,
+    )
 
 
-def error_cell(point: Point | Answers) -> str:
-    """The share of wrong picks, or of clear answers, in percent, with its interval."""
+def budget_tables(plan: Plan) -> list[Table]:
+    """Wrong picks, and clear answers, of each policy at each budget."""
+    where = _where(plan.moving)
+    where, header = where[0].lower() + where[1:], ("visits", *(f"{b:,}" for b in plan.budgets))
+    wrong = [(line.name, *map(_error, line.asked.points)) for line in plan.lines]
+    if plan.theory.floor is not None:
+        wrong.append(("oracle, calm", *map(_number, plan.theory.floor)))
+    tables = [Table(f"Wrong picks in % (95 % interval) by budget, {where}", header, wrong)]
+    clear = [
+        (line.name, *map(_error, line.clear.points))
+        for line in plan.lines
+        if line.clear is not None
+    ]
+    if clear:
+        tables.append(
+            Table(f"Clear answers in % (95 % interval) by budget, {where}", header, clear)
+        )
+    return tables
+
+
+def _where(moving: bool) -> str:
+    return "With this rhythm" if moving else "If nothing moves"
+
+
+def _error(point: Point | Answers) -> str:
     return f"{_number(point.rate)} ({_interval(point, '-')})"
 
 
-def _errors(plan: Plan) -> str:
-    rows = [("visits", *(f"{budget:,}" for budget in plan.budgets))]
-    for line in plan.lines:
-        rows.append((line.name, *map(error_cell, line.asked.points)))
-    if plan.theory.floor is not None:
-        rows.append(("oracle, calm", *(_number(value) for value in plan.theory.floor)))
-    where = "with this rhythm" if plan.moving else "if nothing moves"
-    return f"Wrong picks in % (95 % interval) by budget, {where}\n{_table(rows)}"
-
-
-def answer_sentences(plan: Plan, line: Line) -> list[str]:
+def _answer_sentences(plan: Plan, line: Line) -> list[str]:
     """How often the answer is clear with one policy, and what a clear answer takes."""
     if plan.clear is None or line.clear is None:
         return []
@@ -142,46 +207,15 @@ def answer_sentences(plan: Plan, line: Line) -> list[str]:
             f"{need.check.budget:,} visits {_percent(found.check.rate)} of the answers are clear.",
         ]
     said.append(f"{wanted} it needs {need.budget:,} visits in {counted(need.days or 0, 'day')}.")
-    if found.check.visits is not None:
-        share = found.check.visits / need.budget
+    if found.check.visits is not None and found.share is not None:
+        mean = f"{round(found.check.visits):,} visits on average"
+        share = _percent(found.share)
         said.append(
-            f"A test of that size that stops when sure ends after {round(found.check.visits):,} "
-            f"visits on average, {100 * share:.0f} % of them."
+            f"A test of that size that stops when sure ends after {mean}, {share} of them."
+            if found.stopping_pays
+            else f"Stopping when sure hardly saves visits: such a test ends after {mean}."
         )
     return said
-
-
-def _both(plan: Plan) -> str:
-    """What right picks and clear answers need, side by side."""
-    if plan.clear is None:
-        return ""
-    rows: list[tuple[str, ...]] = [both_header(plan)]
-    rows += [(line.name, *both_cells(plan, line)) for line in plan.lines]
-    where = "With this rhythm" if plan.moving else "If nothing moves"
-    return (
-        f"{where}, visits for {100 * plan.error:g} % wrong picks and for {100 * plan.clear:g} % "
-        f"clear answers\n{_table(rows)}"
-    )
-
-
-def both_header(plan: Plan) -> tuple[str, ...]:
-    """Names of the columns of `both_cells`, and of the policy before them."""
-    wrong, clear = f"{100 * plan.error:g} % wrong", f"{100 * (plan.clear or 0):g} % clear"
-    return "policy", wrong, "days", "clear then", clear, "95 % interval", "days", "with stopping"
-
-
-def both_cells(plan: Plan, line: Line) -> tuple[str, ...]:
-    """What a policy needs for right picks and for clear answers: visits and days."""
-    pick, found = line.asked.need, line.clear
-    if found is None:
-        return (*_need(plan, pick), *[""] * 5)
-    then = "" if found.picked is None else _percent(found.picked.rate)
-    visits = "" if found.need.budget is None else found.check.visits
-    stopping = f"{round(visits):,}" if isinstance(visits, float) else ""
-    if not stopping and plan.stops and found.need.budget is not None:
-        stopping = "n/a"
-    need, days = _need(plan, found.need)
-    return (*_need(plan, pick), then, need, _reach(found.need), days, stopping)
 
 
 def _need(plan: Plan, need: Need) -> tuple[str, str]:
@@ -195,17 +229,6 @@ def _reach(need: Need) -> str:
         return ""
     known = need.low is not None and need.high is not None
     return f"{need.low:,} to {need.high:,}" if known else "unclear"
-
-
-def _clear_shares(plan: Plan) -> str:
-    if plan.clear is None:
-        return ""
-    rows = [("visits", *(f"{budget:,}" for budget in plan.budgets))]
-    for line in plan.lines:
-        if line.clear is not None:
-            rows.append((line.name, *map(error_cell, line.clear.points)))
-    where = "with this rhythm" if plan.moving else "if nothing moves"
-    return f"Clear answers in % (95 % interval) by budget, {where}\n{_table(rows)}"
 
 
 def _meaning(plan: Plan) -> list[str]:
@@ -279,16 +302,6 @@ def _theory(plan: Plan) -> list[str]:
     if any(line.guarantee is not None for line in plan.lines):
         said.append("Guaranteed: what a theorem proves to be enough, whatever moves.")
     return said
-
-
-def _table(rows: list[tuple[str, ...]]) -> str:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    keep = [i for i in range(len(widths)) if i == 0 or any(row[i] for row in rows[1:])]
-    return "\n".join(
-        "  "
-        + "  ".join(row[i].ljust(widths[i]) if i == 0 else row[i].rjust(widths[i]) for i in keep)
-        for row in rows
-    )
 
 
 def _needs(line: Line) -> str:

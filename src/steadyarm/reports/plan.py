@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from steadyarm.planning.answer import Plan
-from steadyarm.planning.text import both_cells, both_header, error_cell, need_cells
+from steadyarm.planning.text import Table, budget_tables, need_tables
 from steadyarm.plot import sweeps
 from steadyarm.reports.render import render
-from steadyarm.wording import counted, percent, toml_of
+from steadyarm.wording import counted, toml_of
 
 ACROSS = 5  # policies beside each other, as many as fit on paper
-Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]  # caption, header, rows
 
 
 def plan_report(plan: Plan, command: str = "") -> str:
@@ -49,58 +48,21 @@ def plan_report(plan: Plan, command: str = "") -> str:
         command=command,
         answer=answer,
         reasons=[text.replace("\n", " ") for text in reasons],
-        needs=[*_both(plan), *(_needs(plan, moving) for moving in {False, plan.moving})],
+        needs=need_tables(plan),
         charts=[sweeps.plan(plan, clear) for clear in kinds],
-        budgets=[table for clear in kinds for table in _by_budget(plan, clear)],
+        budgets=[turned for table in budget_tables(plan) for turned in _turned(table)],
         assumptions=_assumptions(plan),
         question=toml_of(_known(plan.question)).strip(),
     )
 
 
-def _needs(plan: Plan, moving: bool) -> Table:
-    where = "With this rhythm" if moving else "If nothing moves"
-    star = "" if all(line.robust for line in plan.lines) else " (* trusts that nothing moves)"
-    return (
-        f"{where}: visits and days for {percent(plan.error)} wrong picks or fewer{star}",
-        ("policy", "visits", "95 % interval", "days", "wrong", "95 % interval of wrong"),
-        [
-            (line.name, *need_cells(plan, line.asked if moving else line.calm))
-            for line in plan.lines
-        ],
-    )
-
-
-def _both(plan: Plan) -> Iterator[Table]:
-    if plan.clear is None:
-        return
-    where = "With this rhythm" if plan.moving else "If nothing moves"
-    header, rows = both_header(plan), [(line.name, *both_cells(plan, line)) for line in plan.lines]
-    kept = len(header) if plan.stops else len(header) - 1
-    yield (
-        f"{where}: visits for {percent(plan.error)} wrong picks and for {percent(plan.clear)} "
-        "clear answers",
-        tuple(header[:kept]),
-        [tuple(row[:kept]) for row in rows],
-    )
-
-
-def _by_budget(plan: Plan, clear: bool) -> Iterator[Table]:
+def _turned(table: Table) -> Iterator[Table]:
     """Budgets below each other, policies beside each other, in as many tables as needed."""
-    where = "with this rhythm" if plan.moving else "if nothing moves"
-    what = "Clear answers" if clear else "Wrong picks"
-    for first in range(0, len(plan.lines), ACROSS):
-        lines = plan.lines[first : first + ACROSS]
-        points = [
-            line.clear.points if clear and line.clear else line.asked.points for line in lines
-        ]
-        yield (
-            f"{what} in % by budget, {where} (95 % interval)",
-            ("visits", *(line.name for line in lines)),
-            [
-                (f"{budget:,}", *(error_cell(one[i]) for one in points))
-                for i, budget in enumerate(plan.budgets)
-            ],
-        )
+    visits, *budgets = table.header
+    for first in range(0, len(table.rows), ACROSS):
+        names, *cells = zip(*table.rows[first : first + ACROSS], strict=True)
+        rows = [(budget, *row) for budget, row in zip(budgets, cells, strict=True)]
+        yield Table(table.caption, (visits, *names), rows)
 
 
 def _assumptions(plan: Plan) -> tuple[str, ...]:
