@@ -68,7 +68,8 @@ class _Scorer:
         X, solved = arms.coordinates_of(segment.arms), None
         if segment.trials == 1:
             with suppress(np.linalg.LinAlgError):
-                root = inverse_root(X, segment.weights[0])
+                moment = (X.T * segment.weights[0]) @ X
+                root = np.linalg.inv(np.linalg.cholesky(moment)).T  # root @ root.T is its inverse
                 solved = X @ root @ root.T
         return cls(X, solved)
 
@@ -100,11 +101,6 @@ class _Scorer:
         mixed = m.T * ((stats.sums - stats.counts * v) @ V)
         whole = (V.T * terms[0]) @ V + mixed + mixed.T + segment.rounds[0] * (m.T * m)
         return np.asarray(whole)[None]
-
-
-def inverse_root(X: Floats, weights: Floats) -> Floats:
-    """R with RR' the inverse of A = Σ w_i x_i x_i': rows x @ R are coordinates where A is 1."""
-    return np.asarray(np.linalg.inv(np.linalg.cholesky((X.T * weights) @ X)).T)
 
 
 def _same_allocation(one: Segment, other: Segment) -> bool:

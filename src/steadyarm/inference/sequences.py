@@ -43,9 +43,7 @@ from steadyarm.inference.limits import (
 from steadyarm.inference.variance import (
     LEAST_FREEDOM,
     LEAST_ROUNDS,
-    FarScales,
     bounded_terms,
-    far_scales,
     inverse_weights,
     plain_thirds,
     running_variance,
@@ -96,7 +94,8 @@ def confidence_sequence(
     evidence : scores of the pieces of a test, or of a batch of tests
     budget : planned rounds of the whole test, the same at every look; where it is tightest
     level : probability that the sequence never fails; each statement of `Intervals` by itself
-    reward_range : (least, largest) reward that can occur, if there is one
+    reward_range : (least, largest) reward that can occur, if there is one. Not used for large sets,
+        whose intervals hold in large samples
     recommended : (n,) arm of each test that gaps are measured from; by default the best estimate
     looks : when the test is looked at, for rewards without a range. Nothing is known at the end of
         pieces that end with no look
@@ -180,7 +179,6 @@ class ConfidenceSequence:
     pieces : (n, J) from how many pieces these are
     scale : (2, n, J, K) how far a term may lie below and above its prediction, so far, if bounded
     first : (2, n, K) in the first piece
-    far : the same bounds for other arms of a large set
     looks : when the test is looked at; None for a sequence that holds at all times. Bounded
         rewards have none
     """
@@ -206,9 +204,8 @@ class ConfidenceSequence:
         self.freedom = np.full(evidence.rounds.shape, np.inf)
         self.inverse: Floats | None = None
         self.scale: Floats | None = None
-        self.far: FarScales | None = None
         self._factors: dict[tuple[int, float, bool], Floats] = {}
-        if reward_range is None:
+        if reward_range is None or evidence.whole is not None:
             self.variance, parts, self.freedom, kind = running_variance(evidence)
             X = evidence.arms.coordinates
             sums = arm_values(X, evidence.scores.reshape(-1, X.shape[1]))
@@ -224,8 +221,6 @@ class ConfidenceSequence:
                 self.method, self.assumption = f"group-sequential, {looks.kind}, {kind}", AT_LOOKS
         else:
             self.variance, scale, kind = bounded_terms(evidence, reward_range)
-            if evidence.whole is not None:
-                self.far = far_scales(evidence, reward_range)
             self.first = scale[:, :, 0].copy()
             self.scale = np.maximum.accumulate(scale, axis=2)
             self.method, self.assumption = f"empirical Bernstein, {kind}", BOUNDED[kind]
@@ -394,12 +389,6 @@ class ConfidenceSequence:
         theta = self.scores[0, j] / max(int(self.rounds[0, j]), 1)
         gaps = sign * (first @ theta - values_of(rows, theta))
         variance = gap_forms(rows, self.variance[0, j], first)
-        if self.far is not None:
-            terms = self.far.gaps_until(rows, first, j), self.far.gaps_until(rows, first, 0)
-            low, _ = self._bounded_limits(
-                j, variance, (terms[0],) * 2, (terms[1],) * 2, True, alpha, gaps
-            )
-            return np.asarray((low[0] <= 0) | (gaps <= 0))
         largest = np.linalg.eigvalsh(self.squares[0, j])[-1]
         known = variance > TINY * largest * gap_forms(rows, np.eye(first.size), first)
         low, _ = self._normal_limits(j, variance[None], known[None], np.zeros(1), alpha, gaps)

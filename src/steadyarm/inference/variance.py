@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, stdtrit
 
-from steadyarm.arms.generated import forms
-from steadyarm.arms.rows import Rows
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import is_one_hot
-from steadyarm.inference.evidence import Evidence, inverse_root
+from steadyarm.inference.evidence import Evidence
 from steadyarm.validation import checked_range
 
 Floats = NDArray[np.float64]
@@ -314,7 +312,7 @@ def bounded_terms(
 
     Terms are compared with the reference. Independent rounds are terms; so are, with twice the
     squares and bounds, those of blocks of whole numbers (technical note); for arms that share
-    nothing not even that is needed. Otherwise whole pieces are the terms.
+    nothing not even that is needed. Otherwise whole pieces are the terms. Not for views.
     """
     bounds = checked_range(reward_range)
     if evidence.weights is None:
@@ -326,11 +324,8 @@ def bounded_terms(
     m = evidence.references
     m = np.zeros((n, J, r)) if m is None else m
     N = evidence.rounds[:, :, None]
-    if evidence.whole is None:
-        X, weights = evidence.arms.coordinates, _all_weights(evidence)
-        scale = _scales(X, weights, m, evidence.rounds, *bounds)
-    else:
-        scale = _far_scales(evidence, *bounds).of_pieces(evidence.arms.coordinates)
+    X, weights = evidence.arms.coordinates, _all_weights(evidence)
+    scale = _scales(X, weights, m, evidence.rounds, *bounds)
     if evidence.block > 1 and evidence.within is None:
         off = evidence.scores - N * m
         squared = off[..., :, None] * off[..., None, :]
@@ -338,54 +333,6 @@ def bounded_terms(
     mixed = m[..., :, None] * (evidence.scores - N * m / 2)[..., None, :]
     squared = np.cumsum(evidence.squares - mixed - mixed.swapaxes(2, 3), axis=1)
     return squared, scale, "rounds" if evidence.within is None else "lists"
-
-
-def far_scales(evidence: Evidence, reward_range: tuple[float, float]) -> FarScales:
-    """The same bounds for any arm of a large set, in a single test."""
-    found = _far_scales(evidence, *checked_range(reward_range))
-    whole_pieces = evidence.block > 1 and evidence.within is None
-    return found.in_pieces(evidence.rounds[0]) if whole_pieces else found
-
-
-@dataclass(frozen=True, eq=False)
-class FarScales:
-    """Bounds of the terms of any arm x: |x'A⁻¹x_k (reward - x_k'm)| ≤ ‖x‖ ‖x_k‖ |reward - x_k'm|.
-
-    Norms are those of A⁻¹ (Cauchy and Schwarz), so that no table of arms by arms is needed.
-
-    Attributes
-    ----------
-    roots : (r, r) matrices R with A⁻¹ = RR', one for each allocation that differs
-    index : (J,) which of them a piece has
-    reach : (J,) the largest ‖x_k‖ |reward - x_k'm| over the arms that the piece plays
-    """
-
-    roots: tuple[Floats, ...]
-    index: NDArray[np.int64]
-    reach: Floats
-
-    def in_pieces(self, rounds: NDArray[np.int64]) -> FarScales:
-        """Bounds of the sums of whole pieces."""
-        return FarScales(self.roots, self.index, self.reach * rounds)
-
-    def of_pieces(self, X: Floats) -> Floats:
-        """(2, 1, J, m) below and above, for the arms (m, r)."""
-        norms = np.array([_norms(X, root) for root in self.roots])
-        scale = self.reach[:, None] * norms[self.index]
-        return np.stack([scale, scale])[:, None]
-
-    def gaps_until(self, rows: Rows, best: Floats, j: int) -> Floats:
-        """(K,) the largest up to piece j, of the difference of each arm of a set to the best."""
-        return self._largest(best[None], j) + self._largest(rows, j)
-
-    def _largest(self, X: Rows | Floats, j: int) -> Floats:
-        """(m,) the largest up to piece j, of arms."""
-        largest = np.zeros(1)
-        for place, root in enumerate(self.roots):
-            here = self.reach[: j + 1][self.index[: j + 1] == place]
-            if here.size:
-                largest = np.maximum(largest, here.max() * _norms(X, root))
-        return largest
 
 
 def _all_weights(evidence: Evidence) -> Floats:
@@ -396,35 +343,6 @@ def _all_weights(evidence: Evidence) -> Floats:
     out = np.zeros((*evidence.rounds.shape, evidence.arms.size))
     out[:, :, evidence.columns] = evidence.weights
     return out
-
-
-def _far_scales(evidence: Evidence, least: float, most: float) -> FarScales:
-    assert evidence.weights is not None
-    arms = evidence.arms if evidence.whole is None else evidence.whole
-    m = np.zeros_like(evidence.scores[0])
-    m = m if evidence.references is None else evidence.references[0]
-    weights, rounds = evidence.weights[0], evidence.rounds[0]
-    roots: list[Floats] = []
-    index, reach = np.zeros(len(rounds), dtype=np.int64), np.zeros(len(rounds))
-    last, X, norms = -1, np.empty((0, arms.rank)), np.empty(0)
-    for j in np.flatnonzero(rounds > 0).tolist():
-        if last < 0 or not np.array_equal(weights[j], weights[last]):
-            played = np.flatnonzero(weights[j] > 0)
-            names = played if evidence.columns is None else evidence.columns[played]
-            X = arms.coordinates_of(names)
-            roots.append(inverse_root(X, weights[j, played]))
-            norms = _norms(X, roots[-1])
-        values = X @ m[j]
-        index[j], last = len(roots) - 1, j
-        reach[j] = (norms * np.maximum(np.abs(least - values), np.abs(most - values))).max()
-    return FarScales(tuple(roots), index, reach)
-
-
-def _norms(X: Rows | Floats, root: Floats) -> Floats:
-    if isinstance(X, np.ndarray):
-        return np.asarray(np.sqrt(np.square(X @ root).sum(axis=1)))
-    inverse = root @ root.T
-    return np.asarray(np.sqrt(np.maximum(forms(X, inverse, np.zeros(len(root))), 0.0)))
 
 
 def _scales(

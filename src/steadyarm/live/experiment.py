@@ -598,7 +598,8 @@ class Experiment(LiveTest):
             often the verdict is read: those of a confidence sequence until the whole budget is
             assigned and the last window has closed, then those of a single analysis;
             `Session.recommend` says more. False asks for a single analysis. True asks for the
-            sequence alone, for tests of any size if a reward_range was given.
+            sequence alone, for tests of any size if a reward_range was given and the set is not
+            large.
         by : an attribute of units, to see what variants brought in each of its levels instead of a
             verdict; exploratory
         """
