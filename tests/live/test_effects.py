@@ -80,7 +80,7 @@ def test_factors_found_always_make_the_names_again(factors: dict[str, list[str]]
 
 def test_means_are_averages_over_the_other_factors() -> None:
     arms = sa.ArmSet.factorial(FACTORS)
-    found = effects_of(_evidence(arms, RATES, each=500), FACTORS)
+    found = effects_of(_evidence(arms, RATES, each=500))
     table = RATES.reshape(2, 3)
     means = {(e.factor, e.level): e.mean for e in found.main}
     for i, level in enumerate(FACTORS["headline"]):
@@ -99,7 +99,7 @@ def test_intervals_are_those_of_a_mean_of_independent_rounds() -> None:
     """One factor of two levels in a 2 by 3 test: the difference is half of that of two means."""
     arms, each, spread = sa.ArmSet.factorial(FACTORS), 400, 0.25
     means = np.zeros(6)
-    found = effects_of(_evidence(arms, means, each, spread), FACTORS)
+    found = effects_of(_evidence(arms, means, each, spread))
     long = next(e for e in found.main if e.level == "long")
     n = 6 * each
     # A round's score for this effect is ±reward, with variance `spread`.
@@ -118,7 +118,7 @@ def test_p_values_of_interactions_are_uniform_if_there_are_none() -> None:
         segment = Segment(np.full((1, 6), 1 / 6), np.array([6 * each]), order="shuffled")
         stats = SegmentStats(np.full((1, 6), each), hits, hits)
         evidence = Evidence.from_segments(arms, [(segment, stats)])
-        found.append(effects_of(evidence, FACTORS).pairs[0].p_value)
+        found.append(effects_of(evidence).pairs[0].p_value)
     below = np.mean(np.array(found) < 0.2)
     assert abs(below - 0.2) < 4 * np.sqrt(0.2 * 0.8 / 400)
 
@@ -126,7 +126,7 @@ def test_p_values_of_interactions_are_uniform_if_there_are_none() -> None:
 def test_true_effects_lie_inside_their_intervals() -> None:
     test = played(budget=2400, visits=2400)
     evidence = test.evidence()
-    found: Effects = effects_of(evidence, FACTORS)
+    found: Effects = effects_of(evidence)
     true = RATES.reshape(2, 3)
     means = {"headline": true.mean(axis=1), "image": true.mean(axis=0)}
     for effect in found.main:

@@ -86,7 +86,7 @@ def test_effects_of_a_large_set_are_those_of_its_table() -> None:
     assert levels is not None
     assert list(levels) == list(factors)
     assert levels["a"] == ("x", "y", "z")
-    found = effects_of(evidence, levels)
+    found = effects_of(evidence)
     X = arms.coordinates.reshape(3, *[2] * 11, -1)
     theta = evidence.theta[0]
     for effect in found.main:
@@ -108,7 +108,7 @@ def test_pages_and_reports_of_large_sets_are_short(test: sa.Experiment, card: Sc
     assert describe_variants(card).startswith("8,192 combinations")
     page = experiment_report(test, card, replay=False, fingerprint=False)
     assert card.verdict is not None
-    assert f"{card.verdict.possible - 1:,} variants cannot be ruled out" in page
+    assert card.headline in page
     assert "8,192" in page
     assert len(page) < 1_000_000  # with pictures
 

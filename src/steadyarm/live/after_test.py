@@ -240,7 +240,7 @@ def roll_out(
     reason: str,
 ) -> RollOut:
     """Roll out a variant; see `Experiment.roll_out`."""
-    checked_share(share)
+    check_share(share)
     checked_reason(reason)
     names = experiment.arms.names
     if variant is not None and variant not in names:
@@ -333,9 +333,7 @@ def checked_reason(reason: Any) -> str:
     raise InvalidInputError.of("reason", reason, f"a text of up to {LONGEST_REASON} characters")
 
 
-def checked_share(share: Any, what: str = "share") -> float:
-    """A share of all units, from 0 to 1."""
-    value = finite_number(share, what)
-    if not 0 <= value <= 1:
-        raise InvalidInputError.of(what, share, "a number from 0 to 1")
-    return value
+def check_share(share: Any) -> None:
+    """Refuse a share of all units that is not a number from 0 to 1."""
+    if not 0 <= finite_number(share, "share") <= 1:
+        raise InvalidInputError.of("share", share, "a number from 0 to 1")

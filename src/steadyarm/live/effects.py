@@ -176,12 +176,7 @@ def has_effects(arms: ArmSet) -> bool:
     return bundles_in(arms) is not None or factors_in(arms) is not None
 
 
-def effects_of(
-    evidence: Evidence,
-    factors: Mapping[str, tuple[str, ...]] | None = None,
-    level: float = 0.95,
-    arm: int | None = None,
-) -> Effects:
+def effects_of(evidence: Evidence, *, level: float = 0.95, arm: int | None = None) -> Effects:
     """What each level of each factor does, or what each item of bundles brings.
 
     Factorial tests: main effects and interactions, each averaged over all other factors alike.
@@ -191,7 +186,6 @@ def effects_of(
     Parameters
     ----------
     evidence : of a test, such as `Session.evidence()` and `Analysis.evidence`
-    factors : with their levels; None to find them, or the items, in the arms
     level : of the intervals
     arm : the recommended bundle, whose items become `chosen`
 
@@ -207,11 +201,10 @@ def effects_of(
     >>> [(effect.level, round(effect.difference, 2)) for effect in found.main]
     [('cake', 0.3), ('tea', -0.15), ('fruit', -0.15)]
     """
-    if factors is None:
-        recipe = bundles_in(evidence.arms)
-        if recipe is not None:
-            return _items(evidence, recipe, level, arm)
-        factors = factors_in(evidence.arms)
+    recipe = bundles_in(evidence.arms)
+    if recipe is not None:
+        return _items(evidence, recipe, level, arm)
+    factors = factors_in(evidence.arms)
     if factors is None:
         raise InvalidInputError(
             f"the {evidence.arms.size:,} variants are made neither of factors nor of items; "

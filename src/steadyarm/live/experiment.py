@@ -142,6 +142,7 @@ class Experiment(LiveTest):
         self.settings = Settings.from_dict(record.config, policy)
         self.created = to_datetime(record.created)
         self._clock, self._simulated = clock, record.config.get("clock") == OWN_CLOCK
+        self._values = self.settings.variant_values
         self._warned = False  # that the clock given is wrong
         self._over = False  # the test is over for ever, so that units are only looked up
         self._examined: object = None  # what the look rested on that is done with
@@ -335,7 +336,7 @@ class Experiment(LiveTest):
             assert refused is not None
             return refused
         arm = self.arms.index(shown)
-        value, created = self.settings.variant_values[arm], to_datetime(now)
+        value, created = self._values[arm], to_datetime(now)
         return LiveAssignment("", visit.unit, arm, shown, nan, created, False, value, in_test=False)
 
     def answer(self, assigned: Assigned) -> LiveAssignment:
@@ -353,7 +354,7 @@ class Experiment(LiveTest):
             assigned.probability,
             to_datetime(assigned.created),
             assigned.new,
-            self.settings.variant_values[assigned.arm],
+            self._values[assigned.arm],
         )
 
     def known(

@@ -193,9 +193,9 @@ def _create(
         except ExperimentExistsError:
             if not load_if_exists:
                 raise
-            found = Experiment(opened, opened.find(name), settings.policy, clock)
-            _check_same(found, settings, ignore_seed=any_seed)
-            return found
+            experiment = Experiment(opened, opened.find(name), settings.policy, clock)
+            _check_same(experiment, settings, ignore_seed=any_seed)
+            return experiment
         return Experiment(opened, record, settings.policy, clock)
 
 
@@ -302,7 +302,7 @@ def description_of(settings: Settings) -> dict[str, Any]:
     >>> description_of(Settings(arms, sa.Steady(), 1000, seed=1, missing="drop"))
     {'arms': ['A', 'B'], 'budget': 1000, 'policy': 'steady', 'seed': 1, 'missing': 'drop'}
     """
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "arms": arms_of(settings.arms),
         "budget": settings.budget,
         "policy": _described_policy(settings.policy),
@@ -313,33 +313,34 @@ def description_of(settings: Settings) -> dict[str, Any]:
         value = getattr(settings, field.name)
         wanted = (*(("direction", "missing") if plain else ()), "sticky", "bulk", "after")
         if field.name in wanted and value != field.default:
-            found[field.name] = value
+            description[field.name] = value
     if plain and settings.reward_range is not None:
-        found["reward_range"] = list(settings.reward_range)
+        description["reward_range"] = list(settings.reward_range)
     window, grace = settings.reward_window, settings.reward_grace
     if plain and window is not None and grace is not None:
         lasting = {"reward_window": window}
         if grace != usual_grace(window):
             lasting["reward_grace"] = grace
-        found |= {key: t if t % 1 else duration_text(t) for key, t in lasting.items()}
+        description |= {key: t if t % 1 else duration_text(t) for key, t in lasting.items()}
     if settings.control is not None:
         share = settings.control_share
-        found["control"] = settings.control if share is None else {settings.control: share}
+        description["control"] = settings.control if share is None else {settings.control: share}
     if settings.min_share:
-        found["min_share"] = _min_share(settings)
+        description["min_share"] = _min_share(settings)
     if settings.metrics:
-        found["metrics"] = [metric.description() for metric in settings.metrics]
+        description["metrics"] = [metric.description() for metric in settings.metrics]
     if settings.attributes:
-        found["attributes"] = {name: list(levels) for name, levels in settings.attributes.items()}
+        declared = settings.attributes.items()
+        description["attributes"] = {name: list(levels) for name, levels in declared}
     if settings.covariates:
-        found["covariates"] = list(settings.covariates)
+        description["covariates"] = list(settings.covariates)
     usual = {"looks": USUAL_LOOKS, "spending": "obrien-fleming"}
     for name in STOPPING:
         if (value := getattr(settings, name)) != usual.get(name) and value is not None:
-            found[name] = value
+            description[name] = value
     if settings.values is not None:
-        found["values"] = dict(settings.values)
-    return found
+        description["values"] = dict(settings.values)
+    return description
 
 
 def arms_of(arms: ArmSet) -> Any:
@@ -348,9 +349,9 @@ def arms_of(arms: ArmSet) -> Any:
         return _recipe(arms.recipe.to_dict())
     if arms.feature_names == arms.names and np.array_equal(arms.features, np.eye(arms.size)):
         return list(arms.names)
-    found = None if arms.large else _factorial(arms)
-    if found is not None:
-        return found
+    factorial = None if arms.large else _factorial(arms)
+    if factorial is not None:
+        return factorial
     return {
         "features": arms.features.tolist(),
         "names": list(arms.names),
@@ -358,14 +359,14 @@ def arms_of(arms: ArmSet) -> Any:
     }
 
 
-def _recipe(found: dict[str, Any]) -> Any:
-    if "one_hot" in found:
-        return found["one_hot"]
-    if "factorial" in found:
-        found["factorial"] = dict(found["factorial"])
-        if found["constant"]:
-            del found["constant"]
-    return found
+def _recipe(recipe: dict[str, Any]) -> Any:
+    if "one_hot" in recipe:
+        return recipe["one_hot"]
+    if "factorial" in recipe:
+        recipe["factorial"] = dict(recipe["factorial"])
+        if recipe["constant"]:
+            del recipe["constant"]
+    return recipe
 
 
 def _factorial(arms: ArmSet) -> dict[str, Any] | None:
@@ -379,17 +380,17 @@ def _factorial(arms: ArmSet) -> dict[str, Any] | None:
         columns = np.convolve(columns, [1, len(levels) - 1])
     for order in range(1, len(factors) + 1):
         if columns[1 : order + 1].sum() + constant == arms.dimension:
-            found: dict[str, Any] = {
+            description: dict[str, Any] = {
                 "factorial": {factor: list(levels) for factor, levels in factors.items()},
                 "interactions": order,
             }
             if not constant:
-                found["constant"] = False
+                description["constant"] = False
             try:
-                made = ArmSet.factorial(factors, interactions=order, constant=constant)
+                rebuilt = ArmSet.factorial(factors, interactions=order, constant=constant)
             except InvalidInputError:  # names may look like factors that nobody could create
                 return None
-            return found if made == arms else None
+            return description if rebuilt == arms else None
     return None
 
 
@@ -434,9 +435,9 @@ class StorageCheck:
 
 def check_storage(url: str | None = None) -> StorageCheck:
     """Search for damage and for rows that belong to nothing, and replay every experiment."""
-    found = storages.storage_status(url)
-    if found.state != "current":
-        fault = f"tables: {found.state} ({found.revision}); see: steadyarm storage status"
+    status = storages.storage_status(url)
+    if status.state != "current":
+        fault = f"tables: {status.state} ({status.revision}); see: steadyarm storage status"
         return StorageCheck(0, (fault,))
     faults, skipped, replayed = list(storages.storage_faults(url)), [], 0
     try:
@@ -451,8 +452,8 @@ def check_storage(url: str | None = None) -> StorageCheck:
                 if not is_policy_name(policy):
                     skipped.append(f"{name}: it runs with {policy!r}, a policy of your own")
                     continue
-                found_here = Experiment(storage, record).replay().differences
-                faults += [f"{name}: {line}" for line in found_here]
+                differences = Experiment(storage, record).replay().differences
+                faults += [f"{name}: {difference}" for difference in differences]
                 replayed += 1
             except UnknownExperimentError:  # pruned meanwhile
                 continue
@@ -504,15 +505,15 @@ def _policy_in(given: Any) -> Policy[Any]:
     return policy_from(settings)
 
 
-def _check_same(found: Experiment, settings: Settings, ignore_seed: bool) -> None:
-    stored, wanted = found.settings.to_dict(), settings.to_dict()
+def _check_same(experiment: Experiment, settings: Settings, ignore_seed: bool) -> None:
+    stored, wanted = experiment.settings.to_dict(), settings.to_dict()
     for name in ("arms", "metrics"):  # neither coordinates, nor what follows from other settings
-        stored[name], wanted[name] = getattr(found.settings, name), getattr(settings, name)
+        stored[name], wanted[name] = getattr(experiment.settings, name), getattr(settings, name)
     if ignore_seed:
         wanted["seed"] = stored["seed"]
     keys = [key for key in stored | wanted if key != "products"]
     if different := [key for key in keys if stored.get(key) != wanted.get(key)]:
         raise ExperimentExistsError(
-            f"an experiment {found.name!r} is there, but with another {', '.join(different)}; load "
-            "it as it is, or choose another name."
+            f"an experiment {experiment.name!r} is there, but with another "
+            f"{', '.join(different)}; load it as it is, or choose another name."
         )
