@@ -194,10 +194,6 @@ class Bench:
 
     # What a storage has of an experiment, compared in several ways
 
-    def counter(self, key: int) -> int:
-        """The counter of the last segment."""
-        return self.storage.snapshot(key).segments[-1][0].handed
-
     def whole_log(self, key: int, most: int = 10_000) -> list[LogRow]:
         """All rows, read in pages of that many."""
         rows: list[LogRow] = []

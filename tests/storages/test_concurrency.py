@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 from math import fsum
+from typing import Any
 
 import numpy as np
+import pytest
 
 from steadyarm.errors import ExperimentExistsError
 from steadyarm.storages.records import (
@@ -210,18 +212,20 @@ def test_threads_events(bench: Bench) -> None:
     assert [row.reward for row in storages[1].log(key)] == [total] * 3
 
 
-def test_threads_metrics_corrected(bench: Bench) -> None:
-    """Events race with exclusion, corrections and closing; all sums stay exact."""
+ORDERS: dict[str, Any] = {"name": "orders", "role": "primary", "several": "sum"}
+
+
+@pytest.mark.parametrize("metrics", [(), (ORDERS, SPENT)], ids=["rewards", "events"])
+def test_threads_correct(bench: Bench, metrics: tuple[dict[str, Any], ...]) -> None:
+    """Corrections race with events and with closing; all sums and traces stay exact."""
     storages = [bench.again() for _ in range(3)]
-    primary = {"name": "orders", "role": "primary", "several": "sum"}
+    names = [metric["name"] for metric in metrics] or ["reward"]
+    products = [tuple(names)] if metrics else []
     for turn in range(3):
-        key = declared(
-            storages[0], primary, SPENT, products=[("orders", "spent")], rounds=6, name=f"e{turn}"
-        )
+        key = declared(storages[0], *metrics, products=products, rounds=6, name=f"e{turn}")
         units = [f"u{i}" for i in range(6)]
         storages[0].assign(key, units)
-        first = [Event(u, 1.5, m, key="e0") for u in units for m in ("orders", "spent")]
-        storages[0].record(key, first, NOW)
+        storages[0].record(key, [Event(u, 1.5, m, key="e0") for u in units for m in names], NOW)
 
         def work(i: int, key: int = key, units: list[str] = units) -> None:
             mine = storages[i % 3]
@@ -229,17 +233,22 @@ def test_threads_metrics_corrected(bench: Bench) -> None:
                 mine.change(key, "exclude", since=NOW, until=NOW + 1)
             elif i == 1:
                 for unit in units[:3]:
-                    mine.change(key, "void", target=unit, metric="spent")
-                mine.change(key, "void", target=units[4], metric="spent")
+                    mine.change(key, "void", target=unit, metric=names[-1])
+                mine.change(key, "void", target=units[4], metric=names[0])
             elif i == 2:
                 ((record, tally),) = mine.snapshot(key).segments
                 version = mine.snapshot(key).experiment.version
                 mine.decide(key, version, Decision({}, ((record.index, tally),)), NOW)
             else:
                 for unit in units:
-                    events = [Event(unit, 0.1, m, key=f"e{i}") for m in ("orders", "spent")]
+                    events = [Event(unit, 0.1, m, key=f"e{i}") for m in names]
                     mine.record(key, events, NOW)
 
         together(work, 5)
         counted(storages[0], key)
+        (tally,) = storages[0].tallied(key)
+        assert tally.total_excluded == 6
         assert len(storages[0].corrections(key)) == 10
+        (record, _) = bench.snapshot(key).segments[0]
+        if record.closed is None:
+            assert bench.decided(key, Decision({}, ((0, tally),)))

@@ -9,7 +9,7 @@ import pytest
 
 from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
 from steadyarm.storages.changes import AuditEntry, Change, Correction, as_observed
-from steadyarm.storages.records import Decision, ExperimentState, check_of
+from steadyarm.storages.records import ExperimentState, check_of
 from steadyarm.storages.service import Scope, SessionRecord, TokenRecord
 from tests.storages.bench import (
     DAY,
@@ -335,35 +335,3 @@ def test_corrected_after_closing(bench: Bench) -> None:
     ]
     assert [r.reward for r in then] == [1.0, 2.0, 3.0, None]
     assert [r.excluded is not None for r in then] == [False, False, False, True]
-
-
-def test_threads_correct(bench: Bench) -> None:
-    """Corrections race with rewards and with closing; sums and traces stay right."""
-    storages = [bench.again() for _ in range(3)]
-    for turn in range(3):
-        key = bench.running(12, name=f"e{turn}")
-        units = [f"u{i}" for i in range(12)]
-        bench.assign(key, units)
-        bench.reward(key, [(u, 1.0) for u in units[:6]], NOW)
-
-        def work(i: int, key: int = key, units: list[str] = units) -> None:
-            mine = storages[i % 3]
-            if i == 0:
-                mine.change(key, "exclude", since=NOW, until=NOW + 1)
-            elif i == 1:
-                for unit in units[6:]:
-                    mine.reward(key, [(unit, 2.0)], NOW)
-            elif i == 2:
-                for unit in units[:3]:
-                    mine.change(key, "void", target=unit)
-            else:
-                snapshot = mine.snapshot(key)
-                (record, tally), version = snapshot.segments[0], snapshot.experiment.version
-                mine.decide(key, version, Decision({}, ((record.index, tally),)), NOW)
-
-        together(work, 4)
-        (tally,) = bench.tallied(key)
-        assert tally.total_excluded == 12
-        (record, _) = bench.snapshot(key).segments[0]
-        if record.closed is None:
-            assert bench.decided(key, Decision({}, ((0, tally),)))

@@ -27,7 +27,6 @@ from steadyarm.storages.records import (
 )
 from steadyarm.storages.storage import MOVED
 from tests.storages.bench import (
-    DAY,
     FLOATS,
     NAMES,
     NOW,
@@ -68,8 +67,10 @@ def test_create_and_find(bench: Bench) -> None:
             assert same(found, made)
         assert bench.snapshot(made.key, everything=True).segments == ()
         assert bench.log(made.key) == []
-    keys = [bench.find(name).key for name in NAMES]
-    assert len(set(keys)) == len(NAMES)
+        refused(ExperimentExistsError, "create with a taken name", bench.new_experiment, name)
+        assert same(bench.find(name), made)
+    assert [summary.name for summary in summarized(bench)] == [*NAMES]
+    assert len({summary.key for summary in bench.summaries()}) == len(NAMES)
 
 
 def test_unknown_experiment(bench: Bench) -> None:
@@ -81,14 +82,6 @@ def test_unknown_experiment(bench: Bench) -> None:
         said = refused(UnknownExperimentError, f"find({near!r})", bench.find, near)
         assert "checkout-button" in said
     assert "unrelated" not in said
-
-
-def test_taken_name(bench: Bench) -> None:
-    """A name is taken once, and the one who has it is left alone."""
-    made = bench.new_experiment("e")
-    refused(ExperimentExistsError, "create with a taken name", bench.new_experiment, "e")
-    assert same(bench.find("e"), made)
-    assert len(bench.summaries()) == 1
 
 
 def test_moves(bench: Bench) -> None:
@@ -175,33 +168,6 @@ def test_progress(bench: Bench) -> None:
     assert bench.again().progress(key) == ()
     bench.assign(key, ["e"], now=NOW + 2)  # the last of the block
     assert bench.progress(key) == (Progress(1, 3, 3, 2, NOW + 2),)
-
-
-# Checks of summaries: all experiments in short.
-
-
-def test_summaries_follow(bench: Bench) -> None:
-    """Summaries say at once what has changed, whichever process did it."""
-    other = bench.again()
-    key = bench.running(4)
-    summarized(other)
-    for day in range(2):
-        bench.assign(key, [f"{day}.0", f"{day}.1"], now=NOW + day * DAY)
-        bench.reward(key, [(f"{day}.0", 0.5)], NOW + 5 * DAY)
-        (found,) = summarized(other)
-        assert (found.assigned, found.rewarded) == (2 * day + 2, day + 1)
-        assert found.last == NOW + day * DAY
-    bench.open_segment(key, new_segment(3), closed=[0])
-    (found,) = summarized(other)
-    assert (found.version, found.observed, found.assigned) == (2, 1, 4)
-    bench.reward(key, [("0.1", 1.0)], NOW + 6 * DAY)
-    found = replace(found, late=1)
-    assert summarized(other) == [found]
-    bench.reward(key, [("0.1", 1.0), ("1.1", 1.0)], NOW + 6 * DAY)
-    assert summarized(other)[0].late == 3
-    for state in ("paused", "stopped", "archived"):
-        bench.move(key, state)
-        assert summarized(other)[0].state == state
 
 
 def summarized(bench: Bench) -> list[Summary]:

@@ -73,6 +73,7 @@ def test_sums_follow_any_history(bench: Bench, primary: dict[str, Any]) -> None:
     """Assignments, events, corrections and decisions, from two openings of a storage."""
     rng = np.random.default_rng(len(primary))
     metrics = [primary, *METRICS] if primary else METRICS
+    bench.new_experiment("draft", state="draft")
     other = bench.busy("other")
     untouched = bench.everything(other), bench.days(other), bench.series(other)
     key = declared(bench, *metrics, products=PRODUCTS, rounds=12, window=DAY, grace=HOUR)
@@ -100,7 +101,7 @@ def test_sums_follow_any_history(bench: Bench, primary: dict[str, Any]) -> None:
     assert bench.prune(now, now).experiments == ()
     for dry in (True, False):
         assert bench.prune(now + DAY, now + DAY, dry=dry).experiments == ("e",)
-    assert [summary.name for summary in summarized(bench)] == ["other"]
+    assert [summary.name for summary in summarized(bench)] == ["draft", "other"]
     refused(UnknownExperimentError, "reading what was deleted", bench.again().log, key)
     again = declared(bench, *metrics, products=PRODUCTS)
     assert again not in (key, other)

@@ -23,21 +23,10 @@ from tests.storages.test_rewards import (
 )
 
 
-def test_running_sums_have_the_columns_of_the_segment() -> None:
-    columns = columns_of(some(FIRST, 10))
-    tally = RunningTally(columns)
-    rows = (
-        LogRow(0, "a", 1_048_575, 0.4, 5, 0.5, 7),
-        LogRow(1, "b", 17, 0.2, 6, None, None),
-        LogRow(2, "c", 1_048_575, 0.4, 9, 0.25, 2_000_009),
-    )
-    for row in rows:
-        tally.add(row)
-    assert tally.tally().assigned == (0, 1, 0, 2)
-    assert tally.tally().sums == (0, 0, 0, 0.75)
-    assert tally.tally().total_rewarded == 2
-    (sums,) = tally.day_sums(segment=0)
-    assert (sums.waited, sums.late) == ((0, 0, 0, 2000), (0, 0, 0, 0))
+def test_running_sums_refuse_arms_of_other_segments() -> None:
+    tally = RunningTally(columns_of(some(FIRST, 10)))
+    tally.add(LogRow(0, "a", 1_048_575, 0.4, 5, 0.5, 7))
+    assert tally.tally().assigned == (0, 0, 0, 1)
     with pytest.raises(InvalidInputError, match="arm 5 was not assigned from this segment"):
         tally.add(LogRow(3, "d", 5, 0.2, 1, None, None))
 
