@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import steadyarm as sa
-from steadyarm.storages import open_storage
 from tests.live.worlds import create
 
 STATEMENT = "progress"  # a single statement, which needs no transaction
 METHODS = ("assign", "record", "snapshot", "decide", STATEMENT)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def counted(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[sa.Experiment, list[str]]]:
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> tuple[sa.Experiment, list[str]]:
     """A test, and the names of the storage's methods that are called, as they come."""
-    url = "memory" if request.param == "memory" else f"sqlite:///{tmp_path / 'tests.db'}"
-    storage, called = open_storage(url), list[str]()
+    live, called = create(budget=600), list[str]()
 
-    def noting(name: str, method: Any) -> Any:
-        def note(*given: Any, **named: Any) -> Any:
+    def note(name: str, method: Any) -> Any:
+        def call(*given: Any, **named: Any) -> Any:
             called.append(name)
             return method(*given, **named)
 
-        return note
+        return call
 
-    with create(storage=storage, budget=600) as live:
-        for name in METHODS:
-            monkeypatch.setattr(storage, name, noting(name, getattr(storage, name)))
-        yield live, called
+    for name in METHODS:
+        monkeypatch.setattr(live.storage, name, note(name, getattr(live.storage, name)))
+    return live, called
 
 
 def test_the_reward_that_ends_a_segment_opens_the_next_one(

@@ -50,6 +50,7 @@ def settings(**changes: Any) -> Settings:
         ({"sticky": "user"}, "sticky is 'user'"),
         ({"direction": "up"}, "direction is 'up'"),
         ({"budget": 0}, "budget is 0"),
+        ({"budget": 2.5}, "budget is 2.5"),
         ({"seed": -1}, "seed is -1"),
         ({"seed": 2**63}, "of at most 9223372036854775807"),
         ({"policy": "steady"}, "expected an instance"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +42,15 @@ def test_a_missing_database_is_named(postgres: str) -> None:
         open_storage(url)
 
 
-def test_what_is_no_database(tmp_path: Path) -> None:
+@pytest.mark.parametrize("call", [open_storage, storage_status])
+def test_what_is_no_database(tmp_path: Path, call: Callable[[str], object]) -> None:
     path = tmp_path / "notes.db"
     path.write_text("not a database, but long enough to be looked at. " * 50)
-    for call in (open_storage, storage_status):
-        with pytest.raises(StorageError, match="not an SQLite database"):
-            call(f"sqlite:///{path}")
+    with pytest.raises(StorageError, match="not an SQLite database"):
+        call(f"sqlite:///{path}")
     assert path.read_text().startswith("not a database")
-
-
-def test_a_missing_folder(tmp_path: Path) -> None:
-    for call in (open_storage, storage_status):
-        with pytest.raises(StorageError, match=f"the folder {tmp_path / 'no'} does not exist"):
-            call(f"sqlite:///{tmp_path / 'no' / 'storage.db'}")
+    with pytest.raises(StorageError, match=f"the folder {tmp_path / 'no'} does not exist"):
+        call(f"sqlite:///{tmp_path / 'no' / 'storage.db'}")
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
