@@ -95,7 +95,7 @@ class Server:
     def end(self) -> tuple[int, str]:
         """SIGTERM; its status and what it still wrote."""
         self.process.send_signal(signal.SIGTERM)
-        rest, _ = self.process.communicate(timeout=40)
+        rest, _ = self.process.communicate(timeout=180)
         return self.process.returncode, rest
 
 
@@ -120,9 +120,9 @@ def served(folder: Path, *words: str, warm: bool = False) -> Iterator[Server]:
         assert process.stdout is not None
         greeting = [process.stdout.readline() for _ in range(3)]
         found = re.search(r"http://\S+:\d+", greeting[0])
-        assert found, "".join(greeting) + process.communicate(timeout=30)[0]
+        assert found, "".join(greeting) + process.communicate(timeout=180)[0]
         server = Server(process, found[0], greeting)
-        for _ in range(900):  # numerical code may have to be compiled
+        for _ in range(1800):  # numerical code may have to be compiled
             try:
                 if httpx2.get(f"{server.url}/readyz").status_code == 200:
                     break
@@ -133,4 +133,4 @@ def served(folder: Path, *words: str, warm: bool = False) -> Iterator[Server]:
     finally:
         if process.poll() is None:
             process.terminate()
-        process.communicate(timeout=40)
+        process.communicate(timeout=180)

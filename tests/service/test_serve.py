@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import httpx2
@@ -58,13 +59,9 @@ def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
     assert last == "steadyarm: stopped"
     logged = [json.loads(line) for line in lines]
     assert sum(line.get("status") == 201 for line in logged) >= len(stored)
-    storage = open_storage(f"sqlite:///{tmp_path}/tests.db")
-    try:
-        record = storage.find("shop")
-        kept = storage.log(record.key, most=100_000)
+    with closing(open_storage(f"sqlite:///{tmp_path}/tests.db")) as storage:
+        kept = storage.log(storage.find("shop").key, most=100_000)
         assert len(kept) >= len(stored) == len(set(stored))
-    finally:
-        storage.close()
 
 
 def test_two_workers_and_tokens_by_the_command_line(

@@ -40,14 +40,6 @@ it("units get variants and keep them, and their events are rewards", async () =>
   assert.deepEqual(others, []);
 });
 
-it("what was delivered may be delivered again", async () => {
-  const context = { targetingKey: "visitor 100" };
-  const value = (await client.getStringValue("shop", "default", context)) === "B" ? 1 : 0;
-  client.track("purchase", context, { value, id: "order 100" });
-  await provider.flush();
-  assert.deepEqual(provider.counts, { pending: 0, delivered: 61, rejected: 60, dropped: 0 });
-});
-
 it("values of other types come as such", async () => {
   const context = { targetingKey: "visitor 1" };
   assert.ok([9.5, 12].includes(await client.getNumberValue("price", -1, context)));

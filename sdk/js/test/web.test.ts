@@ -78,15 +78,6 @@ describe("a page", () => {
     assert.equal(service.requests.length, 0);
   });
 
-  it("fetches anew when the visitor is another one", async () => {
-    service.flags["shop"] = (unit) => ({ value: `page of ${unit}`, variant: unit, reason: "SPLIT" });
-    const client = await page();
-    assert.equal(client.getStringValue("shop", ""), "page of anna");
-    await OpenFeature.setContext({ targetingKey: "bob", device: "mobile" });
-    assert.equal(client.getStringValue("shop", ""), "page of bob");
-    assert.deepEqual(service.requests.at(-1)!.body.context, { targetingKey: "bob", device: "mobile" });
-  });
-
   it("never shows a visitor what another one was assigned", async () => {
     service.flags["shop"] = (unit) => ({ value: `page of ${unit}`, variant: unit, reason: "SPLIT" });
     const client = await page();
@@ -172,16 +163,6 @@ describe("events of a page", () => {
     assert.deepEqual([purchase!.id, purchase!.value], ["order 17", 20]);
     await until(() => provider.counts.delivered === 2);
     assert.deepEqual(Object.keys(storage).filter((key) => key.includes(":event:")), []);
-  });
-
-  it("are sent by the next page if they could not be", async () => {
-    const client = await page();
-    service.mode = "drop";
-    client.track("click");
-    await provider.flush();
-    service.mode = "well";
-    await page();
-    await until(() => service.counted.size === 1);
   });
 
   it("of two tabs do not overwrite each other, and count once", async () => {

@@ -62,7 +62,7 @@ def delivered(page: Page, count: int) -> None:
 
 
 def until_counts(shop: Shop, expected: tuple[int, int]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while shop.counts() != expected:
         assert time.monotonic() < deadline, f"{shop.counts()}, and {expected} is expected"
         time.sleep(0.1)

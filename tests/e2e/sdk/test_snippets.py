@@ -22,6 +22,7 @@ from tests.client.servers import serving
 from tests.e2e.sdk.node import ROOT, SDK, build
 from tests.e2e.sdk.pages import PageServer
 from tests.e2e.sdk.shops import Shop, free_port
+from tests.e2e.sdk.test_browser import until_counts
 
 TEXT = (ROOT / "docs/guides/ten_lines.md").read_text()
 ADDRESS = "http://127.0.0.1:8000"
@@ -68,7 +69,7 @@ def rewarded(address: str) -> int:
 
 
 def until_rewarded(address: str, count: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while rewarded(address) != count:
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -196,7 +197,4 @@ def test_a_page_without_a_server(visitor: BrowserContext, pages: PageServer, sho
     page.goto("/plain")
     expect(page.locator("#buy")).to_have_text(re.compile("Buy [ABC]"))
     page.click("#buy")
-    deadline = time.monotonic() + 30
-    while shop.counts() != (before[0] + 1, before[1] + 1):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until_counts(shop, (before[0] + 1, before[1] + 1))
