@@ -29,7 +29,7 @@ FACTORS = {"factorial": {"a": ["0", "1"], "b": ["0", "1"]}, "interactions": 1}
         {"effects": {"means": [0.1, 0.12, 0.09]}, "rewards": {}},
         {"effects": {"means": [3, 2, 1]}, "rewards": {"sd": 2.0}},
         {"arms": FACTORS},
-        {"rewards": {"sd": 0.5, "mean": 2.0}, "rhythm": {"kind": "trend", "lift": 0.3}},
+        {"rewards": {"sd": 0.5, "mean": 2.0}, "rhythm": {"kind": "trend"}},
         {"rhythm": {"kind": "promotion", "strength": 1.0}, "control": "B", "clear": 0.9},
         {"stop": "when sure", "looks": "daily"},
         {"rewards": {"rate": 0.1, "correlation": 0.5, "delay": 3}},

@@ -63,13 +63,12 @@ def test_a_covariate_takes_its_share_of_the_noise() -> None:
 
 def test_rhythms_average_to_what_the_question_says() -> None:
     for kind in ("weekend", "promotion", "trend"):
-        rhythm = Rhythm(kind, strength=2.5, lift=0.1)
+        rhythm = Rhythm(kind, strength=2.5)
         days = rhythm.days(5000, 400)
         pieces = rhythm.pieces(5000, days)
         lengths = np.diff(pieces.ends, prepend=0)
         assert lengths.sum() == 5000
         assert lengths @ pieces.swing / 5000 == pytest.approx(1.0)
-        assert lengths @ pieces.level / 5000 == pytest.approx(0.0)
         assert np.ptp(pieces.swing) == pytest.approx(2.5, rel=0.03)
     assert [Rhythm("weekend").days(n, 100) for n in (1, 700, 701)] == [7, 7, 14]
     with pytest.raises(sa.InvalidInputError, match=r"rhythm\.kind is 'tides'"):

@@ -409,32 +409,24 @@ def _beats(one: Line | None, other: Line | None) -> bool:
     return mine.high is None or its.low is None or mine.high < its.low
 
 
-def _write_point(point: Point) -> dict[str, Any]:
+def _write_point(point: Point | Answers) -> dict[str, Any]:
     return asdict(point) | {"rate": point.rate, "interval": list(point.interval())}
 
 
 def _write_need(need: Need) -> dict[str, Any]:
-    found = asdict(need) | {"check": _write_point(need.check)}
-    low, high = found.pop("low"), found.pop("high")
-    return found | {"interval": None if low is None else [low, high]}
+    values = asdict(need) | {"check": _write_point(need.check)}
+    low, high = values.pop("low"), values.pop("high")
+    return values | {"interval": None if low is None else [low, high]}
 
 
-def _write_curve(curve: Curve) -> dict[str, Any]:
+def _write_curve(curve: Curve | Clear) -> dict[str, Any]:
     points = [_write_point(point) for point in curve.points]
     return {"need": _write_need(curve.need), "points": points}
 
 
-def _write_answers(answers: Answers) -> dict[str, Any]:
-    return asdict(answers) | {"rate": answers.rate, "interval": list(answers.interval())}
-
-
-def _write_clear(found: Clear) -> dict[str, Any]:
-    return {
-        "need": _write_need(found.need),
-        "check": _write_answers(found.check),
-        "picked": found.picked and _write_answers(found.picked),
-        "points": [_write_answers(point) for point in found.points],
-    }
+def _write_clear(clear: Clear) -> dict[str, Any]:
+    picked = clear.picked and _write_point(clear.picked)
+    return {**_write_curve(clear), "check": _write_point(clear.check), "picked": picked}
 
 
 def _write_line(line: Line) -> dict[str, Any]:

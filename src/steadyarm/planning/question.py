@@ -37,7 +37,7 @@ TABLES = {
     "arms": None,  # checked where arms are built
     "effects": ("smallest_gap", "means"),
     "rewards": ("rate", "sd", "mean", "correlation", "delay"),
-    "rhythm": ("kind", "strength", "lift"),
+    "rhythm": ("kind", "strength"),
 }
 MOST_VISITS = 10**12  # whoever has more mistyped
 CLEAR = 0.8  # the usual chance of a clear answer
@@ -239,7 +239,7 @@ class Question:
             raise InvalidInputError(
                 "effects.means has no arm that leads; leave out arms that are equal."
             )
-        if not has_constant(self.arms) and (self.level or self.rhythm.lift):
+        if self.level and not has_constant(self.arms):
             raise InvalidInputError(
                 "arms: the features cannot say a value that all arms share, but the rewards have "
                 "one; add a feature that is 1 for every arm."
@@ -252,12 +252,11 @@ class Question:
         shortest = self.rhythm.days(1, self.traffic_per_day)
         for days in {shortest, self.most_days - ceil(self.delay)}:
             pieces = self.rhythm.pieces(days * self.traffic_per_day, days)
-            levels = (self.level + pieces.level)[:, None, None]
-            rates = levels + pieces.swing[:, None, None] * self.shapes
+            rates = self.level + pieces.swing[:, None, None] * self.shapes
             if rates.min() < -TINY or rates.max() > 1 + TINY:
                 raise InvalidInputError(
                     "with this rate and rhythm some arm converts at a rate below 0 or above 1; "
-                    "make the gap, or the rhythm's strength or lift, smaller.",
+                    "make the gap, or the rhythm's strength, smaller.",
                     field="effects.smallest_gap",
                 )
 

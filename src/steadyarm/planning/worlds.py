@@ -25,15 +25,13 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """The test cut where its means change: round after each piece, swing and level of it.
+    """The test cut where its means change: round after each piece, and its swing.
 
-    The swing multiplies the effects, the level is added to all arms. Weighted with the pieces'
-    lengths the swing averages one and the level zero.
+    The swing multiplies the effects. Weighted with the pieces' lengths it averages one.
     """
 
     ends: Integers
     swing: Floats
-    level: Floats
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,6 @@ class Rhythm:
     ----------
     kind : none, weekend, promotion or trend
     strength : difference of the leads between low and high, as a multiple of their average
-    lift : by how much the rewards of all arms alike are higher at the high than at the low
 
     Examples
     --------
@@ -63,11 +60,9 @@ class Rhythm:
 
     kind: str = "none"
     strength: float = 3.0
-    lift: float = 0.0
 
     def __post_init__(self) -> None:
         check_choice(self.kind, "rhythm.kind", KINDS)
-        finite_number(self.lift, "rhythm.lift")
         if finite_number(self.strength, "rhythm.strength") < 0:
             raise InvalidInputError.of("rhythm.strength", self.strength, "a number of at least 0")
 
@@ -103,7 +98,7 @@ class Rhythm:
         lengths = np.diff(ends, prepend=0)
         high = heights - float((heights * lengths).sum()) / budget
         real = lengths > 0
-        return Pieces(ends[real], 1.0 - self.strength * high[real], self.lift * high[real])
+        return Pieces(ends[real], 1.0 - self.strength * high[real])
 
     def to_dict(self) -> dict[str, Any]:
         """The settings."""
@@ -112,12 +107,11 @@ class Rhythm:
     def describe(self) -> str:
         """The rhythm in a few words."""
         turn = f"leads differ by {self.strength:g} times their average"
-        lift = f", all rewards by {self.lift:g}" if self.lift else ""
         return {
             "none": "nothing moves",
-            "weekend": f"between weekday and weekend {turn}{lift}; starts on a Saturday",
-            "promotion": f"in the promotion of week 2 {turn}{lift}",
-            "trend": f"from first to last round {turn}{lift}",
+            "weekend": f"between weekday and weekend {turn}; starts on a Saturday",
+            "promotion": f"in the promotion of week 2 {turn}",
+            "trend": f"from first to last round {turn}",
         }[self.kind]
 
 
@@ -136,7 +130,7 @@ class PlannedWorld:
     arms, budget, direction : as for `Environment`
     effects : (K,) value of every arm, relative to the level
     level : average reward of an arm without effect
-    pieces : how effects and level move
+    pieces : how effects move
     noise : Gaussian or Bernoulli
     correlation : of rewards with a covariate, for which they are adjusted as with its true slope:
         the part of the noise that the covariate explains is gone
@@ -190,7 +184,7 @@ class PlannedWorld:
                 whole, rest = np.divmod(rounds, segment.block)
                 here = _block_sums(segment.weights, np.full_like(whole, segment.block), whole, rng)
                 here += _block_sums(segment.weights, rest, np.ones_like(whole), rng)
-            means = self.level + self.pieces.level[p] + self.pieces.swing[p] * self.effects
+            means = self.level + self.pieces.swing[p] * self.effects
             total, square = self._rewards(here, means, rng)
             counts, sums, squared = counts + here, sums + total, squared + square
         return SegmentStats(counts, sums, squared if squares else None)
