@@ -107,7 +107,6 @@ def test_pages_and_reports_of_large_sets_are_short(test: sa.Experiment, card: Sc
     assert len(leaderboard(card, None)) == len(card.names)
     assert describe_variants(card).startswith("8,192 combinations")
     page = experiment_report(test, card, replay=False, fingerprint=False)
-    assert card.verdict is not None
     assert card.headline in page
     assert "8,192" in page
     assert len(page) < 1_000_000  # with pictures

@@ -633,29 +633,29 @@ def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Deci
     state, slopes = stored_state(settings, stored), stored_slopes(settings, stored)
     head = snapshot.experiment
     follow = head.state == "running" and head.outside is None
-    found = transition(settings, state, ledgers, current, spare, need, slopes, follow)
-    if found is None:
+    following = transition(settings, state, ledgers, current, spare, need, slopes, follow)
+    if following is None:
         return None
     tallies = {record.index: tally for record, tally in pairs}
     opened = None
-    if found.opened is not None:
+    if following.opened is not None:
         opened = SegmentRecord(
             index=pairs[-1][0].index + 1 if pairs else 0,
-            segment=found.opened,
-            carried_on=found.carried_on,
+            segment=following.opened,
+            carried_on=following.carried_on,
             superseded=False,
-            policy_version=snapshot.experiment.observed + len(found.closed),
+            policy_version=snapshot.experiment.observed + len(following.closed),
             opened=now,
-            early=found.early,
+            early=following.early,
         )
-    rounds += sum(ledger.rounds for ledger in found.closed)
-    after: dict[str, Any] = {"state": found.state.to_dict(), "rounds": rounds}
-    if found.slopes is not None:
-        after["slopes"] = found.slopes.to_dict()
+    rounds += sum(ledger.rounds for ledger in following.closed)
+    after: dict[str, Any] = {"state": following.state.to_dict(), "rounds": rounds}
+    if following.slopes is not None:
+        after["slopes"] = following.slopes.to_dict()
     return Decision(
         after,
-        tuple((ledger.index, tallies[ledger.index]) for ledger in found.closed),
-        supersede=None if found.superseded is None else found.superseded.index,
+        tuple((ledger.index, tallies[ledger.index]) for ledger in following.closed),
+        supersede=None if following.superseded is None else following.superseded.index,
         opened=opened,
         series=snapshot.series,
     )

@@ -306,12 +306,12 @@ def _datetime(time: int | None) -> datetime | None:
 
 def _count(page: Iterable[LogRow], counts: Counts) -> None:
     for row in page:
-        found = counts.setdefault(_segment(row), [0, 0])
-        found[0] += 1
-        found[1] += row.reward is not None
+        count = counts.setdefault(_segment(row), [0, 0])
+        count[0] += 1
+        count[1] += row.reward is not None
         if row.events:
-            found += [0] * (3 - len(found))
-            found[2] += len(row.events)
+            count += [0] * (3 - len(count))
+            count[2] += len(row.events)
 
 
 def _described(
@@ -363,7 +363,7 @@ def read_description(
 
 def _checked(path: Path, log: Iterable[list[LogRow]], counts: Counts) -> Iterator[list[LogRow]]:
     """The rows, if they are those that were exported: each once, in order, none missing."""
-    found: Counts = {}
+    read: Counts = {}
     last = -1
     for page in log:
         for row in page:
@@ -372,13 +372,13 @@ def _checked(path: Path, log: Iterable[list[LogRow]], counts: Counts) -> Iterato
                     f"{path} has rows twice or out of order, around place {place_of(row.number)}."
                 )
             last = row.number
-        _count(page, found)
+        _count(page, read)
         yield page
-    if found != counts:
-        rows, wanted = (sum(n for n, *_ in each.values()) for each in (found, counts))
+    if read != counts:
+        rows, described = (sum(n for n, *_ in count.values()) for count in (read, counts))
         raise InvalidInputError(
-            f"{path} has {rows:,} rows, but its description is of {wanted:,}, or of other rewards "
-            "or events; it was cut short or changed, or they do not belong together."
+            f"{path} has {rows:,} rows, but its description is of {described:,}, or of other "
+            "rewards or events; it was cut short or changed, or they do not belong together."
         )
 
 

@@ -295,13 +295,13 @@ class Session(LiveTest):
             return self._results(deepcopy(list(self._open.values())))  # closed ones are fixed
 
     def _results(self, still_open: Iterable[SegmentLedger]) -> LiveResults:
-        ledgers = [*self._closed, *still_open]
+        ledgers = [ledger for ledger in (*self._closed, *still_open) if ledger.used]
         spent = self.asked >= self.budget
         over = spent or self._stopped is not None
         return LiveResults(
             self.settings,
             self._state,
-            tuple(sorted((each for each in ledgers if each.used), key=lambda one: one.index)),
+            tuple(sorted(ledgers, key=lambda ledger: ledger.index)),
             ended=self._finished or (over and not self._waiting),
             spent=spent,
             least=self._least,
@@ -316,7 +316,7 @@ class Session(LiveTest):
         settings, ledgers = self.settings, self._open.values()
         spare = self.budget - self._asked
         try:
-            found = transition(
+            decision = transition(
                 settings, self._state, ledgers, self._current, spare, need, self._slopes
             )
         except RewardsPendingError:
@@ -326,26 +326,26 @@ class Session(LiveTest):
                 f"{why_it_waits(self.policy)}; rewards still missing: {len(numbers)} (of "
                 f"assignment {some}). Report them, or forget those that will never come."
             ) from None
-        if found is None:
+        if decision is None:
             return
-        self._state, self._slopes = found.state, found.slopes
-        for ledger in found.closed:
+        self._state, self._slopes = decision.state, decision.slopes
+        for ledger in decision.closed:
             del self._open[ledger.index]
             ledger.observed = True
-        self._closed += found.closed
-        if self._current in found.closed:
+        self._closed += decision.closed
+        if self._current in decision.closed:
             self._current = None
-        if found.opened is not None:
+        if decision.opened is not None:
             index = len(self._open) + len(self._closed)
-            stats = SegmentStats.empty(1, found.opened.columns)
-            self._current = SegmentLedger(index, found.opened, stats, found.carried_on)
+            stats = SegmentStats.empty(1, decision.opened.columns)
+            self._current = SegmentLedger(index, decision.opened, stats, decision.carried_on)
             if settings.covariates:
                 c = 1 + len(settings.covariates)
-                self._current.moments = Moments.empty(1, found.opened.columns, c)
+                self._current.moments = Moments.empty(1, decision.opened.columns, c)
             self._open[index] = self._current
-        if found.superseded is not None:
-            found.superseded.supersede()
-            if found.superseded.complete:
+        if decision.superseded is not None:
+            decision.superseded.supersede()
+            if decision.superseded.complete:
                 self._decide()
 
     def _settle(
