@@ -90,9 +90,9 @@ def alone(what: str, path: Path) -> tuple[float, float, float]:
     return seconds, work, peak
 
 
-def long_log(rows: int, folder: Path, rounds: int) -> None:
+def long_log(rows: int, rounds: int) -> None:
     """Seconds and memory of a long log, beside DuckDB's own sums."""
-    path = folder / f"steadyarm-log-{rows}.parquet"
+    path = Path(tempfile.gettempdir(), f"steadyarm-log-{rows}.parquet")
     if not path.exists():
         start = time.perf_counter()
         make_log(path, rows)
@@ -157,17 +157,10 @@ def processor_time(command: list[str], env: dict[str, str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-PARTS = ("long", "small")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000, help="100_000_000 for the real one")
-    parser.add_argument(
-        "--folder", type=Path, default=Path(tempfile.gettempdir()), help="where the log is kept"
-    )
     parser.add_argument("--rounds", type=int, default=5, help="timings of each")
-    parser.add_argument("--part", choices=PARTS, help="default: all parts")
     parser.add_argument("--only", choices=["DuckDB", "analyze"], help=argparse.SUPPRESS)
     parser.add_argument("--log", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -175,10 +168,8 @@ def main() -> int:
         seconds = (time_query if args.only == "DuckDB" else time_analyze)(args.log)
         print(*seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
         return 0
-    if args.part in (None, "long"):
-        long_log(args.rows, args.folder, args.rounds)
-    if args.part in (None, "small"):
-        small_log(args.rounds)
+    long_log(args.rows, args.rounds)
+    small_log(args.rounds)
     return 0
 
 

@@ -53,7 +53,7 @@ def by_cvxpy(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
     return value
 
 
-def compare(repeats: int, without_cvxpy: bool) -> None:
+def compare(repeats: int) -> None:
     titles = ("problem", "ours", "gap", "cvxpy", "gap", "ratio", "FW 999", "gap", "ratio")
     print("{:>16} {:>10} {:>8} {:>10} {:>8} {:>7} {:>10} {:>8} {:>7}".format(*titles))
     for kind in ("G", "XY"):
@@ -69,7 +69,7 @@ def compare(repeats: int, without_cvxpy: bool) -> None:
             wolfe, theirs = timed(partial(papers, arms), slow)
             cells = f"{f'{kind} K={K} d={d}':>16} {ours * 1e3:>7.3f} ms {design.gap:>8.1e} "
             directions = K if kind == "G" else K * (K - 1) // 2
-            if without_cvxpy or directions * d**2 > CVXPY_LIMIT:
+            if directions * d**2 > CVXPY_LIMIT:
                 cells += f"{'-':>10} {'-':>8} {'-':>7} "
             else:
                 Y = X if kind == "G" else X[first] - X[second]
@@ -116,10 +116,9 @@ def agreement() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=20, help="timings to take the median of")
-    parser.add_argument("--without-cvxpy", action="store_true", help="leave cvxpy out: quick")
     parser.add_argument("--agreement", action="store_true", help="compare 200 sets with cvxpy, too")
     options = parser.parse_args()
-    compare(options.repeats, options.without_cvxpy)
+    compare(options.repeats)
     if options.agreement:
         print()
         agreement()

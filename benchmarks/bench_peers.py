@@ -12,7 +12,6 @@ import argparse
 import csv
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.peers.contest import TOOLS, Cell, Contest, contest
@@ -45,17 +44,15 @@ def rows(plan: Contest, found: dict[tuple[str, str], Cell | str]) -> list[dict[s
     return table
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--trials", type=int, default=300, help="of each scenario")
     parser.add_argument("--visits", type=int, default=200, help="a day")
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
-    parser.add_argument("--scenarios", nargs="+", choices=WORLDS, default=list(WORLDS))
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=RESULTS / "peers.csv")
-    args = parser.parse_args(words)
-    plan = Contest(tuple(args.tools), tuple(args.scenarios), args.trials, args.visits, args.seed)
+    args = parser.parse_args()
+    plan = Contest(tuple(args.tools), tuple(WORLDS), args.trials, args.visits, seed=1)
     table = rows(plan, contest(plan, args.jobs))
     print(f"Wrong decisions in %, {args.trials} trials of 14 days, {args.visits} visits a day")
     print(f"{'':<20}{''.join(f'{world:>14}' for world in plan.worlds)}")

@@ -88,14 +88,9 @@ def p_values(full: Log, log: Log | None = None) -> NDArray[np.float64]:
     return srm_p_values(LoggedSegment(s, left, drawn=c) for (s, c), (_, left) in pairs)
 
 
-def lossy(log: Log, arm: int, rng: np.random.Generator) -> Log:
-    """The log after rows of one arm were lost at random."""
-    out = []
-    for segment, counts in log:
-        kept = counts.copy()
-        kept[:, arm] = rng.binomial(counts[:, arm], 1 - LOSS)
-        out.append((segment, kept))
-    return out
+def lossy(log: Log, losses: Any, rng: np.random.Generator) -> Log:
+    """The log after rows were lost at random; `losses` is one share or one for each arm."""
+    return [(segment, rng.binomial(counts, 1 - losses)) for segment, counts in log]
 
 
 def predicted_power(share: float, arms: int, budget: int, level: float) -> float:
@@ -105,11 +100,6 @@ def predicted_power(share: float, arms: int, budget: int, level: float) -> float
     after[0] *= 1 - LOSS
     noncentral = rows * ((after - share) ** 2 / share).sum()
     return float(ncx2.sf(chi2.isf(level, arms - 1), arms - 1, noncentral))
-
-
-def thinned(log: Log, loss: float, rng: np.random.Generator) -> Log:
-    """The log after rows of all arms alike were lost at random."""
-    return [(segment, rng.binomial(counts, 1 - loss)) for segment, counts in log]
 
 
 def false_alarms(tests: int) -> bool:
@@ -130,7 +120,7 @@ def false_alarms(tests: int) -> bool:
         rng = np.random.default_rng(7)
         p = np.concatenate(
             [
-                p_values(log, thinned(log, loss, rng) if loss else None)
+                p_values(log, lossy(log, loss, rng) if loss else None)
                 for log in logs(policy, world, tests, seed=5)
             ]
         )
@@ -157,7 +147,7 @@ def power(tests: int) -> bool:
         found: dict[str, list[int]] = {"rows": [], "drawn": []}
         for budget in budgets:
             (log,) = logs(policy, shops(budget), tests, seed=6)
-            damaged = lossy(log, 0, np.random.default_rng(budget))
+            damaged = lossy(log, LOSS * np.eye(5)[0], np.random.default_rng(budget))
             found["rows"].append(int((p_values(damaged) < 0.01).sum()))
             found["drawn"].append(int((p_values(log, damaged) < 0.01).sum()))
         passed &= found["drawn"][1] > 0.99 * tests

@@ -6,10 +6,9 @@ the entries of the variants that it shows. Time is that of the processor, not of
 
 from __future__ import annotations
 
-import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -18,25 +17,13 @@ from multiprocessing import get_context
 import numpy as np
 
 import steadyarm as sa
-from benchmarks.peers import (
-    equal_split,
-    growthbook,
-    own,
-    river_bandits,
-)
+from benchmarks.peers import equal_split, growthbook, own, river_bandits
 from benchmarks.peers.interface import Task, Tool, highest
 from benchmarks.peers.worlds import WORLDS, potential_rewards, seeds
 
-__all__ = ["RULES", "TOOLS", "Cell", "Contest", "contest", "play"]
-
 TOOLS: dict[str, Tool] = {
     tool.key: tool
-    for adapter in (
-        own,
-        equal_split,
-        growthbook,
-        river_bandits,
-    )
+    for adapter in (own, equal_split, growthbook, river_bandits)
     for tool in adapter.TOOLS
 }
 RULES = ("own", "best mean", "most shown")
@@ -96,23 +83,19 @@ class Contest:
     visits_per_day: int
     seed: int
 
-    def trials_of(self, tool: str) -> int:
-        """How many trials a tool plays: the first ones of all."""
-        return math.ceil(self.trials * TOOLS[tool].share)
-
 
 @cache
 def environment_of(world: str, visits_per_day: int) -> sa.Environment:
     """The environment of a world, built once in each process."""
-    return WORLDS[world].build(visits_per_day)
+    return WORLDS[world](visits_per_day)
 
 
 def play(tool: Tool, world: str, trial: int, visits_per_day: int, seed: int) -> Cell:
     """One test, decided by one tool."""
     environment = environment_of(world, visits_per_day)
-    rewards = potential_rewards(WORLDS[world], environment, seed, trial)
+    rewards = potential_rewards(world, environment, seed, trial)
     T, K = rewards.shape
-    own_seed = seeds(WORLDS[world], seed, trial)
+    own_seed = seeds(world, seed, trial)
     player = tool.make(Task(environment.arms, T, visits_per_day, own_seed))
     table: list[list[float]] = rewards.tolist()
     shown = [0] * T
@@ -143,20 +126,16 @@ def play(tool: Tool, world: str, trial: int, visits_per_day: int, seed: int) -> 
     )
 
 
-def contest(
-    plan: Contest, jobs: int = 1, told: Callable[[str], None] | None = None
-) -> dict[tuple[str, str], Cell | str]:
+def contest(plan: Contest, jobs: int) -> dict[tuple[str, str], Cell | str]:
     """Play all; by tool and world a cell, or the reason why there is none."""
     found: dict[tuple[str, str], Cell | str] = {}
     parts = list(_parts(plan))
-    for number, (tool, world, cell) in enumerate(_played(plan, parts, jobs), start=1):
+    for tool, world, cell in _played(plan, parts, jobs):
         before = found.get((tool, world))
         if isinstance(cell, str) or isinstance(before, str):
             found[tool, world] = before if isinstance(before, str) else cell
         else:
             found[tool, world] = cell if before is None else before + cell
-        if told is not None:
-            told(f"{number} of {len(parts)} parts: {tool}, {world}")
     for tool in plan.tools:
         if not TOOLS[tool].installed:
             found |= {(tool, world): "not installed" for world in plan.worlds}
@@ -169,10 +148,9 @@ Part = tuple[str, str, int, int]
 def _parts(plan: Contest) -> Iterator[Part]:
     """Pieces of work."""
     for tool in (tool for tool in plan.tools if TOOLS[tool].installed):
-        trials = plan.trials_of(tool)
         for world in plan.worlds:
-            for first in range(0, trials, CHUNK):
-                yield tool, world, first, min(trials, first + CHUNK)
+            for first in range(0, plan.trials, CHUNK):
+                yield tool, world, first, min(plan.trials, first + CHUNK)
 
 
 def _played(

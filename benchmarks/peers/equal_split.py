@@ -6,12 +6,14 @@ variants' features, which is how multivariate tests are analysed.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from scipy.stats import ttest_ind_from_stats
 
 from benchmarks.peers.interface import Player, Task, Tool, highest
 
-__all__ = ["TOOLS", "EqualSplit"]
+__all__ = ["TOOLS"]
 
 LEVEL = 0.05
 
@@ -87,29 +89,8 @@ class Regression(EqualSplit):
         """No claim: Welch's test is about means, not about the fit."""
 
 
-def _in_turn(task: Task) -> Player:
-    return EqualSplit(task, in_turn=True)
-
-
 TOOLS = (
-    Tool(
-        "equal-split",
-        "Equal split",
-        "every visitor at random; best mean; sure: Welch's t-test against each other variant, "
-        "two-sided at 5% divided by their number",
-        EqualSplit,
-    ),
-    Tool(
-        "in-turn",
-        "Equal split, in turn",
-        "variants one after the other, A, B, …, A, B, …; best mean; sure: as above",
-        _in_turn,
-    ),
-    Tool(
-        "regression",
-        "Equal split, regression",
-        "every visitor at random; least squares on main effects and pairs (for five plain variants "
-        "the same as their means)",
-        Regression,
-    ),
+    Tool("equal-split", EqualSplit),
+    Tool("in-turn", partial(EqualSplit, in_turn=True)),
+    Tool("regression", Regression),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from benchmarks.peers.equal_split import EqualSplit
-from benchmarks.peers.interface import Player, Task, Tool, highest
+from benchmarks.peers.interface import Task, Tool, highest
 
 __all__ = ["TOOLS"]
 
@@ -38,18 +38,4 @@ class ChanceToWin(EqualSplit):
         return float(self._engine(first, second).compute_result().chance_to_win)
 
 
-def _make(task: Task) -> Player:
-    return ChanceToWin(task)
-
-
-TOOLS = (
-    Tool(
-        "growthbook",
-        "GrowthBook, Bayesian",
-        "every visitor at random; `EffectBayesianABTest`, its default prior; the variant with the "
-        "highest chance to win against the first; sure: 95% chance to win against each other",
-        _make,
-        module="gbstats",
-        package="gbstats",
-    ),
-)
+TOOLS = (Tool("growthbook", ChanceToWin, module="gbstats", package="gbstats"),)

@@ -1,7 +1,7 @@
 """What every tool of the comparison has to do: choose a variant, learn its reward, decide.
 
-An adapter is a `Player`, made anew for every test, and a `Tool` that says what it is, how it is
-set and how to make one. Adapters import their library only when a player is made.
+An adapter is a `Player`, made anew for every test, and a `Tool` that says how to make one.
+Adapters import their library only when a player is made.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import steadyarm as sa
-
-__all__ = ["Player", "Task", "Tool", "highest"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,22 +53,17 @@ class Tool:
 
     Attributes
     ----------
-    key, title : on the command line, and in tables
-    settings : how it is set, in one line
+    key : on the command line
     make : a new player for a task
     module, package : what is imported, and the name it is installed by; None for what is here
-    share : of the trials that are played; below 1 for those that take long
     own_rule : False if the library names no winner: it is then judged by the best of three rules,
         what it ranks first, the highest mean and the variant shown most
     """
 
     key: str
-    title: str
-    settings: str
     make: Callable[[Task], Player]
     module: str | None = None
     package: str | None = None
-    share: float = 1.0
     own_rule: bool = True
 
     @property

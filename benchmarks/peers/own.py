@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import steadyarm as sa
@@ -35,15 +36,7 @@ class SessionPlayer(Player):
         return self._verdict.sure
 
 
-def _tool(key: str, policy: sa.Policy[Any], settings: str) -> Tool:
-    def make(task: Task) -> Player:
-        return SessionPlayer(policy, task)
-
-    return Tool(key, f"SteadyArm, {policy.name}", settings, make)
-
-
-TOOLS = (
-    _tool("steady", sa.Steady(), "`Steady()`, defaults; sure: all others ruled out at 95%"),
-    _tool("p1-rage", sa.P1RAGE(), "`P1RAGE()`, defaults: the paper's policy, independent draws"),
-    _tool("g-bai", sa.GBAI(), "`GBAI()`, defaults: the paper's static design"),
+TOOLS = tuple(
+    Tool(key, partial(SessionPlayer, policy))
+    for key, policy in (("steady", sa.Steady()), ("p1-rage", sa.P1RAGE()), ("g-bai", sa.GBAI()))
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -32,41 +33,13 @@ def _thompson(bandit: Any, seed: int) -> Any:
     return bandit.ThompsonSampling(import_module("river.proba").Beta(), seed=seed)
 
 
-def _ucb(bandit: Any, seed: int) -> Any:
-    return bandit.UCB(delta=1, seed=seed)
-
-
-def _exp3(bandit: Any, seed: int) -> Any:
-    return bandit.Exp3(gamma=0.1, seed=seed)
-
-
-def _greedy(bandit: Any, seed: int) -> Any:
-    return bandit.EpsilonGreedy(epsilon=0.1, burn_in=1, seed=seed)
-
-
-def _tool(key: str, title: str, settings: str, build: Callable[[Any, int], Any]) -> Tool:
-    def make(task: Task) -> Player:
-        return Bandit(build, task)
-
-    return Tool(
-        f"river-{key}",
-        f"river, {title}",
-        settings,
-        make,
-        module="river",
-        package="river",
-        own_rule=False,
-    )
-
-
-TOOLS = (
-    _tool("thompson", "Thompson", "`ThompsonSampling(Beta())`: a uniform prior", _thompson),
-    _tool("ucb1", "UCB1", "`UCB(delta=1)`: UCB1, as its documentation says", _ucb),
-    _tool("exp3", "EXP3", "`Exp3(gamma=0.1)`: it has no default", _exp3),
-    _tool(
-        "epsilon-greedy",
-        "epsilon-greedy",
-        "`EpsilonGreedy(epsilon=0.1, burn_in=1)`: it has no default",
-        _greedy,
-    ),
+BUILDERS: dict[str, Callable[[Any, int], Any]] = {
+    "thompson": _thompson,
+    "ucb1": lambda bandit, seed: bandit.UCB(delta=1, seed=seed),
+    "exp3": lambda bandit, seed: bandit.Exp3(gamma=0.1, seed=seed),
+    "epsilon-greedy": lambda bandit, seed: bandit.EpsilonGreedy(epsilon=0.1, burn_in=1, seed=seed),
+}
+TOOLS = tuple(
+    Tool(f"river-{key}", partial(Bandit, build), module="river", package="river", own_rule=False)
+    for key, build in BUILDERS.items()
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,40 +16,21 @@ from numpy.typing import NDArray
 import steadyarm as sa
 from steadyarm.environments import shock, switching, trend, weekday_weekend
 
-__all__ = ["WORLDS", "World", "potential_rewards", "seeds"]
-
 DAYS = 14
 CLICKS = sa.BernoulliReward()
 
 
-@dataclass(frozen=True)
-class World:
-    """One kind of test.
-
-    Attributes
-    ----------
-    key, title : on the command line, and in tables
-    story : what happens
-    build : the environment, given the number of visits a day
-    """
-
-    key: str
-    title: str
-    story: str
-    build: Callable[[int], sa.Environment]
-
-
 def potential_rewards(
-    world: World, environment: sa.Environment, seed: int, trial: int
+    world: str, environment: sa.Environment, seed: int, trial: int
 ) -> NDArray[np.float64]:
     """(T, K): what each variant would bring at each visit of a trial, the same for every tool."""
-    rng = np.random.default_rng([seed, zlib.crc32(world.key.encode()), trial])
+    rng = np.random.default_rng([seed, zlib.crc32(world.encode()), trial])
     return (rng.random(environment.means.shape) < environment.means).astype(np.float64)
 
 
-def seeds(world: World, seed: int, trial: int) -> int:
+def seeds(world: str, seed: int, trial: int) -> int:
     """The seed with which a tool draws in this trial; unrelated to that of the rewards."""
-    mixed = np.random.SeedSequence([seed, zlib.crc32(world.key.encode()), trial, 1])
+    mixed = np.random.SeedSequence([seed, zlib.crc32(world.encode()), trial, 1])
     return int(mixed.generate_state(1)[0])
 
 
@@ -97,24 +77,6 @@ def layouts(visits: int) -> sa.Environment:
     return weekday_weekend(arms, weekday, weekend, visits, DAYS, first_day=0, noise=CLICKS)
 
 
-WORLDS = {
-    world.key: world
-    for world in (
-        World("still", "Nothing moves", "five variants, click rates stay", still),
-        World(
-            "promotion",
-            "Promotion in week two",
-            "the worst variant is far ahead for four days",
-            promotion,
-        ),
-        World("week", "Weekday and weekend", "the best variant is the worst at weekends", week),
-        World("novelty", "Novelty wears off", "a new variant starts ahead and fades", novelty),
-        World("layouts", "16 layouts, weekends differ", "four parts of two kinds each", layouts),
-        World(
-            "switch",
-            "A switch after the start",
-            "the leader of the first 30% is poor from then on",
-            switch,
-        ),
-    )
+WORLDS: dict[str, Callable[[int], sa.Environment]] = {
+    build.__name__: build for build in (still, promotion, week, novelty, layouts, switch)
 }

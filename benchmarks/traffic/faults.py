@@ -1,4 +1,4 @@
-"""Faults under load: disturb the service or its storage, compare what is left with the notes."""
+"""Faults under load: kill the service or its storage, compare what is left with the notes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,37 +17,10 @@ from benchmarks.traffic.servers import Postgres, Service
 from benchmarks.traffic.shopper import reward_of
 from steadyarm.storages.records import LogRow, parse_assignment_id, place_of
 
-__all__ = ["Aftermath", "Disturb", "Scene", "kills", "under_load"]
-
 SHOPPER = Path(__file__).with_name("shopper.py")
 SHOWN = 20  # faults that are printed
 BUDGET = 200_000
-
-
-@dataclass(frozen=True)
-class Scene:
-    """What a fault may disturb.
-
-    Attributes
-    ----------
-    storage : its URL
-    service : on that storage, under load
-    database : the PostgreSQL server behind it, if it is one
-    rng : for moments at random
-    """
-
-    storage: str
-    service: Service
-    database: Postgres | None
-    rng: random.Random
-
-    @property
-    def file(self) -> Path:
-        """Of an SQLite storage."""
-        return Path(self.storage.removeprefix("sqlite:///"))
-
-
-Disturb = Callable[[Scene], object]
+SHOPPERS = 8
 
 
 @dataclass(frozen=True)
@@ -58,56 +30,32 @@ class Aftermath:
     Attributes
     ----------
     assigned, told : acknowledged to some client, each counted once
-    stored : assignments in the storage, acknowledged or not
     lost, doubled : of what was acknowledged
-    ready : seconds from the end of the fault until the service was ready and took an assignment
     faults : what is wrong, in words; empty if nothing is
     """
 
     assigned: int
     told: int
-    stored: int
     lost: int
     doubled: int
-    ready: float
     faults: tuple[str, ...]
 
 
-def kills(times: int, pause: tuple[float, float] = (0.3, 1.5)) -> Disturb:
-    """Kill -9 of the service, again and again; each second time of PostgreSQL, too."""
-
-    def disturb(scene: Scene) -> None:
-        for k in range(times):
-            time.sleep(scene.rng.uniform(*pause))
-            if scene.database is not None and k % 2 == 1:
-                scene.database.kill()
-                time.sleep(scene.rng.uniform(0, 0.5))
-                scene.database.start()
-                time.sleep(scene.rng.uniform(*pause))
-            scene.service.kill()
-            scene.service.start()
-
-    return disturb
-
-
-def under_load(
-    storage: str,
-    database: Postgres | None,
-    disturb: Disturb,
-    shoppers: int = 8,
-    pause: tuple[float, float] = (0.3, 1.5),
-    seed: int = 1,
-    workers: int = 1,
+def kill_under_load(
+    storage: str, database: Postgres | None, kills: int, pause: tuple[float, float], seed: int = 1
 ) -> Aftermath:
-    """Disturb a service while clients use it; compare their notes with what is stored."""
+    """Kill -9 a service while clients use it; compare their notes with what is stored.
+
+    Each second time PostgreSQL is killed, too, if there is one.
+    """
     rng = random.Random(seed)
     live = sa.create_experiment(
         "shop", list("ABCD"), sa.Steady(), BUDGET, storage, seed=seed, missing="drop"
     )
     live.close()
-    with tempfile.TemporaryDirectory() as folder, Service(storage, workers) as service:
+    with tempfile.TemporaryDirectory() as folder, Service(storage) as service:
         until = Path(folder, "until")
-        notes = [Path(folder, f"notes-{i}.jsonl") for i in range(shoppers)]
+        notes = [Path(folder, f"notes-{i}.jsonl") for i in range(SHOPPERS)]
         clients = [
             subprocess.Popen(
                 [sys.executable, SHOPPER, str(service.port), "shop", str(i), "150000", path, until]
@@ -116,10 +64,16 @@ def under_load(
         ]
         try:
             time.sleep(rng.uniform(*pause))
-            disturb(Scene(storage, service, database, rng))
-            began = time.monotonic()
+            for k in range(kills):
+                time.sleep(rng.uniform(*pause))
+                if database is not None and k % 2 == 1:
+                    database.kill()
+                    time.sleep(rng.uniform(0, 0.5))
+                    database.start()
+                    time.sleep(rng.uniform(*pause))
+                service.kill()
+                service.start()
             service.await_ready(notes)
-            ready = time.monotonic() - began
             time.sleep(rng.uniform(*pause))
         finally:
             until.touch()
@@ -129,11 +83,10 @@ def under_load(
         said = [json.loads(line) for path in notes for line in path.read_text().splitlines()]
     with sa.load_experiment("shop", storage) as left:
         lost, doubled, others = _faults(left, said)
-        stored = sum(left.status().assigned)
     asked = {line[2]["id"] for line in said if line[0] == "asked"}
     told = {line[2] for line in said if line[0] == "told"}
     faults = (*lost, *doubled, *others)[:SHOWN]
-    return Aftermath(len(asked), len(told), stored, len(lost), len(doubled), ready, faults)
+    return Aftermath(len(asked), len(told), len(lost), len(doubled), faults)
 
 
 def _faults(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +16,14 @@ from benchmarks.traffic.servers import Service
 from steadyarm.segments import arms_between
 from steadyarm.storages.records import place_of
 
-__all__ = ["Finish", "race_for_units"]
-
 CROWD = Path(__file__).with_name("crowd.py")
 
 
 @dataclass(frozen=True)
 class Finish:
-    """How it ended: requests sent, their rate, and what is wrong, in words."""
+    """How it ended: requests sent, and what is wrong, in words."""
 
     requests: int
-    per_second: float
     faults: tuple[str, ...]
 
 
@@ -39,7 +35,7 @@ def race_for_units(
         "race", list("ABCDE"), sa.Steady(), units, storage, seed=3, missing="drop"
     )
     with Service(storage, workers) as service:
-        began, each = time.perf_counter(), str(clients // processes)
+        each = str(clients // processes)
         crowd = [
             subprocess.Popen(
                 [sys.executable, CROWD, str(service.port), "race", str(i), each, str(units)],
@@ -48,10 +44,9 @@ def race_for_units(
             for i in range(processes)
         ]
         seen = [line for process in crowd for line in json.loads(process.communicate()[0])]
-        seconds = time.perf_counter() - began
     faults = (*_answers(seen, units), *_places(live), *live.replay().differences)
     live.close()
-    return Finish(len(seen), len(seen) / seconds, faults)
+    return Finish(len(seen), faults)
 
 
 def _answers(seen: list[tuple[str, int, str]], units: int) -> list[str]:

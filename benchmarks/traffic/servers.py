@@ -19,19 +19,14 @@ from typing import Any, Self
 import psutil
 import psycopg
 
-__all__ = ["Postgres", "Service", "storages"]
-
 READY = 180  # seconds that a server may take to answer
 
 
 class Service:
     """`steadyarm serve` in processes of its own."""
 
-    def __init__(
-        self, storage: str, workers: int = 1, port: int | None = None, warm: bool = False
-    ) -> None:
-        self.storage, self.workers, self.warm = storage, workers, warm
-        self.port = port or _free_port()
+    def __init__(self, storage: str, workers: int = 1) -> None:
+        self.storage, self.workers, self.port = storage, workers, _free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.log = Path(tempfile.mkstemp(suffix=".log")[1])
 
@@ -43,7 +38,7 @@ class Service:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
-                env=os.environ | {"STEADYARM_WARM": str(self.warm)},
+                env=os.environ | {"STEADYARM_WARM": "false"},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -56,8 +51,8 @@ class Service:
                 raise RuntimeError(f"the service did not start:\n{self.log.read_text()}")
             time.sleep(0.05)
 
-    def await_ready(self, notes: Sequence[Path] = ()) -> None:
-        """Return when it says that it is ready and, if there are notes, when they grow again."""
+    def await_ready(self, notes: Sequence[Path]) -> None:
+        """Return when it says that it is ready, and the notes grow again."""
         deadline = time.monotonic() + READY
         while not self.ready():
             if time.monotonic() > deadline:
@@ -66,7 +61,7 @@ class Service:
                 )
             time.sleep(0.02)
         before = [path.stat().st_size for path in notes]
-        while notes and [path.stat().st_size for path in notes] == before:
+        while [path.stat().st_size for path in notes] == before:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"nothing is served again:\n{self.log.read_text()[-2000:]}")
             time.sleep(0.02)
@@ -138,23 +133,6 @@ class Postgres:
             with suppress(psutil.NoSuchProcess):  # some end as soon as their master has gone
                 process.kill()
         psutil.wait_procs(processes, timeout=10)
-
-    def freeze(self, seconds: float) -> None:
-        """Stop all of its processes for a while, as a virtual machine that is moved does."""
-        master = psutil.Process(self._server.get_pid())
-        processes = [master, *master.children(recursive=True)]
-        for process in processes:
-            with suppress(psutil.NoSuchProcess):
-                process.suspend()
-        time.sleep(seconds)
-        for process in processes:
-            with suppress(psutil.NoSuchProcess):
-                process.resume()
-
-    def run(self, statement: str) -> None:
-        """One statement, as the owner of the server."""
-        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
-            connection.execute(statement)
 
     def start(self) -> None:
         """Start again on the same data."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.traffic.faults import kills, under_load
+from benchmarks.traffic.faults import kill_under_load
 from benchmarks.traffic.race import race_for_units
 from benchmarks.traffic.rolling import roll_out_under_kills
 from benchmarks.traffic.servers import storages
@@ -13,7 +13,7 @@ from benchmarks.traffic.servers import storages
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
 def test_a_crash_loses_nothing_and_doubles_nothing(backend: str) -> None:
     with storages(backend) as (url, database):
-        left = under_load(url, database, kills(2, pause=(0.2, 0.8)), pause=(0.2, 0.8))
+        left = kill_under_load(url, database, kills=2, pause=(0.2, 0.8))
     assert left.faults == ()
     assert (left.lost, left.doubled) == (0, 0)
     assert min(left.assigned, left.told) > 50  # there was load
