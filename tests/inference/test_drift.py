@@ -30,6 +30,7 @@ from steadyarm.inference.drift import (
 )
 from steadyarm.inference.evidence import Evidence
 from steadyarm.segments import Segment, SegmentStats
+from tests.inference.worlds import first_pieces, members
 
 Log = list[tuple[Segment, SegmentStats]]
 FIVE = sa.ArmSet.one_hot(list("ABCDE"))
@@ -218,14 +219,7 @@ def test_intervals_of_all_periods_and_arms_hold_at_once() -> None:
     batch = evidence_of(sa.Steady(), world, tests, seed=3)
     assert batch.within is not None
     for i in range(tests):
-        one = replace(
-            batch,
-            rounds=batch.rounds[[i]],
-            scores=batch.scores[[i]],
-            squares=batch.squares[[i]],
-            within=batch.within[[i]],
-            weights=None,
-        )
+        one = replace(members(batch, slice(i, i + 1)), weights=None)
         report = drift_report(one, periods=2)
         ends = np.concatenate([[0], np.cumsum(report.rounds)])
         truth = np.stack([world.means[a:b].mean(axis=0) for a, b in pairwise(ends)])
@@ -314,20 +308,6 @@ def test_directions_at_once_are_as_one_by_one(given: bool) -> None:
             alone = variation(grouped, row[None, None], design)
             np.testing.assert_allclose(together.p_value[:, [q]], alone.p_value, rtol=1e-9)
             np.testing.assert_allclose(together.freedom[:, [q]], alone.freedom, rtol=1e-9)
-
-
-def first_pieces(evidence: Evidence, pieces: int) -> Evidence:
-    """What a look after so many pieces has."""
-    within, weights, references = evidence.within, evidence.weights, evidence.references
-    return replace(
-        evidence,
-        rounds=evidence.rounds[:, :pieces],
-        scores=evidence.scores[:, :pieces],
-        squares=evidence.squares[:, :pieces],
-        within=None if within is None else within[:, :pieces],
-        weights=None if weights is None else weights[:, :pieces],
-        references=None if references is None else references[:, :pieces],
-    )
 
 
 @pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE()], ids=["Steady", "P1-RAGE"])

@@ -63,13 +63,8 @@ def test_independent_draws_give_the_sample_variance_of_the_scores() -> None:
     arm = rng.integers(2, size=100)
     rewards = rng.normal(size=100) + arm
     scores = np.stack([2 * rewards * (arm == k) for k in range(2)])
-    N, S, Q = (
-        np.array([[np.sum(v[arm == k]) for k in range(2)]])
-        for v in (np.ones(100), rewards, rewards**2)
-    )
     half = Segment(np.full((1, 2), 0.5), np.array([100]))
-    stats = SegmentStats(N.astype(np.int64), S, Q)
-    found = fixed_budget(Evidence.from_segments(TWO, [(half, stats)]))
+    found = fixed_budget(Evidence.from_segments(TWO, [(half, sums_of(arm, rewards))]))
     np.testing.assert_allclose(found.standard_errors[0], scores.std(axis=1, ddof=1) / 10)
 
 
@@ -98,16 +93,18 @@ def test_many_arms_cost_little_and_stay_below_bonferroni() -> None:
 # variances are never too small on average
 
 
+def sums_of(arm: Any, rewards: Any) -> SegmentStats:
+    """Counts, sums and sums of squares of the rewards of two arms."""
+    powers = (rewards**power for power in range(3))
+    N, S, Q = (np.array([[np.sum(v[arm == k]) for k in range(2)]]) for v in powers)
+    return SegmentStats(N.astype(np.int64), S, Q)
+
+
 def list_course(rewards: Any, orders: Any) -> tuple[Segment, SegmentStats]:
-    """A piece of blocks with given orders of arms; rewards (T, 2) without noise."""
+    """A piece of blocks of four with given orders of arms; rewards (T, 2) without noise."""
     arm = np.concatenate([np.array(order) for order in orders])
-    seen = rewards[np.arange(len(arm)), arm]
-    N, S, Q = (
-        np.array([[np.sum(v[arm == k]) for k in range(2)]])
-        for v in (np.ones(len(arm)), seen, seen**2)
-    )
-    segment = Segment(np.array([[0.5, 0.5]]), np.array([len(arm)]), "blocks", len(orders[0]))
-    return segment, SegmentStats(N.astype(np.int64), S, Q)
+    segment = Segment(np.array([[0.5, 0.5]]), np.array([len(arm)]), "blocks", 4)
+    return segment, sums_of(arm, rewards[np.arange(len(arm)), arm])
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
@@ -122,16 +119,7 @@ def test_variance_of_lists_is_never_too_small(blocks: int, cut: bool, seed: int)
     for orders in product(all_orders, repeat=blocks):
         if cut:  # the last round was not played: counts vary, the reference is all there is
             orders = (*orders[:-1], orders[-1][:3])
-            arm = np.concatenate([np.array(order) for order in orders])
-            seen = rewards[np.arange(len(arm)), arm]
-            N, S, Q = (
-                np.array([[np.sum(v[arm == k]) for k in range(2)]])
-                for v in (np.ones(len(arm)), seen, seen**2)
-            )
-            segment = Segment(np.full((1, 2), 0.5), np.array([len(arm)]), "blocks", 4)
-            course = segment, SegmentStats(N.astype(np.int64), S, Q)
-        else:
-            course = list_course(rewards, orders)
+        course = list_course(rewards, orders)
         evidence = Evidence.from_segments(TWO, [course])
         assert evidence.within is not None
         totals.append(evidence.scores[0, 0])
@@ -149,12 +137,8 @@ def test_variance_of_independent_rounds_is_never_too_small(seed: int) -> None:
     totals, estimates = [], []
     for arms in product(range(2), repeat=5):
         arm = np.array(arms)
-        seen = rewards[np.arange(5), arm]
-        N, S, Q = (
-            np.array([[np.sum(v[arm == k]) for k in range(2)]]) for v in (np.ones(5), seen, seen**2)
-        )
         segment = Segment(np.full((1, 2), 0.5), np.array([5]))
-        stats = SegmentStats(N.astype(np.int64), S, Q)
+        stats = sums_of(arm, rewards[np.arange(5), arm])
         evidence = Evidence.from_segments(TWO, [(segment, stats)])
         totals.append(evidence.scores[0, 0])
         estimates.append(score_scatter(evidence).total[0])

@@ -30,7 +30,7 @@ Spending = Literal["obrien-fleming", "pocock"]
 
 SPENDING: tuple[Spending, ...] = ("obrien-fleming", "pocock")
 FIRST_LOOK = 0.05  # share of the budget before which no look is taken: normal limits need as much
-LEAST = 1e-300  # error probability below which nothing is spent
+LEAST_SPENT = 1e-300  # error probability below which nothing is spent
 LOWEST = -7.0  # standard errors from which on densities are integrated
 STEP, FINEST = 0.1, 0.25  # of the integration: standard errors, and of what a look adds
 POINTS = 2001  # of the integration at most; looks nearer to each other spend by Bonferroni
@@ -120,7 +120,7 @@ def _boundaries(
     for look, (share, collected) in enumerate(zip(shares, information, strict=True)):
         total = spent(share, alpha, kind)
         fresh, added = total - used, collected - before
-        if not fresh > LEAST or not collected > 0:
+        if not fresh > LEAST_SPENT or not collected > 0:
             continue
         width = sqrt(added / collected)  # of what is new, in standard errors of the look
         kept = sqrt(before / collected)

@@ -27,10 +27,10 @@ from steadyarm.wording import listed
 
 Floats = NDArray[np.float64]
 
-MOST = 256  # arms that are tested
+MOST_ARMS = 256  # arms that are tested
 USUAL = 0.683  # probability of an estimate within one standard error of nothing
 LEAST_FREEDOM = 10.0  # degrees of freedom of the noise that a test needs
-TINY = 1e-9  # share of the largest eigenvalue below which one is taken as zero
+ROUNDING = 1e-9  # share of the largest eigenvalue below which one is taken as zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +218,7 @@ def lack_of_fit(arms: ArmSet, segments: Iterable[tuple[Segment, SegmentStats]]) 
     >>> print(found.finding.status, f"{found.observed:.2f} {found.fitted:.2f}")
     fail 0.20 0.11
     """
-    if arms.large or arms.size > MOST or arms.rank == arms.size:
+    if arms.large or arms.size > MOST_ARMS or arms.rank == arms.size:
         return None
     log = list(segments)
     if log and log[0][0].trials != 1:
@@ -228,7 +228,7 @@ def lack_of_fit(arms: ArmSet, segments: Iterable[tuple[Segment, SegmentStats]]) 
         )
     found = _compared(arms, log)
     plays, R, V = found.plays[0], found.residuals[0], np.diagonal(found.covariance[0])
-    known = TINY * V.max() < V
+    known = ROUNDING * V.max() < V
     if not found.rank[0] or not known.any() or found.freedom[0, 1] < LEAST_FREEDOM:
         return None
     away = np.where(known, np.abs(R) / np.sqrt(np.where(known, V, 1.0)), 0.0)
@@ -257,11 +257,11 @@ def _missing(arms: ArmSet, found: _Comparison) -> Missing:
     rows, columns = np.triu_indices(X.shape[1])
     P = X[:, rows] * X[:, columns]
     info = np.einsum("kp,kp->p", P, A @ P)
-    new = info > TINY * np.einsum("kp,kp->p", P, found.plays[0][:, None] * P)
+    new = info > ROUNDING * np.einsum("kp,kp->p", P, found.plays[0][:, None] * P)
     sizes = np.abs(R @ P) / np.sqrt(np.where(new, np.einsum("kp,kp->p", P, V @ P), np.inf))
     best = int(np.argmax(sizes))
     size, tried = float(sizes[best]), max(int(new.sum()), 1)
-    single = min(float(chdtrc(1, size**2)), 1 - TINY)
+    single = min(float(chdtrc(1, size**2)), 1 - ROUNDING)
     p_value = -np.expm1(tried * np.log1p(-single))
     usual = -ndtri(-np.expm1(np.log(USUAL) / tried) / 2)
     pair = f"{arms.feature_names[rows[best]]}:{arms.feature_names[columns[best]]}".split(":")
@@ -270,9 +270,13 @@ def _missing(arms: ArmSet, found: _Comparison) -> Missing:
     return Missing(
         name if new.any() else "features that it lacks",
         float(p_value),
-        max(1 - (usual / max(size, TINY)) ** 2, 0.0),
-        A @ P[:, best] * (R @ P[:, best]) / max(info[best], TINY) / np.maximum(found.plays[0], 1.0),
-        1 / max(size, TINY),
+        max(1 - (usual / max(size, ROUNDING)) ** 2, 0.0),
+        A
+        @ P[:, best]
+        * (R @ P[:, best])
+        / max(info[best], ROUNDING)
+        / np.maximum(found.plays[0], 1.0),
+        1 / max(size, ROUNDING),
     )
 
 
@@ -323,15 +327,15 @@ def _compared(arms: ArmSet, log: list[tuple[Segment, SegmentStats]]) -> _Compari
         gram = weighted.swapaxes(1, 2) @ X
         M: Floats = np.eye(K) - weighted @ np.linalg.pinv(gram, 1e-10, hermitian=True) @ X.T
         own = M * N[:, None, :]
-        free = np.diagonal(own, axis1=1, axis2=2) > TINY * np.maximum(N, 1)
+        free = np.diagonal(own, axis1=1, axis2=2) > ROUNDING * np.maximum(N, 1)
         says = np.any(free, axis=1, keepdims=True)  # False: no more arms than parameters
         if says.any():
             M, own = M * says[:, :, None], own * says[:, :, None]
             plays, sums, alike = plays + N * says, sums + y * says, alike + own
             R = R + (M @ y[:, :, None])[:, :, 0]
             pieces.append((N, _scatter(N, y, squares), M))
-    W = np.linalg.pinv(alike, rcond=TINY, hermitian=True)
-    rank = np.linalg.matrix_rank(alike, rtol=TINY, hermitian=True).astype(np.float64)
+    W = np.linalg.pinv(alike, rcond=ROUNDING, hermitian=True)
+    rank = np.linalg.matrix_rank(alike, rtol=ROUNDING, hermitian=True).astype(np.float64)
     usual, behind = _usual_noise(columns)
     V, T, spread = np.zeros((n, K, K)), np.zeros(n), np.zeros(n)
     weight, seen, filled = np.zeros(n), np.zeros(n), np.zeros((n, K))

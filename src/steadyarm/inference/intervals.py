@@ -37,10 +37,10 @@ Floats = NDArray[np.float64]
 
 Booleans = NDArray[np.bool_]
 
-DIRECTIONS = 512
-POINTS = 4097  # of a table of lengths
-HALVINGS = 20  # of the interval in which a critical value is searched
-TINY = 1e-12  # of all variances, added to each so that there is a Cholesky factor
+DIRECTIONS = 512  # quasi-random directions that critical values are averaged over
+POINTS = 4097  # of a table of lengths; its rounding is below that of the directions
+HALVINGS = 20  # of the interval in which a critical value is searched: a millionth remains
+RIDGE = 1e-12  # share of all variances, added to each so that there is a Cholesky factor
 MOST_PAIRED = 128  # arms up to which all pairs are compared in every direction
 
 
@@ -83,7 +83,7 @@ def critical_values(
     if among != K:
         return values, pairs, best
     scale = np.maximum(np.einsum("nrr->n", covariance), np.finfo(np.float64).tiny)
-    W = X @ _roots(covariance + TINY * scale[:, None, None] * np.eye(r))
+    W = X @ _roots(covariance + RIDGE * scale[:, None, None] * np.eye(r))
     for i in range(n):
         table = _length_table(r, float(freedom[i]), alpha)
         at = W[i] @ _directions(r).T

@@ -21,12 +21,13 @@ from steadyarm.inference.variance import LEAST_FREEDOM, LEAST_ROUNDS, Scatter, t
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
-SOME = 2000  # arms whose limits are computed exactly at a time
+ARMS_AT_ONCE = 2000  # arms whose limits are computed exactly at a time, to bound memory
 HUGE = np.errstate(over="ignore", invalid="ignore")  # rewards whose cubes no double can hold
-TINY = 1e-14  # share of the squared scores below which a variance is rounding
-HEAVY = 4.0  # third moment of long-tailed rewards, at most, in multiples of that of equal events
-SEEN = 2.0  # and in multiples of the one seen, which the tail not seen yet makes too small
-LIKELY = 3.0  # times the one seen, if that is less than the least possible, rules out such a tail
+ROUNDING = 1e-14  # share of the squared scores below which a variance is rounding
+# Third moments of long-tailed rewards, chosen by `benchmarks.coverage --what money`:
+HEAVIEST_TAIL = 4.0  # at most so many times that of events of equal size
+TAIL_BEYOND_SEEN = 2.0  # at most so many times the one seen, which lacks the tail not seen yet
+TAIL_RULED_OUT = 3.0  # ruled out if so many times the one seen is less than the least possible
 SMALLEST = 1e-300  # keeps quotients finite
 
 
@@ -41,7 +42,7 @@ def error_and_skew(D: Floats, evidence: Evidence, scatter: Scatter) -> tuple[Flo
     variance = quadratic(D, scatter.total)
     seen = quadratic(D, evidence.squares.sum(axis=1))
     enough = (evidence.played >= LEAST_ROUNDS) & (scatter.freedom >= LEAST_FREEDOM)
-    known = (variance > TINY * seen) & enough[:, None]
+    known = (variance > ROUNDING * seen) & enough[:, None]
     sums, parts = scatter.sums @ D.swapaxes(1, 2), quadratic(D, scatter.variances)
     third = third_moments(sums, parts, scatter.rounds)[:, -1]
     error = np.sqrt(variance)
@@ -194,8 +195,7 @@ def _tails(
     Rewards of mean μ and variance v that are 0 but for rare events have a third central moment of
     at least v(v/μ - μ), which is that of events of one size. That of lognormal amounts of few
     buyers is some multiple of it. Whether rewards are of this kind shows in the skewness that is
-    seen, of the arm itself or of all arms together: normal rewards have none. `coverage --what
-    money` chose HEAVY, SEEN and LIKELY.
+    seen, of the arm itself or of all arms together: normal rewards have none.
 
     skewness, error, total : (n, K) of the score sums, turned so that their sums are not negative
     """
@@ -214,8 +214,8 @@ def _tails(
         )
 
     likely, certain = moment(own + noise), moment(own - 2 * noise)
-    too_few = known & (HEAVY * least > error) & (LIKELY * certain > least)
-    return np.minimum(HEAVY * single, SEEN * likely), too_few
+    too_few = known & (HEAVIEST_TAIL * least > error) & (TAIL_RULED_OUT * certain > least)
+    return np.minimum(HEAVIEST_TAIL * single, TAIL_BEYOND_SEEN * likely), too_few
 
 
 @HUGE
@@ -376,14 +376,14 @@ def in_passes(evidence: Evidence, scatter: Scatter, best: Floats, z: float) -> B
     variance = gap_forms(rows, total, best)
     error = np.sqrt(variance)
     largest = np.linalg.eigvalsh(evidence.squares[0].sum(axis=0))[-1]
-    known = variance > TINY * largest * gap_forms(rows, np.eye(len(best)), best)
+    known = variance > ROUNDING * largest * gap_forms(rows, np.eye(len(best)), best)
     ahead = np.flatnonzero((gaps > z * error) | ~known)
     shift = (2 * z**2 + 1) / 6 * error  # with the most skewness that limits allow
     widest = (1 + 1e-9) * (shift + np.sqrt((z * error) ** 2 + shift**2))
     out[ahead] = ~(known & (gaps > widest))[ahead]
     unsure = ahead[out[ahead]]
-    for start in range(0, unsure.size, SOME):
-        few = unsure[start : start + SOME]
+    for start in range(0, unsure.size, ARMS_AT_ONCE):
+        few = unsure[start : start + ARMS_AT_ONCE]
         D = sign * (best - rows.take(few))
         exact, skew = error_and_skew(D[None], evidence, scatter)
         low, _ = skewed_limits(gaps[None, few], exact, skew, np.full((1, 1), z))

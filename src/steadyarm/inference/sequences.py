@@ -28,8 +28,8 @@ from steadyarm.inference.intervals import (
     settled,
 )
 from steadyarm.inference.limits import (
-    SOME,
-    TINY,
+    ARMS_AT_ONCE,
+    ROUNDING,
     RareEvents,
     gap_forms,
     gap_limits,
@@ -390,12 +390,12 @@ class ConfidenceSequence:
         gaps = sign * (first @ theta - values_of(rows, theta))
         variance = gap_forms(rows, self.variance[0, j], first)
         largest = np.linalg.eigvalsh(self.squares[0, j])[-1]
-        known = variance > TINY * largest * gap_forms(rows, np.eye(first.size), first)
+        known = variance > ROUNDING * largest * gap_forms(rows, np.eye(first.size), first)
         low, _ = self._normal_limits(j, variance[None], known[None], np.zeros(1), alpha, gaps)
         out = np.asarray((low[0] <= 0) | (gaps <= 0))
         unsure = np.flatnonzero(~known & (gaps > 0))
-        for start in range(0, unsure.size, SOME):
-            few = unsure[start : start + SOME]
+        for start in range(0, unsure.size, ARMS_AT_ONCE):
+            few = unsure[start : start + ARMS_AT_ONCE]
             D = sign * (first - rows.take(few))
             low, _ = self._limits(j, (D[None], gaps[None, few]), best, alpha)
             out[few] = low[0] <= 0
@@ -421,7 +421,7 @@ class ConfidenceSequence:
             terms = self._scales(self.scale[:, :, j], best, ratio)
             first = self._scales(self.first, best, ratio)
             return self._bounded_limits(j, variance, terms, first, best is not None, alpha, centre)
-        known = variance > TINY * quadratic(D, self.squares[:, j])
+        known = variance > ROUNDING * quadratic(D, self.squares[:, j])
         skew = np.zeros_like(variance)
         if best is None:
             skew = self.third[:, j] / np.where(known, variance, np.inf)
