@@ -67,8 +67,7 @@ def storage(
     if request.param == "postgresql":
         url = fresh_database(request.getfixturevalue("postgres"))
     with closing(open_storage(url)) as storage:
-        monkeypatch.setattr(storage, "now", clock)
-        monkeypatch.setattr(storage.webhooks, "_now", clock)
+        monkeypatch.setattr(storage._database, "now", clock)
         yield storage
 
 
