@@ -68,6 +68,7 @@ def storage(
         url = fresh_database(request.getfixturevalue("postgres"))
     with closing(open_storage(url)) as storage:
         monkeypatch.setattr(storage._database, "now", clock)
+        monkeypatch.setattr(storage, "now", clock)
         yield storage
 
 
