@@ -114,7 +114,7 @@ class RewardsPendingError(SteadyArmError, RuntimeError):
     >>> arms = sa.ArmSet.one_hot(["A", "B"])
     >>> sa.Session(sa.Steady(), arms, budget=10).recommend()
     Traceback (most recent call last):
-    steadyarm.errors.RewardsPendingError: no reward has been reported yet, ...
+    steadyarm.errors.RewardsPendingError: no reward has been reported yet.
     """
 
 

@@ -136,6 +136,7 @@ def test_the_planner_fills_in_the_form(visitor: Visitor, shop: Site, name: str) 
     page.get_by_label("Variants", exact=True).fill("plain\nbold")
     page.get_by_label("Usual rate").fill("20")
     page.get_by_label("Smallest difference worth finding").first.fill("10")
+    page.get_by_label("Visitors per day").fill("20")  # some weeks, with analyses on the way
     page.get_by_role("button", name="Plan").click()
     expect(page.locator("#plan-verdict")).to_contain_text("Take Steady")
     expect(page.locator("#plan-chart svg").first).to_be_attached()
