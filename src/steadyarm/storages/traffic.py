@@ -393,7 +393,7 @@ def read_standing(
     """
     statement = STANDING_HELD if hold else STANDING
     row = known(key, connection.execute(statement, {"key": key}).one_or_none())
-    return row.state, load(row.outside)
+    return row.state, None if row.outside is None else load(row.outside)
 
 
 def hold_open_segments(t: Transaction) -> set[int]:
