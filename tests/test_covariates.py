@@ -16,8 +16,8 @@ from steadyarm.covariates import (
     Moments,
     Slopes,
     adjusted,
-    checked_covariates,
     covariate_row,
+    validate_covariates,
 )
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import SegmentStats
@@ -332,7 +332,7 @@ def test_damaged_json_is_refused() -> None:
 )
 def test_declarations_that_cannot_be_kept(given: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message) as error:
-        checked_covariates(given)
+        validate_covariates(given)
     assert error.value.field == "covariates"
 
 

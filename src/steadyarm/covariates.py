@@ -38,12 +38,12 @@ FLAT = 1e-10  # share of a sum of squares below which a spread may be rounding
 COLLINEAR = 1e-6  # share of a covariate's variance that the ones before it must leave
 
 
-def checked_covariates(given: Any) -> tuple[str, ...]:
+def validate_covariates(given: Any) -> tuple[str, ...]:
     """Names of declared covariates, if they can be kept.
 
     Examples
     --------
-    >>> checked_covariates(["visits_last_month", "spend"])
+    >>> validate_covariates(["visits_last_month", "spend"])
     ('visits_last_month', 'spend')
     """
     names = tuple(given) if isinstance(given, (list, tuple)) else None

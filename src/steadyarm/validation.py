@@ -67,12 +67,12 @@ def check_choice(value: Any, what: str, choices: Sequence[Any]) -> None:
         raise InvalidInputError.of(what, value, f"one of {', '.join(map(repr, choices))}")
 
 
-def checked_range(given: Any, what: str = "reward_range") -> tuple[float, float]:
+def validate_range(given: Any, what: str = "reward_range") -> tuple[float, float]:
     """Return the least and the largest reward that can occur as floats.
 
     Examples
     --------
-    >>> checked_range([0, 1])
+    >>> validate_range([0, 1])
     (0.0, 1.0)
     """
     try:

@@ -14,7 +14,7 @@ import pytest
 import scipy.stats
 
 import steadyarm as sa
-from steadyarm.analysis.splits import Split, checked_split
+from steadyarm.analysis.splits import Split, validate_split
 from steadyarm.analysis.units import Stretch, randomised_evidence
 from steadyarm.cli.main import main
 from steadyarm.inference.lift import lifts
@@ -70,7 +70,7 @@ def means(rows: Rows, arm: str) -> float:
     ],
 )
 def test_forms_of_one_split(given: Any) -> None:
-    split = checked_split(given)
+    split = validate_split(given)
     assert isinstance(split, Split)
     [weights] = split.allocations(sa.ArmSet.one_hot(["A", "B", "C"])).values()
     np.testing.assert_allclose(weights, [0.5, 0.3, 0.2])
@@ -81,7 +81,7 @@ def test_forms_of_one_split(given: Any) -> None:
     ["2026-03-08", date(2026, 3, 8), datetime(2026, 3, 8), "2026-03-08T01:00:00+01:00"],
 )
 def test_times_of_splits_are_in_utc(since: Any) -> None:
-    split = checked_split([(None, "equal"), (since, {"A": 0.9, "B": 0.1})])
+    split = validate_split([(None, "equal"), (since, {"A": 0.9, "B": 0.1})])
     assert split is not None
     assert split.periods[1].since == datetime(2026, 3, 8)
     assert split.periods[0].shares is None
@@ -111,7 +111,7 @@ def test_times_of_splits_are_in_utc(since: Any) -> None:
 )
 def test_what_cannot_be_a_split_is_refused(given: Any, message: str) -> None:
     with pytest.raises(sa.InvalidInputError, match=message) as error:
-        checked_split(given)
+        validate_split(given)
     assert error.value.field == "split"
 
 

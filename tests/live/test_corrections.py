@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.decisions import first_state, ledger_of, state_after, stored_state
+from steadyarm.live.decisions import first_state, ledger_of, load_state, state_after
 from steadyarm.live.scorecard import scorecard_of
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import LogRow, Snapshot, id_of, number_of, place_of
@@ -53,7 +53,7 @@ def without(live: sa.Experiment, left_out: Callable[[LogRow], bool]) -> sa.Exper
     experiment = replace(whole.experiment, config=config)
     key = fill(storage, "test", Snapshot(experiment, tuple(segments)), [rows]).key
     stored = storage.snapshot(key, everything=True)
-    state = stored_state(live.settings, first_state(live.settings))
+    state = load_state(live.settings, first_state(live.settings))
     for record, tally in stored.segments:
         if record.closed is not None:
             ledger = ledger_of(live.settings, record, tally, given_up=True)

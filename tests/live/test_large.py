@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.decisions import stored_state
+from steadyarm.live.decisions import load_state
 from steadyarm.live.results import results_of
 from tests.live.few import LARGE, Few, FewState, reward_of
 from tests.live.worlds import Clock, create
@@ -82,7 +82,7 @@ def test_few_columns_give_the_same_test_as_all(kind: str, missing: Any) -> None:
             wide[columns] = getattr(tally, name)
             assert tuple(wide) == getattr(whole, name)
     states = [
-        stored_state(live.settings, pair.experiment.policy_state)
+        load_state(live.settings, pair.experiment.policy_state)
         for live, pair in zip(found, pairs, strict=True)
     ]
     moments = [state.moment for state in states if isinstance(state, FewState)]

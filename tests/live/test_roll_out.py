@@ -151,10 +151,10 @@ def test_other_processes_show_it_at_once(tmp_path: Path) -> None:
         shop.ask(unit)
     other = sa.load_experiment("shop", url)
     assert all(other.ask(unit).in_test for unit in known)
-    assert all(each is not None for each in other.known(known))
+    assert all(each is not None for each in other.find_visible(known))
     shop.roll_out("C", stop=True)
     assert {other.ask(unit).name for unit in [*known, "new"]} == {"C"}
-    seen = [each for each in other.known([*known, "new"]) if each is not None]
+    seen = [each for each in other.find_visible([*known, "new"]) if each is not None]
     assert [(each.unit, each.name, each.in_test) for each in seen] == [
         (unit, "C", False) for unit in [*known, "new"]
     ]

@@ -207,9 +207,9 @@ class Reached(Storage):
         self.keys.append(key)
         return super().record(key, *given, **more)
 
-    def known(self, key: int, units: Sequence[str]) -> AssignmentResult:
+    def find_assignments(self, key: int, units: Sequence[str]) -> AssignmentResult:
         self.keys.append(key)
-        return super().known(key, units)
+        return super().find_assignments(key, units)
 
     def experiments_of(self, *given: Any) -> tuple[frozenset[int], ...]:
         self.reads += 1

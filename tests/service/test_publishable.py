@@ -16,7 +16,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.errors import InvalidInputError
 from steadyarm.service import auth
-from steadyarm.service.auth import checked_origin
+from steadyarm.service.auth import validate_origin
 from steadyarm.service.service import STRANGERS
 from steadyarm.storages import open_storage
 from steadyarm.storages.storage import Storage
@@ -371,4 +371,4 @@ def test_what_is_no_origin_is_refused() -> None:
         *("https://shop.example,https://b.example", "https://müller.example", "chrome://x"),
     ):
         with pytest.raises(InvalidInputError, match="without a path"):
-            checked_origin(wrong)
+            validate_origin(wrong)

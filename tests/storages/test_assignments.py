@@ -75,7 +75,7 @@ def test_units_that_do_not_stick(bench: Bench) -> None:
     given = every(bench.assign(key, ["a", "a", "b"])) + every(bench.assign(key, ["a"]))
     assert [a.number for a in given] == [0, 1, 2, 3]
     assert all(a.new for a in given)
-    assert bench.known(key, ["a"]).assigned == (None,)
+    assert bench.find_assignments(key, ["a"]).assigned == (None,)
     outcome = bench.reward(key, [("a", 1.0)], NOW)
     assert outcome == (Outcome("unknown"),)
 
@@ -87,7 +87,7 @@ def test_positions_run_out(bench: Bench) -> None:
     bench.open_segment(key, new_segment(3))
     numbers = numbers_of(bench.assign(key, ["a", "b", "c", "d", "a", "d"]))
     assert numbers == [0, 1, 2, None, 0, None]
-    assert bench.known(key, ["d"]).assigned == (None,)
+    assert bench.find_assignments(key, ["d"]).assigned == (None,)
     bench.open_segment(key, new_segment(3))
     assert every(bench.assign(key, ["d", "a"]))[0].number == number_of(1, 0)
     bench.accounted(key)

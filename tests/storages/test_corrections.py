@@ -222,7 +222,7 @@ def test_erased(bench: Bench) -> None:
     assert made.assignments == 1
     for again in (bench, bench.again()):
         assert [who] != [r.unit for r in again.log(key)][1:]
-        assert again.known(key, [who]).assigned == (None,)
+        assert again.find_assignments(key, [who]).assigned == (None,)
     outcomes = bench.reward(key, [((1, check_of(who)), 1.0), ((0, check_of(who)), 1.0)], NOW)
     assert [o.status for o in outcomes] == ["stored", "unknown"]
     (new,) = bench.assign(key, [who]).assigned

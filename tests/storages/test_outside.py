@@ -57,10 +57,10 @@ def test_known(bench: Bench) -> None:
     """What units have is read with the state and with what is shown outside of the test."""
     key = bench.running(8)
     (given,) = those_given(bench.assign(key, ["u1"]))
-    assert bench.known(key, []) == AssignmentResult((), "running", None)
+    assert bench.find_assignments(key, []) == AssignmentResult((), "running", None)
     bench.show_outside(key, None, DEFAULT, ACTION, NOW)
     bench.move(key, "stopped", NOW)
-    found = bench.again().known(key, ["u9", "u1"])
+    found = bench.again().find_assignments(key, ["u9", "u1"])
     assert found == AssignmentResult((None, replace(given, new=False)), "stopped", DEFAULT)
     refused(UnknownExperimentError, "known of no experiment", bench.known, 99, ["u1"])
 

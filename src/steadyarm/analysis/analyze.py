@@ -16,7 +16,7 @@ from steadyarm.analysis.result import Analysis, Missing, conclude
 from steadyarm.analysis.source import ATTRIBUTE, COVARIATE, Source, open_log, open_tables
 from steadyarm.analysis.units import Floats, Rows, Stretch, Units
 from steadyarm.arms import ArmSet
-from steadyarm.covariates import checked_covariates
+from steadyarm.covariates import validate_covariates
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.estimators import is_one_hot
 from steadyarm.inference.evidence import Evidence
@@ -24,7 +24,7 @@ from steadyarm.inference.fit import LackOfFit, lack_of_fit
 from steadyarm.inference.health import Finding, HealthReport, health_report
 from steadyarm.live.metrics import Metric
 from steadyarm.segments import Direction
-from steadyarm.validation import check_choice, check_fraction, checked_range, whole_number
+from steadyarm.validation import check_choice, check_fraction, validate_range, whole_number
 from steadyarm.wording import shortened, strung
 
 MOST_ARMS = 2_000
@@ -220,14 +220,14 @@ def analyze(
     if budget is not None:
         whole_number(budget, "budget", least=1)
     columns = dict(columns or {})
-    shares = splits.checked_split(split)
+    shares = splits.validate_split(split)
     if shares is not None and shares.names and arms is None:
         arms = shares.names
     question = Question(
         arms=arms if isinstance(arms, ArmSet) or arms is None else ArmSet.one_hot(arms),
         split=shares,
         control=control,
-        covariates=_columns_of(COVARIATE, checked_covariates(covariates), columns, "covariates"),
+        covariates=_columns_of(COVARIATE, validate_covariates(covariates), columns, "covariates"),
         segments=_columns_of(ATTRIBUTE, segments, columns, "segments"),
         cluster=units.cluster_columns(cluster, columns.get("unit", "") is not None),
         direction=direction,
@@ -235,7 +235,7 @@ def analyze(
         missing=missing,
         budget=budget,
         period=period,
-        bounds=None if reward_range is None else checked_range(reward_range),
+        bounds=None if reward_range is None else validate_range(reward_range),
     )
     if events is not None:
         return _analyze_tables(source, query, columns, events, question)

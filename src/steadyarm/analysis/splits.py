@@ -112,14 +112,14 @@ class Split:
 # What was given.
 
 
-def checked_split(given: Any) -> Split | None:
+def validate_split(given: Any) -> Split | None:
     """The split that was given in any of its forms.
 
     Examples
     --------
-    >>> checked_split("A=1/3,B=2/3").names
+    >>> validate_split("A=1/3,B=2/3").names
     ('A', 'B')
-    >>> checked_split(["equal", "2026-03-08: A=0.9,B=0.1"]).note
+    >>> validate_split(["equal", "2026-03-08: A=0.9,B=0.1"]).note
     'Variants were drawn with equal shares, shares A 0.9, B 0.1 from 2026-03-08 on, as given.'
     """
     if given is None:

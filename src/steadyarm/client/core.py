@@ -25,7 +25,7 @@ from steadyarm.errors import (
     StorageError,
     UnknownAssignmentError,
 )
-from steadyarm.live.assigner import At, Values, checked_unit, finite_values
+from steadyarm.live.assigner import At, Values, finite_values, validate_unit
 from steadyarm.live.units import Covariates, Given, check_as_many
 from steadyarm.storages.records import LATEST, to_datetime, to_micros
 from steadyarm.validation import check_choice, finite_number, whole_number
@@ -393,12 +393,12 @@ class Service:
 
     def event(self, event: str, unit: str, value: float, id: str | None, at: At) -> Report:
         """Build an event, checked as the service does: a bad one must not stop others."""
-        checked_unit(event, "the event", "names a metric, such as purchase")
-        checked_unit(unit, purpose="names who did it, such as a visitor's id")
+        validate_unit(event, "the event", "names a metric, such as purchase")
+        validate_unit(unit, purpose="names who did it, such as a visitor's id")
         number = finite_number(value, f"the value of {event!r}")
         report = {"unit": unit, "event": event, "value": number, "at": _format_time(at)}
         if id is not None:
-            report["id"] = checked_unit(id, "the id of the event", "tells it from others")
+            report["id"] = validate_unit(id, "the id of the event", "tells it from others")
         return report
 
     def deliver(self, experiment: str | None, reports: Sequence[Report]) -> Call[list[Result]]:
@@ -643,7 +643,7 @@ class ExperimentCore:
             if whose == "" or whose in self.outside:
                 self.service.count("ignored")
                 return "ignored"
-            checked_unit(whose, "whose reward it is", "is an assignment, its id, or a unit")
+            validate_unit(whose, "whose reward it is", "is an assignment, its id, or a unit")
         except SteadyArmError as error:
             return error
         report: Report = {

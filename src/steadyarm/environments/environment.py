@@ -330,7 +330,7 @@ class Environment(World):
         -------
         Environment
         """
-        parameters = checked_table(thetas, arms.dimension, "thetas", "features", budget)
+        parameters = validate_table(thetas, arms.dimension, "thetas", "features", budget)
         if not arms.large:
             return cls._build(arms, parameters @ arms.features.T, noise, budget, direction)
         if len(parameters) * arms.size > MOST_MEANS:
@@ -363,7 +363,7 @@ class Environment(World):
         -------
         Environment
         """
-        table = checked_table(means, arms.size, "means", "arms", budget)
+        table = validate_table(means, arms.size, "means", "arms", budget)
         return cls._build(arms, table, noise, budget, direction)
 
     def __post_init__(self) -> None:
@@ -524,7 +524,7 @@ class ParametricEnvironment(World):
         check_choice(self.direction, "direction", ("maximize", "minimize"))
         check_noise(self.noise)
         budget = self.budget or None
-        table = checked_table(self.thetas, self.arms.dimension, "thetas", "features", budget)
+        table = validate_table(self.thetas, self.arms.dimension, "thetas", "features", budget)
         table.setflags(write=False)
         object.__setattr__(self, "budget", self.budget or len(table))
         object.__setattr__(self, "thetas", table)
@@ -599,7 +599,7 @@ def _check_probabilities(table: NDArray[np.float64], arms: ArmSet) -> None:
         )
 
 
-def checked_table(
+def validate_table(
     values: ArrayLike, columns: int, what: str, of: str, budget: int | None
 ) -> NDArray[np.float64]:
     """Checked (T, columns) table, or (1, columns) if one row stands for `budget` rounds."""

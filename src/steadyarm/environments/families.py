@@ -21,7 +21,7 @@ from steadyarm.environments.environment import (
     Environment,
     GaussianNoise,
     Noise,
-    checked_table,
+    validate_table,
 )
 from steadyarm.errors import InvalidInputError
 from steadyarm.validation import check_choice, finite_number, not_negative, whole_number
@@ -529,7 +529,7 @@ def weekday_weekend(
 
 
 def _vector(arms: ArmSet, values: ArrayLike, what: str) -> NDArray[np.float64]:
-    table = checked_table(values, arms.dimension, what, "features", budget=1)
+    table = validate_table(values, arms.dimension, what, "features", budget=1)
     if np.ndim(values) != 1:
         shape = np.shape(values)
         raise InvalidInputError(f"{what} has shape {shape}; expected ({arms.dimension},).")
@@ -537,7 +537,7 @@ def _vector(arms: ArmSet, values: ArrayLike, what: str) -> NDArray[np.float64]:
 
 
 def _rows(arms: ArmSet, values: ArrayLike) -> NDArray[np.float64]:
-    return checked_table(values, arms.dimension, "thetas", "features", budget=None)
+    return validate_table(values, arms.dimension, "thetas", "features", budget=None)
 
 
 # Worlds by name, from plain values: what a command line or a TOML file can say.

@@ -17,7 +17,7 @@ from scipy.special import ndtr, stdtrit
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import is_one_hot
 from steadyarm.inference.evidence import Evidence
-from steadyarm.validation import checked_range
+from steadyarm.validation import validate_range
 
 Floats = NDArray[np.float64]
 Number = TypeVar("Number", np.int64, np.float64)
@@ -314,7 +314,7 @@ def bounded_terms(
     squares and bounds, those of blocks of whole numbers (technical note); for arms that share
     nothing not even that is needed. Otherwise whole pieces are the terms. Not for views.
     """
-    bounds = checked_range(reward_range)
+    bounds = validate_range(reward_range)
     if evidence.weights is None:
         raise InvalidInputError(
             "this evidence does not hold the allocations, which bound the scores; make it with "

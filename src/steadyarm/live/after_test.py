@@ -175,7 +175,7 @@ def choose_default(experiment: Experiment, outside: Outside | None) -> Outside:
             detail={"variant": default, "reason": reason},
         ):
             return chosen
-        outside = Outside.read(experiment.storage.known(experiment.key, []).outside)
+        outside = Outside.read(experiment.storage.find_assignments(experiment.key, []).outside)
     return outside
 
 
@@ -241,7 +241,7 @@ def roll_out(
 ) -> RollOut:
     """Roll out a variant; see `Experiment.roll_out`."""
     check_share(share)
-    checked_reason(reason)
+    validate_reason(reason)
     names = experiment.arms.names
     if variant is not None and variant not in names:
         raise InvalidInputError(
@@ -251,7 +251,7 @@ def roll_out(
     storage, key = experiment.storage, experiment.key
     while True:
         # All that may be refused comes first: then the test still runs as it did.
-        head = storage.known(key, [])
+        head = storage.find_assignments(key, [])
         stored = Outside.read(head.outside)
         _check_over(experiment, head.state, stored, stop)
         outside = stored or Outside()
@@ -326,7 +326,7 @@ def _check_change(before: RollOut | None, new: RollOut, change: bool) -> None:
         )
 
 
-def checked_reason(reason: Any) -> str:
+def validate_reason(reason: Any) -> str:
     """A sentence for the audit log."""
     if isinstance(reason, str) and len(reason) <= LONGEST_REASON and "\0" not in reason:
         return reason

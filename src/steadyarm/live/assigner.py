@@ -125,7 +125,7 @@ class Visit:
 # Arguments
 
 
-def checked_unit(
+def validate_unit(
     unit: Any,
     what: str = "the unit",
     purpose: str = "names who gets the variant, such as a visitor's id",
@@ -160,7 +160,7 @@ INSTEAD = {  # of a reward that came too late, by what `missing` says
 }
 
 
-def checked_values(settings: Settings, reward: Any, event: str | None) -> dict[str, float]:
+def validate_values(settings: Settings, reward: Any, event: str | None) -> dict[str, float]:
     """Checked values by the names of metrics: all are good, or the report is refused.
 
     reward : values by the names of metrics, or the value of the primary metric alone
@@ -173,7 +173,7 @@ def checked_values(settings: Settings, reward: Any, event: str | None) -> dict[s
             "no value is given; expected values by the names of metrics.", field="metrics"
         )
     if event is not None:
-        checked_unit(event, "the event", "identifies it, such as the number of an order")
+        validate_unit(event, "the event", "identifies it, such as the number of an order")
     values = {}
     for name, value in given.items():
         if name not in known:

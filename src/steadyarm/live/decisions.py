@@ -572,7 +572,7 @@ def check_servable(settings: Settings, state: State) -> None:
         )
 
 
-def stored_state(settings: Settings, stored: Any) -> State:
+def load_state(settings: Settings, stored: Any) -> State:
     """The policy's state as it was stored."""
     state: State = settings.policy.state_type.from_dict(stored["state"], settings.arms)
     return state
@@ -583,7 +583,7 @@ def first_slopes(settings: Settings) -> Slopes | None:
     return Slopes.none(1, 1 + len(settings.covariates)) if settings.covariates else None
 
 
-def stored_slopes(settings: Settings, stored: Any) -> Slopes | None:
+def load_slopes(settings: Settings, stored: Any) -> Slopes | None:
     """What slopes are fitted from, as it was stored; None without covariates."""
     if not settings.covariates:
         return None
@@ -630,7 +630,7 @@ def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Deci
     current = ledgers[-1] if pairs and pairs[-1][0].closed is None else None
     rounds = int(stored["rounds"])
     spare = settings.budget - rounds - sum(ledger.rounds for ledger in ledgers)
-    state, slopes = stored_state(settings, stored), stored_slopes(settings, stored)
+    state, slopes = load_state(settings, stored), load_slopes(settings, stored)
     head = snapshot.experiment
     follow = head.state == "running" and head.outside is None
     following = transition(settings, state, ledgers, current, spare, need, slopes, follow)

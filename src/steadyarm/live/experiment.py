@@ -34,10 +34,10 @@ from steadyarm.live.assigner import (
     ReportStatus,
     Values,
     Visit,
-    checked_unit,
-    checked_values,
     not_running,
     refusal,
+    validate_unit,
+    validate_values,
     when_of,
 )
 from steadyarm.live.breakdowns import Breakdown, breakdown_of
@@ -256,7 +256,7 @@ class Experiment(LiveTest):
         covariates: Covariates | None = None,
         expected: float | None = None,
     ) -> Visit:
-        unit = "" if unit is None and self.settings.sticky == "none" else checked_unit(unit)
+        unit = "" if unit is None and self.settings.sticky == "none" else validate_unit(unit)
         if attributes is None and covariates is None and expected is None:
             return Visit(unit, {})
         levels = levels_in(self.settings.attributes, attributes)
@@ -295,7 +295,7 @@ class Experiment(LiveTest):
             values = [visit.values for visit in waiting]
             result = self.storage.assign(self.key, units, values if any(values) else (), now=now)
         else:
-            result = self.storage.known(self.key, units)
+            result = self.storage.find_assignments(self.key, units)
         for visit, assigned in zip(waiting, result.assigned, strict=True):
             visit.assigned = assigned
         outside = None if result.outside is None else Outside.read(result.outside)
@@ -357,7 +357,7 @@ class Experiment(LiveTest):
             self._values[assigned.arm],
         )
 
-    def known(
+    def find_visible(
         self, units: Sequence[str | None], stored: AssignmentResult | None = None
     ) -> list[LiveAssignment | None]:
         """What units see already, without waiting for anybody who writes; nothing is assigned.
@@ -370,7 +370,7 @@ class Experiment(LiveTest):
         visits = self.visits(units)
         if stored is None:
             good = [visit.unit for visit in visits if visit.error is None]
-            stored = self.storage.known(self.key, good)
+            stored = self.storage.find_assignments(self.key, good)
         assigned = {row.unit: row for row in stored.assigned if row is not None}
         outside, default, now = Outside.read(stored.outside), None, 0
         if outside is not None:
@@ -402,7 +402,7 @@ class Experiment(LiveTest):
 
     def _choose_default(self) -> None:
         """Choose what is shown after the test, unless that was done."""
-        outside = Outside.read(self.storage.known(self.key, []).outside)
+        outside = Outside.read(self.storage.find_assignments(self.key, []).outside)
         choose_default(self, outside)
 
     # Rewards
@@ -485,12 +485,12 @@ class Experiment(LiveTest):
         at = None if report.at is None else when_of(report.at, now)
         if not isinstance(report.values, Mapping) and not self.settings.by_event:
             return [Event(target, self.settings.check_reward(report.values), at=at)]
-        values = checked_values(self.settings, report.values, report.event)
+        values = validate_values(self.settings, report.values, report.event)
         return [Event(target, value, name, at, report.event) for name, value in values.items()]
 
     def _shows_outside(self) -> bool:
         """Whether units without an assignment may have been shown something."""
-        known = self.storage.known(self.key, [])
+        known = self.storage.find_assignments(self.key, [])
         return known.outside is not None or (
             known.state != "running" and self.settings.after == "show"
         )
@@ -563,7 +563,7 @@ class Experiment(LiveTest):
             raise UnknownAssignmentError(
                 f"{shortened(str(target))} is no id of an assignment of {self.name!r}."
             )
-        unit = checked_unit(target)
+        unit = validate_unit(target)
         if self.settings.sticky == "none":
             raise UnknownAssignmentError(
                 f"{target!r} is no id of an assignment of {self.name!r}, and units may have many; "
@@ -720,7 +720,7 @@ class Experiment(LiveTest):
             name: None if when is None else to_micros(when, LATEST)
             for name, when in (("since", since), ("until", until))
         }
-        who = None if unit is None else checked_unit(unit)
+        who = None if unit is None else validate_unit(unit)
         return self._correct(by, now, kind="exclude", unit=who, reason=reason, **ends)
 
     def erase(self, unit: str, *, reason: str = "", by: str = "") -> Corrected:
@@ -735,7 +735,7 @@ class Experiment(LiveTest):
         reason : why, for those who read the audit log; name no unit in it
         by : who does it, for the audit log
         """
-        return self._correct(by, kind="erase", unit=checked_unit(unit), reason=reason)
+        return self._correct(by, kind="erase", unit=validate_unit(unit), reason=reason)
 
     def corrections(self) -> list[AuditEntry]:
         """The entries of the audit log that corrected something, oldest first."""

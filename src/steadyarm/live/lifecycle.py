@@ -22,7 +22,7 @@ from steadyarm.errors import (
     StorageError,
     UnknownExperimentError,
 )
-from steadyarm.live.decisions import check_servable, first_state, stored_state
+from steadyarm.live.decisions import check_servable, first_state, load_state
 from steadyarm.live.experiment import OWN_CLOCK, Experiment
 from steadyarm.live.metrics import Metric, duration_text, microseconds, unnamed, usual_grace
 from steadyarm.live.settings import (
@@ -176,7 +176,7 @@ def _create(
     by: str,
 ) -> Experiment:
     stored = first_state(settings)
-    check_servable(settings, stored_state(settings, stored))
+    check_servable(settings, load_state(settings, stored))
     with _opened(storage) as opened:
         try:
             record = opened.create(

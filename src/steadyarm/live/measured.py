@@ -21,7 +21,7 @@ from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
 from steadyarm.inference.lift import lift_sequence, lifts
 from steadyarm.inference.variance import student_factor
 from steadyarm.kernels import gram, inverse_root
-from steadyarm.live.decisions import SegmentLedger, stored_state
+from steadyarm.live.decisions import SegmentLedger, load_state
 from steadyarm.live.estimates import MetricResult, Safety, differences
 from steadyarm.live.metrics import REWARD, Metric, Several
 from steadyarm.live.results import LiveResults, results_of
@@ -56,7 +56,7 @@ def metric_results(
         on at the stop, and other metrics on those of the verdict
     """
     secondary = sum(metric.role == "secondary" for metric in settings.further)
-    sums, state = by_series(series), stored_state(settings, snapshot.experiment.policy_state)
+    sums, state = by_series(series), load_state(settings, snapshot.experiment.policy_state)
     results = []
     for metric in settings.further:
         alpha = (1 - level) / (secondary if metric.role == "secondary" else 1)

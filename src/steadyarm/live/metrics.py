@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction
-from steadyarm.validation import check_choice, checked_range, finite_number
+from steadyarm.validation import check_choice, finite_number, validate_range
 from steadyarm.wording import POINTS, did_you_mean, number, percent, shortened
 
 Role = Literal["primary", "secondary", "guardrail"]
@@ -327,7 +327,7 @@ def check_name(name: Any, what: str, field: str) -> str:
     )
 
 
-def checked_metrics(given: Iterable[Any]) -> tuple[Metric, ...]:
+def validate_metrics(given: Iterable[Any]) -> tuple[Metric, ...]:
     """Metrics that belong together: names differ, one is primary at most, ratios are of others."""
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
         raise InvalidInputError.of("metrics", given, "a list of metrics")
@@ -371,7 +371,7 @@ def range_of(given: Any, what: str = "reward_range") -> tuple[float, float] | No
     """A range of values that can be added up; None if there is none."""
     if given is None:
         return None
-    low, high = checked_range(given, what)
+    low, high = validate_range(given, what)
     if low < -LARGEST or high > LARGEST:
         raise InvalidInputError.of(
             what,

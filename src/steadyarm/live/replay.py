@@ -21,12 +21,12 @@ from steadyarm.live.decisions import (
     first_state,
     is_over,
     ledger_of,
+    load_slopes,
+    load_state,
     next_segment,
     progress_of,
     state_after,
     state_with,
-    stored_slopes,
-    stored_state,
 )
 from steadyarm.live.settings import Settings
 from steadyarm.policies import State
@@ -331,7 +331,7 @@ def _follow(
         ((record, tally) for record, tally in snapshot.segments if record.closed is not None),
         key=lambda pair: pair[0].closed or 0,
     )
-    state = stored_state(settings, json.loads(json.dumps(first_state(settings))))
+    state = load_state(settings, json.loads(json.dumps(first_state(settings))))
     states: list[State] = [state]
     slopes, series = first_slopes(settings), snapshot.series_by_segment()
     for record, tally in closed:
@@ -370,7 +370,7 @@ def _follow(
         previous, spare = record, spare - record.rounds
     rounds = sum(record.rounds for record, _ in closed)
     stored = snapshot.experiment.policy_state
-    state, fitted = stored_state(settings, stored), stored_slopes(settings, stored)
+    state, fitted = load_state(settings, stored), load_slopes(settings, stored)
     computed, kept = (
         [one.to_dict(), count, None if memory is None else memory.to_dict()]
         for one, count, memory in (

@@ -42,9 +42,9 @@ from steadyarm.live.decisions import (
     first_state,
     is_over,
     ledger_of,
+    load_state,
     progress_of,
     state_after,
-    stored_state,
 )
 from steadyarm.live.estimates import MetricResult
 from steadyarm.live.settings import Settings
@@ -69,7 +69,7 @@ from steadyarm.storages.records import (
     Tally,
     to_datetime,
 )
-from steadyarm.validation import check_fraction, checked_range
+from steadyarm.validation import check_fraction, validate_range
 from steadyarm.wording import counted, listed
 
 SILENT = 300  # visits without a reward: the rate is below 1 % then, with 95 % probability
@@ -317,7 +317,7 @@ class LiveResults:
 
     def _check_range(self, reward_range: tuple[float, float]) -> None:
         """Refuse a range that recorded rewards lie outside of."""
-        low, high = checked_range(reward_range)
+        low, high = validate_range(reward_range)
         if self.least is None or self.largest is None:
             return
         seen = sorted((self.sign * self.least, self.sign * self.largest))
@@ -807,7 +807,7 @@ def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str
     have gone another way: nothing is known of the variants that it would have kept.
     """
     policy = settings.policy
-    known = stored_state(settings, snapshot.experiment.policy_state)
+    known = load_state(settings, snapshot.experiment.policy_state)
     changed = {record.index for record, tally in snapshot.segments if tally.total_excluded}
     changed |= set(snapshot.corrected)
     closed = sorted(
@@ -816,7 +816,7 @@ def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str
     )
     if not any(record.index in changed for record, _ in closed):
         return known, ""
-    states = [stored_state(settings, first_state(settings))]
+    states = [load_state(settings, first_state(settings))]
     slopes, series = first_slopes(settings), snapshot.series_by_segment()
     for record, tally in closed:
         piece = (

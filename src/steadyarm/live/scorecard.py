@@ -22,7 +22,7 @@ from steadyarm.inference import DriftReport, HealthReport, drift_report
 from steadyarm.inference.limits import SHORT, evenly_spaced
 from steadyarm.inference.sequences import confidence_path
 from steadyarm.live.breakdowns import Breakdown, breakdown_of
-from steadyarm.live.decisions import SegmentLedger, stored_state
+from steadyarm.live.decisions import SegmentLedger, load_state
 from steadyarm.live.effects import Effects, effects_of, has_effects
 from steadyarm.live.estimates import MetricResult
 from steadyarm.live.experiment import Experiment
@@ -681,7 +681,7 @@ def _has_chosen(settings: Settings, snapshot: Snapshot) -> bool:
         return False
     if any(record.closed is None for record, _ in snapshot.segments):
         return False
-    state = stored_state(settings, snapshot.experiment.policy_state)
+    state = load_state(settings, snapshot.experiment.policy_state)
     return settings.policy.next_segment(state) is None
 
 

@@ -33,7 +33,7 @@ from steadyarm.live.decisions import (
     why_it_waits,
 )
 from steadyarm.live.results import LiveResults, LiveTest
-from steadyarm.live.settings import STOPPING, Looking, Settings, Spending, Stop, stored_policy
+from steadyarm.live.settings import STOPPING, Looking, Settings, Spending, Stop, load_policy
 from steadyarm.live.stopping import Stopped, stop_now
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy, State
@@ -449,7 +449,7 @@ class Session(LiveTest):
             )
         try:
             arms, budget = ArmSet.from_dict(data["arms"]), data["state"]["budget"]
-            policy = stored_policy(data["policy"], policy, "Session.from_json(text, policy=…)")
+            policy = load_policy(data["policy"], policy, "Session.from_json(text, policy=…)")
             settings = {name: data[name] for name in ("control", *PLAIN)}
             session = cls(policy, arms, budget, **settings)
             session._read(data)

@@ -15,28 +15,28 @@ import numpy as np
 
 from steadyarm.arms import ArmSet
 from steadyarm.arms.recipes import names_in
-from steadyarm.covariates import checked_covariates
+from steadyarm.covariates import validate_covariates
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.metrics import (
     LARGEST,
     REWARD,
     SECOND,
     Metric,
-    checked_metrics,
     range_of,
     seconds_of,
     unnamed,
     usual_grace,
+    validate_metrics,
 )
 from steadyarm.live.units import (
     Declared,
     check_names,
-    checked_attributes,
-    stored_covariates,
-    stored_levels,
+    encode_covariates,
+    encode_levels,
+    validate_attributes,
     without_known,
 )
-from steadyarm.live.values import checked_variant_values, values_of
+from steadyarm.live.values import validate_variant_values, values_of
 from steadyarm.policies import Policy, is_policy_name, policy_from
 from steadyarm.segments import Direction, Segment
 from steadyarm.validation import (
@@ -168,10 +168,10 @@ class Settings:
         if not isinstance(self.arms, ArmSet):
             expected = 'an ArmSet, such as ArmSet.one_hot(["A", "B"])'
             raise InvalidInputError.of("arms", self.arms, expected)
-        self.values = checked_variant_values(self.values, self.arms.names, self.arms.large)
-        self.metrics = checked_metrics(self.metrics or ())
-        self.attributes = checked_attributes(self.attributes or {})
-        self.covariates = checked_covariates(self.covariates or ())
+        self.values = validate_variant_values(self.values, self.arms.names, self.arms.large)
+        self.metrics = validate_metrics(self.metrics or ())
+        self.attributes = validate_attributes(self.attributes or {})
+        self.covariates = validate_covariates(self.covariates or ())
         check_names(self.covariates, [*(m.name for m in self.metrics), *self.attributes])
         self._take_primary()
         check_choice(self.direction, "direction", get_args(Direction))
@@ -448,8 +448,8 @@ class Settings:
 
         arms : a description of the variants in place of all of their features
         """
-        levels, products = stored_levels(self.attributes)
-        covariates, their_products = stored_covariates(self.covariates, self.missing)
+        levels, products = encode_levels(self.attributes)
+        covariates, their_products = encode_covariates(self.covariates, self.missing)
         ratios = [list(metric.ratio) for metric in self.metrics if metric.ratio]
         further: dict[str, Any] = {
             "metrics": [metric.to_dict() for metric in self.metrics] + levels + covariates,
@@ -491,7 +491,7 @@ class Settings:
         values["metrics"] = tuple(map(Metric.from_dict, without_known(values.get("metrics", ()))))
         if not unnamed(values["metrics"]):
             values = {name: value for name, value in values.items() if name not in OF_PRIMARY}
-        policy = stored_policy(
+        policy = load_policy(
             values["policy"],
             policy,
             "load_experiment(name, storage, policy=…). The service, the command line and the "
@@ -501,7 +501,7 @@ class Settings:
         return cls(**values)
 
 
-def stored_policy(stored: Mapping[str, Any], given: Policy[Any] | None, how: str) -> Policy[Any]:
+def load_policy(stored: Mapping[str, Any], given: Policy[Any] | None, how: str) -> Policy[Any]:
     """The policy that `Policy.to_dict` wrote; one of your own must be given again.
 
     how : to give it, for the error if it is missing

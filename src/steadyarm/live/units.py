@@ -35,12 +35,12 @@ FEWEST, MOST_LEVELS = 2, 20
 LONGEST = 64  # characters of a level
 
 
-def checked_attributes(given: Any) -> dict[str, tuple[str, ...]]:
+def validate_attributes(given: Any) -> dict[str, tuple[str, ...]]:
     """Declared attributes, if they can be kept.
 
     Examples
     --------
-    >>> checked_attributes({"device": ["mobile", "desktop"]})
+    >>> validate_attributes({"device": ["mobile", "desktop"]})
     {'device': ('mobile', 'desktop')}
     """
     if not isinstance(given, Mapping):
@@ -53,12 +53,12 @@ def checked_attributes(given: Any) -> dict[str, tuple[str, ...]]:
             field="attributes",
         )
     return {
-        check_name(name, "an attribute", "attributes"): _checked_levels(name, given[name])
+        check_name(name, "an attribute", "attributes"): _validate_levels(name, given[name])
         for name in given
     }
 
 
-def _checked_levels(name: str, given: Any) -> tuple[str, ...]:
+def _validate_levels(name: str, given: Any) -> tuple[str, ...]:
     levels = tuple(given) if isinstance(given, (list, tuple)) else ()
     what = f"the levels of the attribute {name!r}"
     if not FEWEST <= len(levels) <= MOST_LEVELS:
@@ -153,7 +153,7 @@ def check_as_many(units: Sequence[Any], given: Sequence[Any] | None, what: str) 
         )
 
 
-def stored_levels(declared: Declared) -> tuple[list[dict[str, Any]], list[list[str]]]:
+def encode_levels(declared: Declared) -> tuple[list[dict[str, Any]], list[list[str]]]:
     """All levels as entries of a config: among its metrics, and among its products."""
     names = [series_of(name, level) for name in declared for level in levels_of(declared, name)]
     usual = {"role": ROLE, "several": "first", "window": None, "grace": None, "cap": None}
@@ -208,7 +208,7 @@ def values_in(declared: Sequence[str], given: Any) -> dict[str, float]:
     return found | {KNOWN: 1.0} if found else {}
 
 
-def stored_covariates(
+def encode_covariates(
     names: Sequence[str], missing: str
 ) -> tuple[list[dict[str, Any]], list[list[str]]]:
     """Covariates as entries of a config: among its metrics, and among its products.

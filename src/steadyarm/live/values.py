@@ -83,7 +83,7 @@ def _are_bundles(names: Sequence[str]) -> bool:
     return all(made[k] == name for k, name in enumerate(names))
 
 
-def checked_variant_values(
+def validate_variant_values(
     given: Any, names: Sequence[str], large: bool = False
 ) -> dict[str, Any] | None:
     """Values by the names of the variants, if each variant has one and JSON can say it.

@@ -255,12 +255,12 @@ def preflight_headers(origin: str, method: str) -> dict[str, str]:
     }
 
 
-def checked_origin(text: str) -> str:
+def validate_origin(text: str) -> str:
     """An origin as browsers send it: scheme, host, and a port unless it is the usual one.
 
     Examples
     --------
-    >>> checked_origin("https://Shop.example:443/"), checked_origin("http://localhost:3000")
+    >>> validate_origin("https://Shop.example:443/"), validate_origin("http://localhost:3000")
     ('https://shop.example', 'http://localhost:3000')
     """
     origin = text.strip().lower().removesuffix("/")
@@ -308,7 +308,7 @@ def new_key(
     signed : whether units are signed, with the secret in `signing` of the record
     """
     key, created = "pk_" + secrets.token_urlsafe(24), microseconds(time.time())
-    bounds = tuple(experiments), tuple(map(checked_origin, origins)), rate
+    bounds = tuple(experiments), tuple(map(validate_origin, origins)), rate
     secret = "us_" + secrets.token_urlsafe(32) if signed else None
     return key, TokenRecord(name, hash_of(key), "assign", created, *bounds, secret)
 

@@ -148,7 +148,9 @@ def _unit(context: Context) -> str:
 def _visits(experiment: Experiment, context: Context) -> list[Visit]:
     """The unit in a context, with the attributes and covariates that an experiment declares."""
     settings = experiment.settings
-    attributes, covariates = flags.known_in(context, settings.attributes, settings.covariates)
+    attributes, covariates = flags.select_declared(
+        context, settings.attributes, settings.covariates
+    )
     return experiment.visits([_unit(context)], [attributes], [covariates])
 
 

@@ -166,7 +166,7 @@ class Live:
 
         stored : what the storage has of it, if that is known
         """
-        (known,) = await self._service.run_short(self.experiment.known, [unit], stored)
+        (known,) = await self._service.run_short(self.experiment.find_visible, [unit], stored)
         return known
 
     async def drain(self) -> None:
@@ -208,7 +208,7 @@ class Live:
         if self.experiment.settings.sticky == "none":
             raise error
         units = [visit.unit for visit in visits]
-        known = await self._service.run_short(self.experiment.known, units)
+        known = await self._service.run_short(self.experiment.find_visible, units)
         return [answer or error for answer in known]
 
     async def _store(self, rewards: Sequence[Report]) -> list[ReportStatus | SteadyArmError]:

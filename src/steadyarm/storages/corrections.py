@@ -67,8 +67,8 @@ from steadyarm.storages.traffic import (
     add_series,
     add_tallies,
     find_rows,
-    known,
     lock_rows,
+    require_experiment,
     with_events,
 )
 
@@ -160,7 +160,9 @@ def _take_turn(connection: Connection) -> None:
 
 def correct(t: Transaction, change: Change, now: int, by: str) -> Corrected:
     """Make a correction; see `Storage.correct`."""
-    name, state = known(t.key, t.connection.execute(NAMED, {"key": t.key}).one_or_none())
+    name, state = require_experiment(
+        t.key, t.connection.execute(NAMED, {"key": t.key}).one_or_none()
+    )
     if state == "archived" and change.kind != "erase":
         raise WrongStateError(
             f"the experiment {name!r} is archived and can no longer be corrected. The identity of "

@@ -102,7 +102,13 @@ from steadyarm.storages.service import (
     note_unmatched,
     read_unmatched,
 )
-from steadyarm.storages.traffic import Transaction, find_rows, known, read_standing, with_events
+from steadyarm.storages.traffic import (
+    Transaction,
+    find_rows,
+    read_standing,
+    require_experiment,
+    with_events,
+)
 from steadyarm.storages.upkeep import Pruned, prepare, prune
 
 T = TypeVar("T")
@@ -343,7 +349,7 @@ class Storage:
         """
 
         def work(connection: Connection) -> ExperimentRecord:
-            row = known(key, connection.execute(ALONE, {"key": key}).one_or_none())
+            row = require_experiment(key, connection.execute(ALONE, {"key": key}).one_or_none())
             if row.state != to:
                 if (row.state, to) not in MOVED:
                     before = " or ".join(in_words(begin) for begin, end in MOVED if end == to)
@@ -375,7 +381,7 @@ class Storage:
         """
 
         def work(connection: Connection) -> bool:
-            row = known(key, connection.execute(ALONE, {"key": key}).one_or_none())
+            row = require_experiment(key, connection.execute(ALONE, {"key": key}).one_or_none())
             if load(row.outside) != before:
                 return False
             this = update(experiments).where(experiments.c.key == key)
@@ -454,7 +460,7 @@ class Storage:
         # Readers wait for no writer, so units that are known are answered without a turn.
         rows = self._database.read_one(lambda c: find_rows(self._transaction(c, key), units))
         if None not in rows:
-            return self.known(key, units)
+            return self.find_assignments(key, units)
 
         def work(t: Transaction) -> AssignmentResult:
             nonlocal rows
@@ -463,7 +469,7 @@ class Storage:
 
         return self._write(key, work)
 
-    def known(self, key: int, units: Sequence[str]) -> AssignmentResult:
+    def find_assignments(self, key: int, units: Sequence[str]) -> AssignmentResult:
         """The assignments that units have (none if units are not sticky); only reads."""
 
         def work(t: Transaction) -> AssignmentResult:
@@ -623,7 +629,9 @@ class Storage:
     def _transaction(self, connection: Connection, key: int) -> Transaction:
         """A transaction on an experiment; UnknownExperimentError if there is none."""
         if key not in self._facts:
-            config = load(known(key, connection.execute(CONFIG, {"key": key}).scalar()))
+            config = load(
+                require_experiment(key, connection.execute(CONFIG, {"key": key}).scalar())
+            )
             sticky = config.get("sticky") == "unit"
             self._facts[key] = config["seed"], sticky, Metrics.of(config)
         return Transaction(connection, key, self._database.shard, *self._facts[key])

@@ -370,7 +370,7 @@ def event_row(key: int, number: int, event: MetricEvent) -> dict[str, Any]:
 # Reading and locking
 
 
-def known(key: int, value: T | None) -> T:
+def require_experiment(key: int, value: T | None) -> T:
     """What was read of an experiment; UnknownExperimentError if there was nothing."""
     if value is None:
         raise UnknownExperimentError(f"there is no experiment with key {key}.")
@@ -392,7 +392,7 @@ def read_standing(
     hold : let those who change it wait until the transaction ends
     """
     statement = STANDING_HELD if hold else STANDING
-    row = known(key, connection.execute(statement, {"key": key}).one_or_none())
+    row = require_experiment(key, connection.execute(statement, {"key": key}).one_or_none())
     return row.state, None if row.outside is None else load(row.outside)
 
 

@@ -32,7 +32,7 @@ ErrorCode = Literal[
 Reason = Literal["SPLIT", "STATIC", "DISABLED"]
 
 
-def known_in(
+def select_declared(
     context: Mapping[str, Any], attributes: Collection[str], covariates: Collection[str]
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """What a context says of a unit, of the attributes and covariates that were declared.
@@ -41,7 +41,8 @@ def known_in(
 
     Examples
     --------
-    >>> known_in({"device": "mobile", "member": True, "spend": 41.0}, ["device", "member"], [])
+    >>> context = {"device": "mobile", "member": True, "spend": 41.0}
+    >>> select_declared(context, ["device", "member"], [])
     ({'device': 'mobile', 'member': 'true'}, None)
     """
     levels = {name: _level(context[name]) for name in attributes if name in context}
