@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import steadyarm as sa
-from steadyarm.cli import demo
 from steadyarm.cli.demo import run_stored, storage_url, weekly_world
 from steadyarm.cli.main import main
 
@@ -59,18 +58,3 @@ def test_the_live_run_is_reproducible_and_replaces_an_earlier_one(tmp_path: Path
         rows = experiment.storage.log(experiment.key)
         assert experiment.status().state == "stopped"
     assert (rows[-1].created - rows[0].created) / 86_400e6 == pytest.approx(1.15)  # days
-
-
-def test_hints_name_the_command_as_it_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = tmp_path / ".venv" / "bin" / "steadyarm"
-    script.parent.mkdir(parents=True)
-    script.touch(0o755)
-    monkeypatch.setattr("sys.executable", str(script.with_name("python")))
-    monkeypatch.setenv("PATH", "")
-    assert demo.command_here() == str(script)
-    monkeypatch.chdir(tmp_path)
-    assert demo.command_here() == ".venv/bin/steadyarm"
-    monkeypatch.setenv("PATH", str(script.parent))
-    assert demo.command_here() == "steadyarm"

@@ -15,10 +15,8 @@ from steadyarm.cli.main import main
     ("words", "usage", "message"),
     [
         ("plan --arm 4", "steadyarm plan ", "arguments: --arm; did you mean --arms?"),
-        ("plan --rythm weekend", "steadyarm plan ", "; did you mean --rhythm?"),
         ("experiment list nothing", "steadyarm experiment list ", "arguments: nothing."),
         ("experimnt", "steadyarm ", "; did you mean experiment?"),
-        ("experiment crate test.toml", "steadyarm experiment ", "; did you mean create?"),
         ("plan --format xml", "steadyarm plan ", "no 'xml'; expected one of: text, json."),
         ("", "steadyarm ", "the following arguments are required: COMMAND"),
     ],

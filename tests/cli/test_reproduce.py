@@ -70,8 +70,6 @@ def test_yahoo_runs_from_an_instance_and_says_what_it_needs(
         (["soare"], "no figure 'soare'"),
         (["--policies", "oracle"], "no policy 'oracle'"),
         (["--trials", "0"], "--trials is 0"),
-        (["--jobs", "0"], "jobs is 0"),
-        (["--seed", "-1"], "--seed is -1"),
     ],
 )
 def test_bad_requests_are_answered(
@@ -79,14 +77,3 @@ def test_bad_requests_are_answered(
 ) -> None:
     assert main(["reproduce", *options, "--out", str(tmp_path)]) == 1
     assert message in capsys.readouterr().err
-
-
-def test_a_failed_fresh_start_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = ["--out", str(tmp_path)]
-    monkeypatch.delenv("STEADYARM_YAHOO", raising=False)
-    assert main(["reproduce", "malicious", "--trials", "20", "--policies", "g-bai", *out]) == 0
-    before = (tmp_path / "cells.jsonl").read_bytes()
-    assert main(["reproduce", "yahoo", "--no-resume", *out]) == 1
-    assert (tmp_path / "cells.jsonl").read_bytes() == before

@@ -76,24 +76,3 @@ def test_the_secret_of_signed_units_is_printed_once(
         shown = capsys.readouterr().out
         assert "signed" in shown
         assert secret not in shown
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (KEY, "--experiment is missing"),
-        ((*KEY, *BOUNDS, "--origin", "*"), "--origin is '*'; expected https://HOST"),
-        ((*KEY, *BOUNDS, "--experiment", "a/b"), "--experiment is 'a/b'"),
-        ((*KEY, *BOUNDS, "--rate", "0"), "--rate is 0; expected a whole number from 1"),
-        ((*KEY[:-1], "write", *BOUNDS), "--experiment is for publishable keys"),
-        ((*KEY[:-1], "write", "--signed-units"), "--signed-units is for publishable keys"),
-    ],
-)
-def test_what_is_no_key_is_refused_and_changes_nothing(
-    url: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
-) -> None:
-    assert main(list(words)) == 1
-    assert said in capsys.readouterr().err
-    with closing(open_storage(url)) as storage:
-        assert storage.tokens.all() == []
-        assert not storage.tokens.closed()

@@ -72,12 +72,6 @@ def test_many_from_standard_input(run: Run) -> None:
     assert facts(run, "ask", "shop", "-", stdin="") == {"assignments": []}
 
 
-def test_an_exported_log_tells_its_rewards_again(shop: Run) -> None:
-    shop("export", "shop", "log.csv")
-    told = shop("tell", "shop", "-", stdin=Path("log.csv").read_text())
-    assert told == "0 stored, 600 repeated, 0 refused\n"
-
-
 def test_units_and_rewards_are_read_line_by_line() -> None:
     assert read_units(["\ufeffunit\n", "a\n", "\n", '"b, c"\n']) == [("a", {}), ("b, c", {})]
     assert read_rewards(["id,unit,reward", "x-0-1,a,2.5", "x-0-2,b,"]) == (

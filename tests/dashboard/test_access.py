@@ -181,14 +181,6 @@ def test_an_open_visit_is_worth_nothing_once_there_are_tokens() -> None:
         assert state_of(browser) == "running"
 
 
-def test_a_public_service_without_tokens_shows_nothing() -> None:
-    with dashboard(host="0.0.0.0") as browser:
-        for path in (STOP, "/sign-in", "/v1/experiments"):
-            answer = browser.get(path)
-            assert answer.status_code == 401
-            assert "token create" in answer.text
-
-
 def test_by_https_cookies_never_travel_open() -> None:
     storage = open_storage("memory")
     tokens = add_tokens(storage, "admin")

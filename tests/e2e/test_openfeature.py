@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -18,7 +16,6 @@ from openfeature.exception import ErrorCode
 from openfeature.flag_evaluation import Reason
 
 import steadyarm as sa
-from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
 from tests.service.clients import SHOP, Server, served
 
@@ -82,75 +79,6 @@ def test_a_whole_test_is_run_through_the_community_provider(server: Server, tmp_
     assert {row.unit: shop.arms.names[row.arm] for row in rows} == seen
     assert {row.events[0].metric for row in rows} == {"device=m", "device=d"}
     storage.close()
-
-
-def test_a_variant_may_be_of_any_type_of_flag(server: Server) -> None:
-    arms: dict[str, Any] = {"arms": ["A", "B"]}
-    parts = {"factorial": {"headline": ["long", "short"], "image": ["dog", "cat"]}}
-    for name, given in {
-        "on": arms | {"values": [True, False]},
-        "count": arms | {"values": [3, 5]},
-        "price": arms | {"values": {"A": 9.5, "B": 12.0}},
-        "theme": arms | {"values": [{"color": "red", "sizes": [1, 2]}, {"color": "blue"}]},
-        "list": arms | {"values": [["x"], ["y", "z"]]},
-        "teaser": {"arms": parts},
-    }.items():
-        made = post(server, "/v1/experiments", SHOP | given | {"name": name})
-        assert made.status_code == 201, made.text
-    visitor = EvaluationContext("visitor 1")
-    with openfeature(server.url) as client:
-        assert client.get_boolean_value("on", True, visitor) in (True, False)
-        assert client.get_integer_value("count", 0, visitor) in (3, 5)
-        assert client.get_float_value("price", 0.0, visitor) in (9.5, 12.0)
-        theme = client.get_object_details("theme", {}, visitor)
-        shown = {"A": {"color": "red", "sizes": [1, 2]}, "B": {"color": "blue"}}
-        assert theme.error_code is None
-        assert theme.value == shown[str(theme.variant)]
-        assert client.get_object_value("list", [], visitor) in (["x"], ["y", "z"])
-        teaser = client.get_object_details("teaser", {}, visitor)
-        assert isinstance(teaser.value, dict)
-        assert set(teaser.value) == {"headline", "image"}
-        assert all(str(level) in str(teaser.variant) for level in teaser.value.values())
-        for key in ("on", "count", "price", "theme"):
-            assert client.get_string_details(key, "", visitor).error_code == ErrorCode.TYPE_MISMATCH
-
-
-def test_errors_reach_the_application_with_its_own_default(server: Server, tmp_path: Path) -> None:
-    post(server, "/v1/experiments", SHOP)
-    post(server, "/v1/experiments", SHOP | {"name": "draft", "start": False})
-    visitor = EvaluationContext("visitor 1")
-    with openfeature(server.url) as client:
-        for key, context, code in (
-            ("nothing", visitor, ErrorCode.FLAG_NOT_FOUND),
-            ("shop", EvaluationContext(), ErrorCode.TARGETING_KEY_MISSING),
-            ("shop", EvaluationContext("x" * 600), ErrorCode.INVALID_CONTEXT),
-        ):
-            details = client.get_string_details(key, "mine", context)
-            assert (details.value, details.error_code) == ("mine", code), key
-            assert details.reason == Reason.ERROR
-            assert details.error_message
-        wrong = client.get_boolean_details("shop", True, visitor)
-        assert (wrong.value, wrong.error_code) == (True, ErrorCode.TYPE_MISMATCH)
-        # Nothing can be shown of a draft: not an error, the default in the code is used.
-        draft = client.get_string_details("draft", "mine", visitor)
-        assert (draft.value, draft.reason, draft.error_code) == ("mine", Reason.DISABLED, None)
-        assert draft.flag_metadata["inTest"] is False
-    storage = open_storage(f"sqlite:///{tmp_path}/tests.db")
-    tokens = {}
-    for scope in ("admin", "write", "read"):
-        tokens[scope], record = new_token(scope, scope)
-        storage.tokens.add(record)
-    storage.close()
-    until = time.monotonic() + 20
-    while post(server, "/v1/events", {}).status_code != 401:
-        assert time.monotonic() < until, "the server does not notice its tokens"
-        time.sleep(0.1)
-    for token in (None, tokens["read"]):
-        with openfeature(server.url, token) as client:
-            refused = client.get_string_details("shop", "mine", visitor)
-            assert (refused.value, refused.error_code) == ("mine", ErrorCode.GENERAL)
-    with openfeature(server.url, tokens["write"]) as client:
-        assert client.get_string_value("shop", "mine", visitor) in VARIANTS
 
 
 def test_an_application_goes_on_while_the_service_is_away(tmp_path: Path) -> None:

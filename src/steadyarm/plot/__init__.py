@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "allocation", "design", "drift", "effects", "error_against_budget", "estimates",
-    "interactions", "leaderboard", "lifts", "plan", "profile", "regret", "results", "save",
-    "waiting",
+    "interactions", "leaderboard", "lifts", "plan", "results", "save", "waiting",
 ]  # fmt: skip  # a table reads better so
 
 ENDINGS = (".png", ".svg", ".pdf", ".html", ".json")
@@ -112,20 +111,6 @@ def error_against_budget(found: Comparison, title: str = "") -> Chart:
     from steadyarm.plot import sweeps
 
     return altair_chart(sweeps.error_against_budget(found, title))
-
-
-def regret(found: Comparison, title: str = "") -> Chart:
-    """Simple regret of the recommendation against the budget in each world."""
-    from steadyarm.plot import sweeps
-
-    return altair_chart(sweeps.regret(found, title))
-
-
-def profile(found: Comparison, title: str = "") -> Chart:
-    """In which share of worlds and budgets a policy errs at most a factor times the best."""
-    from steadyarm.plot import sweeps
-
-    return altair_chart(sweeps.profile(found, title))
 
 
 def _of_test(name: str, test: Test) -> Chart:

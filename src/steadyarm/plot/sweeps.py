@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.planning.answer import Answers, Curve, Line, Plan, Point
@@ -33,7 +32,6 @@ KNOWN = tuple(dict.fromkeys([*PAPER, *POLICIES]))
 INTERVALS = "Vertical lines: exact 95 % intervals."
 NONE = " Hollow triangles: not one error, at the upper end of the interval."
 LOG = {"type": "log", "nice": False, "padding": 15}
-NORMAL = 1.959964  # standard errors of a 95 % interval
 
 
 def tint(policies: Iterable[str]) -> Spec:
@@ -138,96 +136,10 @@ def trials_of(cells: Iterable[Results]) -> str:
 
 def error_against_budget(comparison: Comparison, title: str = "") -> Spec:
     """Probability of error against the budget, with a panel for each world."""
-    cells = _check(comparison).cells
-    none = NONE if any(cell.errors == 0 for cell in cells) else ""
-    return _by_world(
-        comparison,
-        "error-against-budget",
-        title or "Probability of error against the budget",
-        "probability of error",
-        [(cell.error_rate, *cell.interval(0.95)) for cell in cells],
-        f"{INTERVALS}{none}",
-    )
-
-
-def regret(comparison: Comparison, title: str = "") -> Spec:
-    """Simple regret of the recommendation against the budget, under the time average."""
-    cells = _check(comparison).cells
-    if all(cell.regret is None for cell in cells):
-        raise InvalidInputError(
-            "no world of this comparison knows its means, so that there is no regret to draw; give "
-            "your world a method regret(arms)."
-        )
-    rates = []
-    for cell in cells:
-        rate, low, high = cell.regret, None, None
-        if rate and cell.regret_error is not None:
-            half = NORMAL * cell.regret_error
-            low, high = max(rate - half, 0.0), rate + half
-        rates.append((rate, low, high))
-    return _by_world(
-        comparison,
-        "regret",
-        title or "Simple regret against the budget",
-        "simple regret",
-        rates,
-        "Vertical lines: 95 % intervals (normal approximation). Where no trial had regret, no "
-        "point is drawn.",
-    )
-
-
-def profile(comparison: Comparison, title: str = "") -> Spec:
-    """In which share of worlds and budgets each policy errs at most some factor times the best.
-
-    Higher is better; at factor 1 it is the share of settings in which the policy is the best.
-    """
-    factors, shares = _check(comparison).profile()
-    rows: Rows = [
-        {"factor": factor, "policy": name, "share": share}
-        for name in shares
-        for factor, share in zip(factors, shares[name], strict=True)
-    ]
-    best = max(shares, key=lambda name: float(shares[name][0]))
-    settings = counted(len(comparison.settings_compared), "combination")
-    words = "errors relative to those of the best policy"
-    return chart(
-        "profile",
-        title or "How near each policy comes to the best",
-        rows,
-        summary=(
-            f"{best} is the best, or as good, in {percent(float(shares[best][0]))} of {settings} "
-            "of world and budget."
-        ),
-        note=(
-            f"{settings} of world and budget, {trials_of(comparison.cells)} trials each. No errors "
-            f"count as half of one. {setting_of(comparison.cells)}."
-        ),
-        mark={"type": "line", "interpolate": "step-after"},
-        encoding={
-            "x": field("factor", title=words, scale={"type": "log"}),
-            "y": number("share", "share of settings", True, scale={"domain": [0, 1]}),
-            "color": tint(shares)["color"],
-        },
-    )
-
-
-def _check(comparison: Any) -> Comparison:
     if not isinstance(comparison, Comparison):
         raise InvalidInputError(
             f"found is {type(comparison).__name__}; give what sa.compare() returned."
         )
-    return comparison
-
-
-def _by_world(
-    comparison: Comparison,
-    name: str,
-    title: str,
-    measure: str,
-    rates: Sequence[tuple[float | None, float | None, float | None]],
-    note: str,
-) -> Spec:
-    """Rates with the ends of their intervals against the budget, a panel for each world."""
     cells, settings = comparison.cells, comparison.settings_compared
     worlds = {
         world: f"{world} ({setting_of([cell for cell in cells if cell.world == world])})"
@@ -241,11 +153,10 @@ def _by_world(
             "policy": cell.policy,
             "errors": cell.errors,
             "trials": cell.trials,
-            "rate": rate,
-            "low": low,
-            "high": high,
+            "rate": cell.error_rate,
+            **dict(zip(("low", "high"), cell.interval(0.95), strict=True)),
         }
-        for cell, (rate, low, high) in zip(cells, rates, strict=True)
+        for cell in cells
     ]
     scale = LOG if len({cell.budget for cell in cells}) > 1 else {}
     x = field("budget", title="budget T", scale=scale, axis={"format": ",d", "tickCount": 6})
@@ -256,21 +167,19 @@ def _by_world(
     best = max(wins, key=lambda name: wins[name])
     columns = min(len(worlds), 2)
     panel = {"width": WIDTH // columns, "height": HEIGHT if columns == 1 else 220}
+    none = NONE if any(cell.errors == 0 for cell in cells) else ""
     return chart(
-        name,
-        title,
+        "error-against-budget",
+        title or "Probability of error against the budget",
         rows,
         summary=(
             f"In {wins[best]} of {counted(len(settings), 'combination')} of world and budget no "
             f"policy errs significantly less than {best}."
         ),
-        note=f"{trials_of(cells)} trials per point. {note}",
+        note=f"{trials_of(cells)} trials per point. {INTERVALS}{none}",
         facet={"field": "setting", "type": "nominal", "sort": [*worlds.values()], "title": None},
         columns=columns,
-        spec={
-            **panel,
-            "layer": error_layers(rows, x, tint(comparison.policies), measure),
-        },
+        spec={**panel, "layer": error_layers(rows, x, tint(comparison.policies))},
         resolve={"scale": {"x": "independent"}},
     )
 
