@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test test-spark docs browser sdk lint format audit compare clean help
+.PHONY: demo test test-spark docs browser sdk dist lint format audit compare clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -35,6 +35,11 @@ browser: | $(VENV)/bin/python ## chromium, Node and packages from npm, for tests
 
 sdk: browser ## build the JavaScript package, test it in Node and pack it into build/
 	cd sdk/js && npm test && mkdir -p ../../build && npm pack --pack-destination ../../build
+
+dist: $(VENV)/dev.stamp ## build wheel and sdist into dist/, and try the wheel in an empty environment
+	rm -rf dist
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m build --outdir dist
+	$(PYTHON) tools/try_wheel.py dist/*.whl
 
 lint: $(VENV)/dev.stamp ## ruff, mypy --strict and the import order
 	$(BIN)/ruff check .
@@ -76,7 +81,7 @@ $(COMPARE)/peers.stamp: pyproject.toml constraints.txt benchmarks/peers.txt benc
 	@touch $@
 
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) $(COMPARE) $(AUDIT) build sdk/js/node_modules sdk/js/dist sdk/js/build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo steadyarm-examples steadyarm-results
+	rm -rf $(VENV) $(COMPARE) $(AUDIT) build dist sdk/js/node_modules sdk/js/dist sdk/js/build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache steadyarm-demo steadyarm-examples steadyarm-results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
