@@ -49,9 +49,16 @@ def try_wheel(wheel: Path, folder: Path) -> None:
     """Install the wheel in a new environment in the folder, and use it there."""
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     bin_ = folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
-    install = [bin_ / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    install = [
+        str(bin_ / "python"),
+        "-m",
+        "pip",
+        "--quiet",
+        "--disable-pip-version-check",
+        "install",
+    ]
     wanted = f"{wheel.resolve()}[service]"
-    subprocess.run([*install, "--constraint", CONSTRAINTS, wanted], check=True)
+    subprocess.run([*install, "--constraint", str(CONSTRAINTS), wanted], check=True)
 
     def steadyarm(*arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen([bin_ / "steadyarm", *arguments], cwd=folder)
