@@ -1,5 +1,5 @@
 # SteadyArm's service: `docker build -t steadyarm .`; with PostgreSQL beside it: compose.yaml.
-# docs/container.md says how to run it; tests/e2e/container runs every command of these files.
+# docs/operate/container.md says how to run it; tests/e2e/container runs every command of these files.
 
 FROM python:3.12-slim-bookworm AS build
 WORKDIR /build

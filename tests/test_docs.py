@@ -61,8 +61,8 @@ def test_lists_and_tables_stand_apart(path: Path) -> None:
 
 def test_every_policy_is_in_the_readme_and_has_its_page() -> None:
     readme = (ROOT / "README.md").read_text()
-    index = (ROOT / "docs/algorithms/index.md").read_text()
-    pages = {path.name: path.read_text() for path in (ROOT / "docs/algorithms").glob("*.md")}
+    index = (ROOT / "docs/research/policies.md").read_text()
+    pages = {path.name: path.read_text() for path in (ROOT / "docs/research").glob("*.md")}
     for policy in POLICIES.values():
         assert f"`{policy.__name__}`" in readme
         (page,) = [page for page, text in pages.items() if f"\n\n`{policy.__name__}()`: " in text]

@@ -4,7 +4,7 @@ With z the covariates of a unit and r its reward, r - β'(z - z̄) is judged in 
 mean of z over all units assigned in the same segment. All rounds of a segment have the same
 probabilities, and z is known before any is drawn. For every β that does not depend on the draws
 of the segment the correction therefore has mean zero, and the estimate stays unbiased whatever
-drifts (docs/technical_note.md has the proof). β is fitted on earlier segments; it may use the
+drifts (proof: docs/research/technical_note.md). β is fitted on earlier segments; it may use the
 covariates of its own segment, never that segment's arms or rewards.
 
 Everything is a function of sums per arm and segment, over a batch of trials (leading axis n), row

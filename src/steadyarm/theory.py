@@ -2,7 +2,7 @@
 
 Complexities and bounds of Xiong, Camilleri, Fazel, Jain and Jamieson (AISTATS 2024). Theorems and
 equations are numbered as there; the appendix holds Theorems 3 to 5 and both corollaries. What
-does not hold as printed is said where it matters and in ``docs/theory.md``.
+does not hold as printed is said where it matters and in ``docs/research/theory.md``.
 
 A complexity is a number H such that errors fall like exp(-T/H), up to constants and logarithms.
 `theta` is the parameter of a stationary world, or the average over the rounds of one that
@@ -321,7 +321,7 @@ def h_p1_rage_one_hot_ceiling(arms: ArmSet, theta: ArrayLike) -> float:
 
     For arms that share nothing: their features must be linearly independent, as those of one-hot
     arms are. The logarithm is natural. With two arms whose gap is above 1.96 it is slightly too
-    small (``docs/theory.md``).
+    small (``docs/research/theory.md``).
 
     Parameters
     ----------
@@ -569,7 +569,7 @@ def g_bai_error_bound(
 
     However the world moves; θ is then the average over its rounds. For rewards of size up to R
     the exponent is divided by R². With rewards of up to two, which the paper's setting allows,
-    the constant 12 is not enough: see ``docs/theory.md`` for an instance.
+    the constant 12 is not enough: see ``docs/research/theory.md`` for an instance.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from steadyarm.cli.experiment import ABOUT
 from steadyarm.cli.main import main
 from tests.cli.conftest import TOML, Run, facts
 
-GUIDE = Path(__file__).parents[2] / "docs" / "live.md"
+GUIDE = Path(__file__).parents[2] / "docs/run/live.md"
 
 
 def test_create_and_list(run: Run) -> None:

@@ -12,7 +12,7 @@ from steadyarm.cli.main import main
 from steadyarm.planning.question import TABLES, TOP
 from tests.reports.worlds import Elements
 
-GUIDE = Path(__file__).parents[2] / "docs" / "plan.md"
+GUIDE = Path(__file__).parents[2] / "docs/run/plan.md"
 
 SHORT = "plan --arms 2 --sd 1 --gap 0.5 --traffic 100 --policies g-bai,a/b-test --trials 100"
 

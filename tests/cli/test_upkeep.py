@@ -23,7 +23,7 @@ from steadyarm.storages import open_storage
 from tests.storages.databases import fresh_database
 from tests.storages.filling import fill
 
-GUIDE = Path(__file__).parents[2] / "docs/guides/backup.md"
+GUIDE = Path(__file__).parents[2] / "docs/operate/backup.md"
 Call = Callable[..., str]
 
 

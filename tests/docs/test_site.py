@@ -48,9 +48,9 @@ def test_every_page_is_built_and_loads_from_nowhere_else(built: Path) -> None:
 
 
 def test_formulas_are_drawn_in_the_colour_of_the_text(built: Path) -> None:
-    text = (built / "theory/index.html").read_text()
+    text = (built / "research/theory/index.html").read_text()
     labels = re.findall(r'<svg [^>]*role="img" aria-label="([^"]+)"', text)
-    source = (ROOT / "docs/theory.md").read_text()
+    source = (ROOT / "docs/research/theory.md").read_text()
     displayed = re.findall(r"```math\n(.*?)\n```", source, re.DOTALL)
     assert len(displayed) > 5
     for tex in [*displayed, *re.findall(r"\$`(.*?)`\$", source)]:

@@ -102,7 +102,7 @@ def test_tests_that_cannot_find_what_matters_any_more_stop() -> None:
 
 
 def test_a_winner_of_many_equal_arms_is_declared_no_more_often_than_of_two() -> None:
-    """One pair's boundary holds for all arms (proof in docs/technical_note.md)."""
+    """One pair's boundary holds for all arms (proof in docs/research/technical_note.md)."""
     alpha, paths, shares = 0.1, 40_000, (0.25, 0.5, 0.75, 1.0)
     bounds = np.array(boundaries(shares, alpha / 2))
     rng = np.random.default_rng(2)

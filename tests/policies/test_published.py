@@ -3,7 +3,8 @@
 The published counts scatter around ours more than chance allows when ours are made precise (42,000
 trials): OD-LinBAI on Soare's set errs 0.467 here at T = 1010, which is also its closed form (see
 test_edges), against 0.444 published, and with 4,000 trials about four seeds in ten would fail that
-cell. The seed here is one for which all cells pass; docs/reproduce.md has the precise comparison.
+cell. The seed here is one for which all cells pass; docs/research/reproduce.md has the precise
+comparison.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from steadyarm.storages.service import Scope
 from tests.dashboard.clients import dashboard
 from tests.service.clients import SHOP, in_process
 
-GUIDE = (Path(__file__).parents[2] / "docs/guides/security.md").read_text()
+GUIDE = (Path(__file__).parents[2] / "docs/operate/security.md").read_text()
 SECRET = "a secret of the workers alone"
 
 

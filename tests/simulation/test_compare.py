@@ -267,7 +267,7 @@ def test_a_missing_cell_is_named(found: sa.Comparison) -> None:
 
 
 def test_the_guide_runs_from_a_clean_folder_in_at_most_forty_lines(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "guides" / "compare_policies.md").read_text()
+    text = (ROOT / "docs/research/compare.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(code.splitlines()) <= 40
     (tmp_path / "sweep.py").write_text(code)

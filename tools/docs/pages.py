@@ -40,9 +40,9 @@ def turned(text: str, page: str) -> str:
 
     Examples
     --------
-    >>> turned("[a](docs/plan.md) and [b](CONTRIBUTING.md), [setup](pyproject.toml)", "index.md")
-    '[a](plan.md) and [b](project/contributing.md), setup'
-    >>> turned("[the root](../../README.md#why)", "guides/ab_test.md")
+    >>> turned("[a](docs/run/plan.md), [b](CONTRIBUTING.md), [setup](pyproject.toml)", "index.md")
+    '[a](run/plan.md), [b](project/contributing.md), setup'
+    >>> turned("[the root](../../README.md#why)", "run/ab_test.md")
     '[the root](../index.md#why)'
     """
     places = published_files()

@@ -18,8 +18,8 @@ REST_HEAD = """\
 # REST
 
 The service serves its OpenAPI document at `/openapi.json` and renders it at `/docs`, with all
-fields; [the service](../service.md) explains how to use it. Requests and responses are JSON. Errors
-are problems as in RFC 9457; those of flags are as in OFREP.
+fields; [the service](../integrate/service.md) explains how to use it. Requests and responses are
+JSON. Errors are problems as in RFC 9457; those of flags are as in OFREP.
 """
 SETTINGS = """\
 # Settings
@@ -40,7 +40,7 @@ Keys of `experiment create` files, of `POST /v1/experiments` and of `create_expe
 
 ## A plan
 
-The keys of the file for `steadyarm plan` are in [Plan a budget](../plan.md).
+The keys of the file for `steadyarm plan` are in [Plan a budget](../run/plan.md).
 """
 
 

@@ -69,7 +69,7 @@ A whole test, from a file test.toml:
   steadyarm experiment replay checkout
 
 Other settings: seed, direction, reward_range, sticky, min_share, attributes, covariates, spending,
-futility, values, bulk. All are explained in docs/live.md.
+futility, values, bulk. All are explained in docs/run/live.md.
 """
 MOVES = {  # what a verb does, and the state after it
     "start": ("Begin to assign variants.", "is running: it assigns variants."),
@@ -357,7 +357,7 @@ def _erase(args: argparse.Namespace) -> None:
 
       steadyarm experiment erase --everywhere visitor-7
 
-    Backups, exports and buffers of clients still have the name; see docs/guides/corrections.md.
+    Backups, exports and buffers of clients still have the name; see docs/run/corrections.md.
     """
     if len(args.words) != 2 - args.everywhere:
         raise InvalidInputError(

@@ -314,7 +314,8 @@ def _within(
 
     Neyman's estimate: an arm played N times adds N times the sample variance of its rewards. An
     arm played once, or a piece whose last block is cut short, adds squared distances from the
-    reference instead. Both are too large on average, never too small (docs/technical_note.md).
+    reference instead. On average both are too large, never too small
+    (docs/research/technical_note.md).
     """
     if segment.order == "iid":
         return None

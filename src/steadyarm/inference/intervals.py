@@ -121,7 +121,7 @@ def pairwise_value(freedom: Floats, alpha: float) -> Floats:
     """(n,) standard errors by which a winner must lead every other arm, each arm by itself.
 
     The two-sided value of a single pair, however many arms there are: the winner has to pass all
-    comparisons, not one of them (docs/technical_note.md proves it).
+    comparisons, not one of them (docs/research/technical_note.md proves it).
 
     Examples
     --------
@@ -189,8 +189,8 @@ class Intervals:
 
     Each of the four statements, on all values, on all gaps, on the plausible set and on the
     winner, holds with probability `level`, each over all arms at once and whichever arm is
-    recommended. They never contradict each other (docs/technical_note.md). For a large set they
-    give the numbers of a short list, and the statements still hold over the whole set.
+    recommended. They never contradict each other (docs/research/technical_note.md). For a large
+    set they give the numbers of a short list; the statements still hold over the whole set.
 
     Attributes
     ----------

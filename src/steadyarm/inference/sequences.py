@@ -283,7 +283,7 @@ class ConfidenceSequence:
 
         At looks the boundary is the two-sided one of a single pair, however many arms there are,
         since a winner has to pass all comparisons; a sequence that holds at all times divides alpha
-        among the arms. docs/technical_note.md says why.
+        among the arms. docs/research/technical_note.md says why.
 
         lead : (n, K) lower limits of the gaps with alpha divided among the arms, if known
         """

@@ -87,7 +87,7 @@ class Session(LiveTest):
     control : name of the variant that others are compared with, or {name: share} if it is to get
         exactly this share
     covariates : names of numbers that are known of a unit before it is assigned, at most five;
-        `ask` is given their values, and they take noise away (docs/guides/covariates.md)
+        `ask` is given their values, and they take noise away (docs/run/covariates.md)
     stop, looks, spending, futility : whether and when the test stops itself, see `Settings`; looks
         are a number
     values : what each variant stands for, see `Settings`

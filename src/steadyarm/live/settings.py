@@ -106,7 +106,7 @@ class Settings:
         {"device": ["mobile", "desktop"]}; results can be shown by level. A unit of another level
         counts as "other"
     covariates : names of numbers that are known of units before they are assigned, at most five,
-        such as ["visits_last_month", "spend"]; they take noise away (docs/guides/covariates.md)
+        such as ["visits_last_month", "spend"]; they take noise away (docs/run/covariates.md)
     stop : "when sure" lets the test stop itself at the first look that decides it; "recommend" only
         says so; None for a test that is played to its end
     looks : when such a test is looked at: so many times, evenly over the budget; "daily", after
@@ -119,12 +119,12 @@ class Settings:
     values : what each variant stands for, any JSON value: {name: value}, or a list in the order of
         the variants. Assignments return it beside the name. By default {factor: level} where
         variants combine factors, the list of items for bundles, else the name
-    bulk : True lets a bulk evaluation of flags (docs/guides/openfeature.md) assign variants, so
+    bulk : True lets a bulk evaluation of flags (docs/integrate/openfeature.md) assign variants, so
         that a page that fetches all flags at once takes part, whether it shows this one or not;
         by default only units that have a variant get it there
     after : what units without a variant get once the test is over: "show" them the recommended
         variant if it is clear, else the control, without a control the leader; or "refuse" with an
-        error. See docs/guides/after_the_test.md
+        error. See docs/run/after_the_test.md
 
     Examples
     --------
@@ -510,7 +510,7 @@ def load_policy(stored: Mapping[str, Any], given: Policy[Any] | None, how: str) 
         if not is_policy_name(name := stored.get("name")):
             raise InvalidInputError(
                 f"the test was run with {name!r}, a policy of your own; give it again: {how}, "
-                "or install it as a package (docs/guides/own_policy.md)."
+                "or install it as a package (docs/research/own_policy.md)."
             )
         return policy_from(stored)
     if json.loads(json.dumps(given.to_dict())) != json.loads(json.dumps(stored)):

@@ -252,7 +252,7 @@ class Verdict(Estimates):
         """Whether the recommended variant is the declared winner: healthy, and no caution.
 
         In at most one minus `level` of all tests a variant is declared the winner that is not
-        the best of all, equal ones included: docs/technical_note.md proves it.
+        the best of all, equal ones included: docs/research/technical_note.md proves it.
         """
         alone = self.plausible == (self.name,) and not self.others
         return alone and not self.unhealthy and not self.caution

@@ -119,7 +119,7 @@ def plan(
 
     Parameters
     ----------
-    question : a `Question`, its settings as a dictionary, or a TOML file; see docs/plan.md
+    question : a `Question`, its settings as a dictionary, or a TOML file; see docs/run/plan.md
     trials : simulated tests behind each reported error; by default 2000, up to 8000 for errors
         below 0.02, down to 300 for policies that take long to simulate. At least five of them
         have to be expected to go wrong

@@ -121,7 +121,7 @@ class Question:
 
         Parameters
         ----------
-        settings : keys as in docs/plan.md
+        settings : keys as in docs/run/plan.md
 
         Returns
         -------

@@ -75,7 +75,7 @@ class Steady(IPSPolicy[SteadyState]):
     because an arm that gets few rounds early may come back, and late it hardly can. Where an arm's
     latest rewards differ clearly from earlier ones, the allocation expects them to last. Rewards
     are compared with the estimate so far, which matters only where a block is cut short or rewards
-    are missing. docs/algorithms/steady.md has the argument.
+    are missing. docs/research/steady.md has the argument.
 
     Parameters
     ----------

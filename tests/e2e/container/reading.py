@@ -1,4 +1,4 @@
-"""Reading Dockerfile, compose.yaml and docs/container.md: what they run, as lists of words."""
+"""Read what Dockerfile, compose.yaml and docs/operate/container.md run, as lists of words."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def compose() -> dict[str, Any]:
 
 
 def page() -> str:
-    """docs/container.md."""
-    return (ROOT / "docs" / "container.md").read_text()
+    """docs/operate/container.md."""
+    return (ROOT / "docs/operate/container.md").read_text()
 
 
 def page_commands() -> list[str]:

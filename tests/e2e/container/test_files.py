@@ -1,4 +1,4 @@
-"""What Dockerfile, compose.yaml and docs/container.md say fits the project and each other."""
+"""Dockerfile, compose.yaml and docs/operate/container.md fit the project and each other."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.e2e.sdk.pages import PageServer
 from tests.e2e.sdk.shops import Shop, free_port
 from tests.e2e.sdk.test_browser import until_counts
 
-TEXT = (ROOT / "docs/guides/ten_lines.md").read_text()
+TEXT = (ROOT / "docs/integrate/ten_lines.md").read_text()
 ADDRESS = "http://127.0.0.1:8000"
 BUTTONS = {f"the page with button {name}" for name in "ABC"}
 
@@ -121,7 +121,7 @@ def documented(page: str, language: str, containing: str) -> str:
     return str(found)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guides/openfeature_python.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/integrate/openfeature_python.md"])
 def test_events_of_the_provider_for_python(
     page: str, readme: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -132,7 +132,7 @@ def test_events_of_the_provider_for_python(
 
 
 def test_events_beside_the_provider_of_the_community(readme: str) -> None:
-    page = "docs/guides/openfeature.md"
+    page = "docs/integrate/openfeature.md"
     exec(documented(page, "python", "OFREPProvider(").replace("http://127.0.0.1:9", readme))
     (event,) = re.findall(r"-d '(.*)'", documented(page, "console", "/v1/events"))
     with urlopen(Request(f"{readme}/v1/events", event.encode()), timeout=60) as answer:
