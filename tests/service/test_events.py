@@ -141,6 +141,29 @@ def test_an_event_counts_if_one_experiment_counts_it(two: InProcess) -> None:
     assert row.reward == 1.0  # a yes/no metric counts as one, whatever the value
 
 
+def test_one_event_feeds_several_metrics(two: InProcess) -> None:
+    keyed = {"several": "sum", "window": "7d", "event": "buy"}
+    metrics = [
+        {"name": "conversion", "role": "primary", "kind": "yes/no", "window": "1s", "event": "buy"},
+        {"name": "revenue", "kind": "money", "range": [0, 100], **keyed},
+        {"name": "orders", "kind": "count", **keyed},
+    ]
+    assert two.post("/v1/experiments", CART | {"name": "m", "metrics": metrics}).status_code == 201
+    ask(two, "u1", "m")
+    assert report(two, "u1", "buy", value=500, id="a") == {"m": "invalid-input"}  # in no metric
+    assert report(two, "u1", "buy", value=20) == {"m": "invalid-input"}  # it has no id
+    assert report(two, "u1", "buy", value=20, id="a") == {"m": "stored"}
+    assert report(two, "u1", "buy", value=20, id="a") == {"m": "repeated"}
+    assert report(two, "u1", "buy", value=15.5, id="b") == {"m": "stored"}
+    storage = two.app.state.service.storage
+    (row,) = storage.log(storage.find("m").key)
+    values: dict[str, list[float]] = {}
+    for event in row.events:
+        values.setdefault(event.metric, []).append(event.value)
+    assert row.reward == 1.0
+    assert values == {"orders": [1.0, 1.0], "revenue": [20.0, 15.5]}
+
+
 def test_batches_answer_in_order_with_errors_in_place(two: InProcess) -> None:
     expected: list[tuple[Any, Any]] = [
         ({"unit": "u1", "event": "shop"}, {"shop": "stored"}),

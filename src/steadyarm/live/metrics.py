@@ -64,6 +64,9 @@ class Metric:
         error), the "last", their "sum" or "max"; each event then has a key of its own
     margin : of a guardrail: how much worse than the control still is acceptable, in units of the
         metric, or as a share of the control's value such as "1%"
+    event : the event that the values come from, such as "purchase"; by default one of the metric's
+        own name. Several metrics may share an event: of each, a "count" metric counts one, a
+        "yes/no" metric that there was one, and others its value
     ratio : (above, below): two other metrics; this one is the sum of the first over the sum of the
         second, such as revenue per order, and is never reported itself
 
@@ -89,6 +92,7 @@ class Metric:
     cap: float | None = None
     several: Several = "first"
     margin: float | str | None = None
+    event: str | None = None
     ratio: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
@@ -108,6 +112,8 @@ class Metric:
         if self.cap is not None:
             self.cap = finite_number(self.cap, self._of("cap"))
         self._check_margin()
+        if self.event is not None:
+            check_name(self.event, f"the event of the metric {self.name!r}", "metrics")
         self._check_ratio()
 
     def _of(self, field: str) -> str:
@@ -162,7 +168,8 @@ class Metric:
         if len(parts) != 2 or not all(isinstance(part, str) for part in parts):
             expected = 'the names of two metrics, such as ["revenue", "orders"]'
             raise InvalidInputError.of(self._of("ratio"), self.ratio, expected)
-        if self.role == "primary" or self.several != "first" or self.cap is not None:
+        own_events = self.several != "first" or self.cap is not None or self.event is not None
+        if self.role == "primary" or own_events:
             raise InvalidInputError(
                 f"the metric {self.name!r} is a ratio of two others: it can neither be primary nor "
                 "have events or a cap; declare these for the metrics that it is made of."
@@ -198,6 +205,26 @@ class Metric:
     def keyed(self) -> bool:
         """Whether a unit may have several events, each with a key."""
         return self.several != "first"
+
+    def value_of(self, event: float) -> float:
+        """What an event with a value counts as in this metric.
+
+        Parameters
+        ----------
+        event : the value of the event
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> Metric("orders", kind="count", event="purchase").value_of(35.0)
+        1.0
+        """
+        if self._clicks:
+            return min(event, 1.0)
+        return 1.0 if self.kind == "count" and self.event is not None else event
 
     def check(self, given: Any) -> float:
         """A reported value as a number, if it can occur.

@@ -280,6 +280,18 @@ class Settings:
             **{own: getattr(self, name) for name, own in OF_PRIMARY.items()},
         )
 
+    def values_of_event(self, name: str, event: str, value: float) -> dict[str, float]:
+        """What an event counts as in each metric that it feeds.
+
+        name : of the experiment; a reward without a name takes events of that name, too
+        """
+        values = {
+            metric.name: metric.value_of(value)
+            for metric in self.measured.values()
+            if (metric.event or metric.name) == event
+        }
+        return values if values or event != name else {REWARD: value}
+
     @cached_property
     def variant_values(self) -> Sequence[Any]:
         """The value of each variant, given or derived, in their order."""
@@ -526,8 +538,8 @@ def variants_in(config: Mapping[str, Any]) -> int:
     return len(names_in(config["arms"]))
 
 
-def events_in(name: str, config: Mapping[str, Any]) -> dict[str, str]:
-    """The events that an experiment measures, each with its metric, without making its settings.
+def events_in(name: str, config: Mapping[str, Any]) -> list[str]:
+    """The events that an experiment measures, without making its settings.
 
     An experiment whose reward has no name of its own takes "reward" and its own name.
 
@@ -535,14 +547,15 @@ def events_in(name: str, config: Mapping[str, Any]) -> dict[str, str]:
 
     Examples
     --------
-    >>> events_in("shop", {"metrics": [{"name": "revenue", "role": "secondary", "ratio": None}]})
-    {'revenue': 'revenue', 'reward': 'reward', 'shop': 'reward'}
+    >>> orders = {"name": "orders", "event": "purchase", "role": "secondary", "ratio": None}
+    >>> events_in("shop", {"metrics": [orders]})
+    ['purchase', 'reward', 'shop']
     """
     metrics = without_known(config.get("metrics", ()))
-    found = {one["name"]: one["name"] for one in metrics if one["ratio"] is None}
-    if all(one["role"] != "primary" for one in metrics):
-        found |= {REWARD: REWARD} | ({} if name in found else {name: REWARD})
-    return found
+    events = [metric["event"] or metric["name"] for metric in metrics if metric["ratio"] is None]
+    if all(metric["role"] != "primary" for metric in metrics):
+        events += [REWARD, name]
+    return list(dict.fromkeys(events))
 
 
 def _control(given: Any, share: Any, arms: ArmSet) -> tuple[str | None, float | None]:

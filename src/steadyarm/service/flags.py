@@ -24,7 +24,14 @@ from steadyarm.errors import (
     UnknownExperimentError,
     WrongStateError,
 )
-from steadyarm.live.assigner import At, LiveAssignment, Report, Visit
+from steadyarm.live.assigner import (
+    At,
+    LiveAssignment,
+    Report,
+    ReportStatus,
+    Visit,
+    validate_values,
+)
 from steadyarm.live.experiment import Experiment
 from steadyarm.service.auth import Claims, allowed
 from steadyarm.service.handlers import check_entries, claims_of_many, happened_at
@@ -222,7 +229,7 @@ async def _report(
     places: dict[str, list[int]] = {}
     for i, (event, _) in enumerate(events):
         places.setdefault(event.event, []).append(i)
-    reports: dict[str, list[tuple[int, Report]]] = {}
+    reports: dict[str, list[tuple[int, requests.NewEvent, At]]] = {}
     for name, indices in places.items():
         measuring = _measuring(service, request, name)
         keys, units = [measures.key for measures in measuring], [events[i][0].unit for i in indices]
@@ -233,17 +240,15 @@ async def _report(
             event, at = events[i]
             for measures in measuring:
                 if measures.key in own:
-                    value = 1.0 if measures.yes_no and event.value > 0 else event.value
-                    report = Report(event.unit, {measures.metric: value}, at, event.id)
-                    reports.setdefault(measures.name, []).append((i, report))
+                    reports.setdefault(measures.name, []).append((i, event, at))
     for rows in reports.values():
         rows.sort(key=itemgetter(0))  # as they were sent
     told = await asyncio.gather(
-        *(_tell(service, name, [report for _, report in rows]) for name, rows in reports.items())
+        *(_tell(service, name, [row[1:] for row in rows]) for name, rows in reports.items())
     )
     outcomes: list[dict[str, Outcome]] = [{} for _ in events]
     for (name, rows), results in zip(reports.items(), told, strict=True):
-        for (i, _), outcome in zip(rows, results, strict=True):
+        for (i, *_), outcome in zip(rows, results, strict=True):
             if outcome is not None:
                 outcomes[i][name] = outcome
     await service.catalog.note_unmatched(places)
@@ -252,7 +257,9 @@ async def _report(
     return outcomes
 
 
-async def _tell(service: Service, name: str, rows: Sequence[Report]) -> Sequence[Outcome | None]:
+async def _tell(
+    service: Service, name: str, events: Sequence[tuple[requests.NewEvent, At]]
+) -> Sequence[Outcome | None]:
     """What became of events in one experiment; None for units that have no assignment in it.
 
     An error of one experiment does not concern the others.
@@ -263,24 +270,53 @@ async def _tell(service: Service, name: str, rows: Sequence[Report]) -> Sequence
             live = await service.find(name)
             return [
                 None
-                if outcome == "outside" or await _stranger(live, row, outcome)
+                if outcome == "outside" or await _stranger(live, event.unit, outcome)
                 else _as_event(outcome)
-                for row, outcome in zip(rows, await live.tell(rows), strict=True)
+                for (event, _), outcome in zip(events, await _record(live, events), strict=True)
             ]
         except UnknownExperimentError:
             if live is None:  # it was pruned
-                return [None] * len(rows)
+                return [None] * len(events)
             service.drop(live)  # it was pruned, but there may be another one of its name
         except WrongStateError:  # it was archived
-            return [None] * len(rows)
+            return [None] * len(events)
         except (SteadyArmError, RefusedError) as error:
-            return [error] * len(rows)
+            return [error] * len(events)
 
 
-async def _stranger(live: Live, row: Report, outcome: Outcome) -> bool:
+async def _record(
+    live: Live, events: Sequence[tuple[requests.NewEvent, At]]
+) -> list[ReportStatus | SteadyArmError]:
+    """Record events in all metrics that they feed, in one transaction.
+
+    An event whose value one of them refuses counts in none. Windows differ between metrics, so an
+    event counts if it is in time for one of them.
+    """
+    experiment = live.experiment
+    outcomes: list[ReportStatus | SteadyArmError | None] = [None] * len(events)
+    places: list[int] = []
+    reports: list[Report] = []
+    for place, (event, at) in enumerate(events):
+        values = experiment.settings.values_of_event(experiment.name, event.event, event.value)
+        try:
+            validate_values(experiment.settings, values, event.id)
+        except InvalidInputError as error:
+            outcomes[place] = error
+            continue
+        reports += [Report(event.unit, {name: values[name]}, at, event.id) for name in values]
+        places += [place] * len(values)
+    told = await live.tell(reports) if reports else []
+    for place, answer in zip(places, told, strict=True):
+        counted = not isinstance(answer, SteadyArmError)
+        if outcomes[place] is None or (counted and outcomes[place] != "stored"):
+            outcomes[place] = answer
+    return [outcome for outcome in outcomes if outcome is not None]
+
+
+async def _stranger(live: Live, unit: str, outcome: Outcome) -> bool:
     """Whether the unit of an event has no assignment; values are checked before units are."""
     if isinstance(outcome, InvalidInputError):
-        return await live.find_known(str(row.target)) is None
+        return await live.find_known(unit) is None
     return isinstance(outcome, UnknownAssignmentError)
 
 

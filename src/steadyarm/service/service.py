@@ -262,16 +262,13 @@ class BodyLimit:
 
 
 class Measures(NamedTuple):
-    """An experiment that measures an event, and the metric that the event is a value of.
+    """An experiment that measures an event.
 
     key : of the experiment
-    yes_no : whether the metric is 0 or 1, so that an event counts as 1 whatever its value
     """
 
     name: str
-    metric: str
     key: int
-    yes_no: bool
 
 
 class Catalog:
@@ -301,7 +298,7 @@ class Catalog:
         self._asked = self._covered = 0  # requests that want a look, and those that had one
 
     def measuring(self, event: str) -> tuple[Measures, ...]:
-        """The experiments that have a metric of that name, as far as they are known here."""
+        """The experiments with a metric of that event, as far as they are known here."""
         return self._measuring.get(event, ())
 
     async def note_unmatched(self, events: Iterable[str]) -> None:
@@ -356,10 +353,8 @@ class Catalog:
         self.experiments = tuple(one for one in summaries if one.state != "archived")
         measuring: dict[str, tuple[Measures, ...]] = {}
         for summary in self.experiments:
-            name, config = summary.name, summary.config
-            kinds = {metric["name"]: metric.get("kind") for metric in config.get("metrics", ())}
-            for event, metric in events_in(name, config).items():
-                measures = Measures(name, metric, summary.key, kinds.get(metric) == "yes/no")
+            for event in events_in(summary.name, summary.config):
+                measures = Measures(summary.name, summary.key)
                 measuring[event] = (*measuring.get(event, ()), measures)
         self._measuring = measuring
 

@@ -65,7 +65,8 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
     min_share : a share from 0 to below 1 for all variants, or an object with some of them and their
         shares
     metrics : a list of objects that describe metrics, each with a name and, if they are not usual,
-        role, kind, unit, direction, window, grace, missing, range, cap, several, margin and ratio
+        role, kind, unit, direction, window, grace, missing, range, cap, several, margin, event and
+        ratio
     attributes : an object with the names of up to 8 attributes of units and a list of the 2 to 20
         levels of each, such as mobile and desktop of device
     covariates : a list with the names of up to 5 numbers that are known of units before they are
