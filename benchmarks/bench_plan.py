@@ -47,8 +47,8 @@ def main() -> None:
         question = settings | {"traffic_per_day": 2000, "rhythm": {"kind": "weekend"}}
         plan = sa.plan(question, trials=args.trials, seed=args.seed)
         for line in plan.lines:
-            clear = line.clear.need.budget if line.clear is not None else None
-            needs = line.calm.need.budget, line.asked.need.budget, clear
+            clear = None if line.clear is None else line.clear.budget
+            needs = line.calm.budget, line.asked.budget, clear
             texts = [f"{need:,}" if need is not None else "too many" for need in needs]
             print(f"{name:<32}{line.name:<22}{texts[0]:>10}{texts[1]:>10}{texts[2]:>12}")
 

@@ -430,6 +430,18 @@ def frame_of(columns: Mapping[str, Any], library: FrameLibrary) -> Any:
         ) from None
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file."""
+    import tomllib
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
+
+
 def toml_of(values: Mapping[str, Any]) -> str:
     """A table of texts, numbers, lists and further tables as TOML; None is left out.
 

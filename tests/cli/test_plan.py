@@ -50,7 +50,7 @@ def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
         ("", "--arms is missing"),
         ("--arms 3 --gap 0.1 --traffic 5", "--rate and --sd are both missing"),
         (f"{SHORT[5:]} --rate 0.1", "--rate and --sd are both given"),
-        ("none.toml", "none.toml does not exist"),
+        ("none.toml", "none.toml cannot be read"),
         ("none.toml --gap 3", "--gap is given beside none.toml"),
         (f"{SHORT[5:]} --plot plan.gif", "the picture is plan.gif"),
         (f"{SHORT[5:]} --rhythm tides", "--rhythm is 'tides'; expected one of 'none', 'weekend'"),

@@ -156,7 +156,7 @@ def test_the_planner_shows_the_numbers_of_plan(empty: Browser) -> None:
     (line,) = plan.lines
     assert line.clear is not None
     assert shown["verdict"] == plan.verdict.splitlines()
-    needs = [line.asked.need.budget, line.clear.need.budget]  # stopping would hardly save visits
+    needs = [line.asked.budget, line.clear.budget]  # stopping would hardly save visits
     assert [use["budget"] for use in shown["uses"]] == needs
     figures = shown["figures"]
     assert figures["light"]["data"] == figures["dark"]["data"]

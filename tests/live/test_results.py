@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom
 
 import steadyarm as sa
-from steadyarm.planning.candidates import EqualSplit
+from steadyarm.planning.question import EqualSplit
 from steadyarm.segments import Direction
 from tests.live.rewards import ARMS, reward
 

@@ -12,7 +12,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.inference import Evidence
-from steadyarm.planning.candidates import EqualSplit
+from steadyarm.planning.question import EqualSplit
 from steadyarm.policies import Policy, Recommendations, State
 from steadyarm.policies.base import TallyState, best_arm, empty_tally, start_values
 from steadyarm.segments import Segment, SegmentStats, arms_between

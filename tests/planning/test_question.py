@@ -26,11 +26,9 @@ FACTORS = {"factorial": {"a": ["0", "1"], "b": ["0", "1"]}, "interactions": 1}
     [
         {},
         {"error": 0.2, "most_days": 30, "policies": ["g-bai", {"name": "steady", "updates": 5}]},
-        {"effects": {"means": [0.1, 0.12, 0.09]}, "rewards": {}},
-        {"effects": {"means": [3, 2, 1]}, "rewards": {"sd": 2.0}},
         {"arms": FACTORS},
-        {"rewards": {"sd": 0.5, "mean": 2.0}, "rhythm": {"kind": "trend"}},
-        {"rhythm": {"kind": "promotion", "strength": 1.0}, "control": "B", "clear": 0.9},
+        {"rewards": {"sd": 0.5}, "rhythm": {"kind": "trend"}},
+        {"rhythm": {"kind": "weekend", "strength": 1.0}, "control": "B", "clear": 0.9},
         {"stop": "when sure", "looks": "daily"},
         {"rewards": {"rate": 0.1, "correlation": 0.5, "delay": 3}},
     ],
@@ -46,17 +44,12 @@ def test_a_question_survives_json(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"effects": {}}, "none of its keys"),
-        ({"effects": {"smallest_gap": 0.1, "means": [1, 2, 3]}}, "expected exactly one of"),
+        ({"effects": {}}, "say which effect matters"),
         ({"effects": {"smallest_gap": 0}}, "effects.smallest_gap is 0"),
         ({"effects": {"spread": 0.1}}, "has the key 'spread'"),
-        ({"effects": {"means": [0.1, 0.2]}, "rewards": {}}, "has 2 values; expected 3"),
-        ({"effects": {"means": [0.2, 0.2, 0.1]}, "rewards": {}}, "no arm that leads"),
-        ({"effects": {"means": [0.2, 1.2, 0.1]}, "rewards": {}}, "below 0 or above 1"),
         ({"effects": {"smallest_gap": 0.95}}, "below 0 or above 1"),
-        ({"rewards": {"rate": 0.1, "sd": 1.0}}, "leave one of them out"),
-        ({"rewards": {"rate": 0.1, "mean": 1.0}}, "rewards.mean goes with sd"),
-        ({"rewards": {"mean": 1.0}}, "say how rewards scatter"),
+        ({"rewards": {"rate": 0.1, "sd": 1.0}}, "say how rewards scatter"),
+        ({"rewards": {}}, "say how rewards scatter"),
         ({"rewards": {"rate": 0.1, "correlation": 1}}, "rewards.correlation is 1"),
         ({"rewards": {"rate": 0.1, "delay": -1}}, "rewards.delay is -1"),
         ({"error": 0.7}, "less than 0.667"),
@@ -65,7 +58,7 @@ def test_a_question_survives_json(change: dict[str, Any]) -> None:
         ({"traffic_per_day": 10**12}, "no more than 1e+12 visits"),
         ({"most_days": 6, "rhythm": {"kind": "weekend"}}, "takes at least 7 days"),
         ({"policies": []}, "policies is []"),
-        ({"policies": ["steady", "steady"]}, "has 'Steady' twice"),
+        ({"policies": ["steady", "steady"]}, "several policies are called 'Steady'"),
         ({"policies": ["stedy"]}, "there is no policy 'stedy'"),
         ({"control": "D"}, "expected one of the arms, A, B"),
         ({"clear": True}, "a chance such as 0.8, or false"),
@@ -90,7 +83,7 @@ def test_what_is_missing_is_named(key: str) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(sa.InvalidInputError, match=r"nofile.toml does not exist; give a TOML file"):
+    with pytest.raises(sa.InvalidInputError, match=r"nofile.toml cannot be read: No such file"):
         sa.Question.from_file(tmp_path / "nofile.toml")
     (tmp_path / "bad.toml").write_text("a = = 1")
     with pytest.raises(sa.InvalidInputError, match=r"bad\.toml cannot be read as TOML: "):

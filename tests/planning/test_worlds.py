@@ -62,7 +62,7 @@ def test_a_covariate_takes_its_share_of_the_noise() -> None:
 
 
 def test_rhythms_average_to_what_the_question_says() -> None:
-    for kind in ("weekend", "promotion", "trend"):
+    for kind in ("weekend", "trend"):
         rhythm = Rhythm(kind, strength=2.5)
         days = rhythm.days(5000, 400)
         pieces = rhythm.pieces(5000, days)

@@ -280,7 +280,7 @@ def test_plans() -> None:
     assert f"{found.budget:,} visits" in check(wrong)
     assert f"{found.clear_budget:,} visits" in check(clear)
     drawn = {(row["visits"], row["rate"]) for row in rows_of(wrong)}
-    points = {(point.budget, point.rate) for line in found.lines for point in line.calm.points}
+    points = {(point.budget, point.wrong.rate) for line in found.lines for point in line.points}
     assert len(points - drawn) <= len(found.lines)  # where a check had more tests
 
 

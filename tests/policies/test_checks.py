@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import steadyarm as sa
-from steadyarm.planning.candidates import EqualSplit
+from steadyarm.planning.question import EqualSplit
 from steadyarm.policies import POLICIES, Recommendations
 from steadyarm.policies.base import TallyState, rank_arms
 from steadyarm.policies.ips import IPSState

@@ -8,7 +8,8 @@ import shlex
 from pathlib import Path
 
 import steadyarm as sa
-from steadyarm.cli.common import FORMAT, LEVEL, REPORT, command, read_toml, show
+from steadyarm.cli.common import FORMAT, LEVEL, REPORT, command, show
+from steadyarm.wording import read_toml
 
 
 @command(

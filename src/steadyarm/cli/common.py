@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -137,16 +136,6 @@ def _add_option(parser: Any, typed: str, text: str, more: dict[str, Any] | None 
     elif several or optional:
         given["nargs"] = "*" if several and optional else "+" if several else "?"
     parser.add_argument(name, **(given | (more or {})))
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
 
 
 def read_time(text: str, what: str) -> datetime:

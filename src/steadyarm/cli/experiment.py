@@ -22,7 +22,6 @@ from steadyarm.cli.common import (
     load_experiment,
     open_storage,
     read_time,
-    read_toml,
     show,
     table,
     user_name,
@@ -33,7 +32,7 @@ from steadyarm.errors import (
     UnknownAssignmentError,
     UnknownExperimentError,
 )
-from steadyarm.wording import counted, percent, reach, span, when
+from steadyarm.wording import counted, percent, reach, read_toml, span, when
 
 if TYPE_CHECKING:
     from steadyarm.live.settings import Settings

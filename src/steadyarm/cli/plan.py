@@ -23,7 +23,7 @@ QUESTION: tuple[Option, ...] = (
     ("--rate X", "conversion rate; this or --sd"),
     ("--sd X", "standard deviation of a reward; this or --rate"),
     ("--traffic N", "visits a day"),
-    ("--rhythm KIND", "none, weekend, promotion or trend"),
+    ("--rhythm KIND", "none, weekend or trend"),
     ("--error X", "wanted probability of a wrong pick (default: 0.05)"),
     ("--clear X", "wanted chance of a clear answer; 0 not to ask (default: 0.8)"),
     ("--control NAME", "variant that others are compared with; they are called A, B, …"),
@@ -78,14 +78,14 @@ def plan(args: argparse.Namespace) -> None:
       [arms]                           # as for simulate: one_hot, factorial, bundles or features
       factorial = { headline = ["short", "long"], image = ["cat", "dog", "none"] }
       interactions = 1
-      [effects]                        # or means
+      [effects]
       smallest_gap = 0.02
       [rewards]                        # or sd = 1.0
       rate = 0.10
       correlation = 0.5                # with a covariate of the visitor
       delay = 3                        # days until a reward is known: its window and grace
-      [rhythm]                         # none, weekend, promotion or trend
-      kind = "promotion"
+      [rhythm]                         # none, weekend or trend
+      kind = "weekend"
       strength = 3.0
     """
     with _naming(RUNNING if args.file else RUNNING | OPTIONS):

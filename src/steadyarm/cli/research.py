@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import steadyarm as sa
-from steadyarm.cli.common import FORMAT, JOBS, SEED, command, read_toml, show
+from steadyarm.cli.common import FORMAT, JOBS, SEED, command, show
 from steadyarm.errors import InvalidInputError
-from steadyarm.wording import Progress
+from steadyarm.wording import Progress, read_toml
 
 if TYPE_CHECKING:
     from steadyarm.environments.covariate import CovariateEnvironment

@@ -28,8 +28,8 @@ from steadyarm.live.lifecycle import check_name, settings_from_description
 from steadyarm.live.metrics import seconds_of, usual_grace
 from steadyarm.live.settings import Settings
 from steadyarm.planning import Question, plan
-from steadyarm.planning.candidates import SEEN
-from steadyarm.planning.planner import LEAST_TRIALS, seconds_for
+from steadyarm.planning.question import LEAST_WRONG
+from steadyarm.planning.search import LEAST_TRIALS, seconds_for
 from steadyarm.plot import sweeps
 from steadyarm.plot.spec import for_page, note_of
 from steadyarm.service.handlers import create_experiment
@@ -423,7 +423,7 @@ def _spread(typed: Fields) -> float | None:
 def compute_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Make the plan; returns what the page shows of it."""
     question = Question.from_settings(settings)
-    least = max(LEAST_TRIALS, ceil(SEEN / question.error), TRIALS[-1])
+    least = max(LEAST_TRIALS, ceil(LEAST_WRONG / question.error), TRIALS[-1])
     if seconds_for(question, least) > LATE:
         raise InvalidInputError(
             "this takes too long to simulate here. Choose an equal split, test fewer variants, "
@@ -432,15 +432,15 @@ def compute_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
     soon = (n for n in TRIALS if n >= least and seconds_for(question, n) <= SOON)
     found = plan(question, next(soon, least), jobs=1)
     (line,) = found.lines
-    chart, pick, clear = sweeps.plan(found), line.asked.need, line.clear
+    chart, pick, clear = sweeps.plan(found), line.asked, line.clear
     uses = []  # what the form can take over
     if pick.budget is not None:
         uses.append({"budget": pick.budget, "why": "to pick the best"})
-    if clear is not None and clear.need.budget is not None:
-        uses.append({"budget": clear.need.budget, "why": "for a clear answer"})
+    if clear is not None and clear.budget is not None:
+        uses.append({"budget": clear.budget, "why": "for a clear answer"})
         if clear.stopping_pays:
-            stopping = {"why": "and stop when sure", "looks": str(question.how_often())}
-            uses.append({"budget": clear.need.budget, **stopping})
+            stopping = {"why": "and stop when sure", "looks": str(question.how_often)}
+            uses.append({"budget": clear.budget, **stopping})
     return {
         "verdict": found.verdict.splitlines(),
         "uses": uses,

@@ -1,14 +1,11 @@
 """Planning: how long a test must be, for right picks and for clear answers, calm or drifting."""
 
-from steadyarm.planning.answer import Answers, Clear, Curve, Line, Need, Plan, Point, Theory
-from steadyarm.planning.planner import Progress, plan
+from steadyarm.planning.answer import Line, Need, Plan, Point, Share, Theory
 from steadyarm.planning.question import Question
+from steadyarm.planning.search import Progress, plan
 from steadyarm.planning.worlds import Rhythm
 
 __all__ = [
-    "Answers",
-    "Clear",
-    "Curve",
     "Line",
     "Need",
     "Plan",
@@ -16,6 +13,7 @@ __all__ = [
     "Progress",
     "Question",
     "Rhythm",
+    "Share",
     "Theory",
     "plan",
 ]

@@ -1,82 +1,77 @@
-"""Plan: the answer to a question, as numbers and as JSON; `text.py` says it in words."""
+"""Plan: the answer to a question, as numbers, as JSON and in words."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import ceil, inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from steadyarm.inference.evidence import json_ready
-from steadyarm.planning import text
-from steadyarm.planning.text import ALIKE
+from steadyarm.planning.question import Question
 from steadyarm.simulation import clopper_pearson
 from steadyarm.wording import counted
 
 HARDLY = 0.95  # share of its budget beyond which a test that stops early hardly saves visits
+ALIKE = 1.1  # budgets within this ratio are about the same
+
+
+@dataclass(frozen=True)
+class Share:
+    """Of so many simulated tests how many were so, with an exact 95 % interval.
+
+    Examples
+    --------
+    >>> Share.of(5, 100).rate
+    0.05
+    """
+
+    count: int
+    trials: int
+    rate: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, count: int, trials: int) -> Share:
+        """The share of a count."""
+        return cls(count, trials, count / trials, *clopper_pearson(count, trials))
+
+    @property
+    def rest(self) -> Share:
+        """The tests that were not so."""
+        return Share.of(self.trials - self.count, self.trials)
 
 
 @dataclass(frozen=True)
 class Point:
-    """How often a policy failed in simulated tests with one budget.
-
-    To fail is to pick a wrong variant or, where clear answers are wanted, to give none.
-    """
-
-    budget: int
-    errors: int
-    trials: int
-
-    @property
-    def rate(self) -> float:
-        """Share of the tests that failed."""
-        return self.errors / self.trials
-
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Exact interval for the probability of failure."""
-        return clopper_pearson(self.errors, self.trials, level)
-
-
-@dataclass(frozen=True)
-class Answers:
-    """How often the answer was clear, and right, in simulated tests with one budget.
+    """What simulated tests with one budget brought.
 
     Attributes
     ----------
     budget : of every test
+    wrong : tests that pick a wrong variant at the end of the budget, whether sure or not
     clear : tests that decide for the best variant: all others are ruled out or, with a control, it
-        is shown to beat the control, which is kept if it is the best
-    errors : tests that pick a wrong variant at the end of the budget, whether sure or not
-    trials : simulated tests
+        is shown to beat the control, which is kept if it is the best; None if that is not asked
     visits : mean number of visits of tests that stop when sure; None for those that do not
     """
 
     budget: int
-    clear: int
-    errors: int
-    trials: int
+    wrong: Share
+    clear: Share | None = None
     visits: float | None = None
-
-    @property
-    def rate(self) -> float:
-        """Share of clear answers."""
-        return self.clear / self.trials
-
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Exact interval for the chance of a clear answer."""
-        return clopper_pearson(self.clear, self.trials, level)
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a policy needs for the wanted error.
+    """What a policy needs for the wanted share of wrong picks, or of clear answers.
 
     Attributes
     ----------
-    budget : smallest budget that gives the wanted error; None if the most days are not enough
+    budget : smallest budget that is enough; None if the most days are not enough
     low, high : 95 % interval of that budget, from the simulation's own noise; None if
         it is not known
     days : how long the test takes; None without a budget
-    check : errors in fresh simulated tests with this budget, or with the largest possible one
+    check : fresh simulated tests with this budget, or with the largest possible one
     """
 
     budget: int | None
@@ -85,43 +80,12 @@ class Need:
     days: int | None
     check: Point
 
-
-@dataclass(frozen=True)
-class Curve:
-    """One policy in one kind of world: what it needs, and errors at several budgets."""
-
-    need: Need
-    points: tuple[Point, ...]
-
-
-@dataclass(frozen=True)
-class Clear:
-    """Clear answers of one policy, in the world that was asked about.
-
-    Attributes
-    ----------
-    need : the smallest budget for the wanted chance of a clear answer; to fail is to give none
-    check : answers in the tests that `need` was checked with
-    picked : answers with the budget that is enough to pick the best; None if none is
-    points : answers at the plan's budgets
-    """
-
-    need: Need
-    check: Answers
-    picked: Answers | None
-    points: tuple[Answers, ...]
-
-    @property
-    def share(self) -> float | None:
-        """Mean visits of a test that stops when sure, over its budget; None if none does."""
-        if self.need.budget is None or self.check.visits is None:
-            return None
-        return self.check.visits / self.need.budget
-
     @property
     def stopping_pays(self) -> bool:
         """Whether stopping when sure saves visits that are worth it."""
-        return self.share is not None and self.share <= HARDLY
+        if self.budget is None or self.check.visits is None:
+            return False
+        return self.check.visits <= HARDLY * self.budget
 
 
 @dataclass(frozen=True)
@@ -131,20 +95,23 @@ class Line:
     Attributes
     ----------
     label, robust : of the candidate
-    calm : if nothing moves
-    moving : under the question's rhythm; None if it has none
-    surprised : errors under the rhythm with the budget that is enough if nothing moves
-    guarantee : budget for which a theorem promises the wanted error; None where none does
-    clear : how often the answer is clear, under the question's rhythm; None if that is not asked
+    calm : what right picks need if nothing moves
+    moving : the same under the question's rhythm; None if it has none
+    points : tests at the plan's budgets, under the question's rhythm
+    surprised : wrong picks under the rhythm with the budget that is enough if nothing moves
+    clear : what clear answers need, under the question's rhythm; None if that is not asked
+    picked : tests with the budget that is enough for right picks; None if none is, or clear answers
+        are not asked
     """
 
     label: str
     robust: bool
-    calm: Curve
-    moving: Curve | None
-    surprised: Point | None
-    guarantee: int | None
-    clear: Clear | None = None
+    calm: Need
+    moving: Need | None
+    points: tuple[Point, ...]
+    surprised: Share | None = None
+    clear: Need | None = None
+    picked: Point | None = None
 
     @property
     def name(self) -> str:
@@ -152,8 +119,8 @@ class Line:
         return self.label + ("" if self.robust else " *")
 
     @property
-    def asked(self) -> Curve:
-        """Under the question's rhythm, whatever it is."""
+    def asked(self) -> Need:
+        """What right picks need under the question's rhythm, whatever it is."""
         return self.calm if self.moving is None else self.moving
 
 
@@ -178,12 +145,7 @@ class Plan:
 
     Attributes
     ----------
-    question : its settings, as `Question.to_dict` writes them
-    summary : the question in words
-    error : the wanted probability of a wrong pick
-    clear : the wanted chance of a clear answer; None if that is not asked
-    most_days : how long a test may take
-    most_rounds : the largest budget that was tried
+    question : what was asked
     budgets : at which every policy was simulated
     lines : one per policy
     theory : bounds beside the simulation
@@ -203,17 +165,12 @@ class Plan:
     ('A/B-test', 1)
     """
 
-    question: dict[str, Any]
-    summary: str
-    error: float
-    most_days: int
-    most_rounds: int
+    question: Question
     budgets: tuple[int, ...]
     lines: tuple[Line, ...]
     theory: Theory
     trials: int | None
     seed: int
-    clear: float | None = None
 
     def line(self, label: str) -> Line:
         """The line of one policy.
@@ -244,47 +201,49 @@ class Plan:
     def alike(self) -> tuple[Line, ...]:
         """The policies compared with the choice that need about as many rounds as it does."""
         chosen = self.choice
+        if chosen is None:
+            return ()
         return tuple(
             line
             for line in self._pool
-            if chosen not in (None, line) and not _beats(chosen, line) and not _beats(line, chosen)
+            if line != chosen and not _beats(chosen, line) and not _beats(line, chosen)
         )
 
     @property
     def _pool(self) -> list[Line]:
         """The policies to choose among: robust ones that are enough."""
         pool = [line for line in self.lines if line.robust] or list(self.lines)
-        return [line for line in pool if line.asked.need.budget is not None]
+        return [line for line in pool if line.asked.budget is not None]
 
     @property
     def budget(self) -> int | None:
         """The chosen policy's budget."""
-        return None if self.choice is None else self.choice.asked.need.budget
+        return None if self.choice is None else self.choice.asked.budget
 
     @property
     def days(self) -> int | None:
         """How long that takes."""
-        return None if self.choice is None else self.choice.asked.need.days
+        return None if self.choice is None else self.choice.asked.days
 
     @property
     def clear_budget(self) -> int | None:
         """The chosen policy's budget for the wanted chance of a clear answer."""
-        return None if self._answers is None else self._answers.need.budget
+        return None if self._answers is None else self._answers.budget
 
     @property
     def clear_days(self) -> int | None:
         """How long that takes."""
-        return None if self._answers is None else self._answers.need.days
+        return None if self._answers is None else self._answers.days
 
     @property
     def expected_visits(self) -> float | None:
         """Mean visits of that test if it stops when sure; None if it does not stop."""
-        if self.clear_budget is None or self._answers is None:
+        if self._answers is None or self._answers.budget is None:
             return None
         return self._answers.check.visits
 
     @property
-    def _answers(self) -> Clear | None:
+    def _answers(self) -> Need | None:
         line = self.choice or next((line for line in self.lines if line.robust), self.lines[0])
         return line.clear
 
@@ -293,21 +252,21 @@ class Plan:
         """Which share of the traffic the test takes, on the days on which it has visits."""
         if self.budget is None or self.days is None:
             return None
-        days = max(self.days - ceil(self.delay), 1)
-        return min(float(self.budget / (days * self.question["traffic_per_day"])), 1.0)
+        days = max(self.days - ceil(self.question.delay), 1)
+        return min(self.budget / (days * self.question.traffic_per_day), 1.0)
 
     @property
     def rival(self) -> Line | None:
         """The policy that trusts the world and needs the fewest rounds if nothing moves."""
-        enough = [line for line in self._trusting if line.calm.need.budget is not None]
-        return min(enough, key=lambda line: line.calm.need.budget or inf, default=None)
+        enough = [line for line in self._trusting if line.calm.budget is not None]
+        return min(enough, key=lambda line: line.calm.budget or inf, default=None)
 
     @property
     def robustness_cost(self) -> float | None:
         """Budget of the choice over that of its rival, if nothing moves; None without both."""
         if self.choice is None or self.rival is None:
             return None
-        mine, its = self.choice.calm.need.budget, self.rival.calm.need.budget
+        mine, its = self.choice.calm.budget, self.rival.calm.budget
         return None if mine is None or its is None else mine / its
 
     @property
@@ -316,28 +275,20 @@ class Plan:
 
         Infinite if the most days are not enough for it; None if nothing moves in the question.
         """
-        if self.budget is None or self.choice is None or self.choice.moving is None:
+        if self.budget is None or not self.question.rhythm.moves or not self._trusting:
             return None
-        needs = [line.asked.need.budget for line in self._trusting]
-        enough = [budget for budget in needs if budget is not None]
-        if not needs:
-            return None
-        return min(enough) / self.budget if enough else inf
+        return min(line.asked.budget or inf for line in self._trusting) / self.budget
 
     @property
     def _trusting(self) -> list[Line]:
         return [line for line in self.lines if not line.robust]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Plain values, for JSON: what was asked and found, and what follows from it."""
         saving = self.robustness_saving
         return {
-            "question": self.question,
-            "summary": self.summary,
-            "error": self.error,
-            "clear": self.clear,
-            "most_days": self.most_days,
-            "most_rounds": self.most_rounds,
+            "question": self.question.to_dict(),
+            "summary": self.question.describe(),
             "choice": None if self.choice is None else self.choice.label,
             "about_the_same": [line.label for line in self.alike],
             "budget": self.budget,
@@ -350,92 +301,313 @@ class Plan:
                 "cost": self.robustness_cost,
                 "saving": "infinite" if saving == inf else saving,
             },
+            "most_rounds": self.question.most_rounds,
             "budgets": list(self.budgets),
-            "policies": [_write_line(line) for line in self.lines],
+            "policies": json_ready(self.lines),
             "theory": json_ready(self.theory),
             "trials": self.trials,
             "seed": self.seed,
         }
 
     @property
-    def control(self) -> str | None:
-        """The variant that others are compared with."""
-        control: str | None = self.question.get("control")
-        return control
-
-    @property
-    def delay(self) -> float:
-        """Days until a reward is known."""
-        return float(self.question.get("rewards", {}).get("delay", 0.0))
-
-    @property
-    def stops(self) -> bool:
-        """Whether tests may stop before their end."""
-        return self.question.get("stop") is not None
-
-    @property
-    def moving(self) -> bool:
-        """Whether the question has a rhythm."""
-        return self.lines[0].moving is not None
+    def answer(self) -> str:
+        """What to do, in one sentence."""
+        if self.choice is None:
+            question = self.question
+            most = f"{question.most_rounds:,} visits in {counted(question.most_days, 'day')}"
+            who = "robust policy" if any(line.robust for line in self.lines) else "policy"
+            return f"No {who} gets down to {100 * question.error:g} % wrong picks within {most}."
+        return (
+            f"Take {self.choice.label}: {_needs(self.choice)}, "
+            f"{100 * (self.traffic_share or 0):.0f} % of the traffic."
+        )
 
     @property
     def verdict(self) -> str:
         """What to do and why, in a few lines."""
-        return text.verdict(self)
+        choice = self.choice
+        if choice is None:
+            advice = "Allow more days, a larger error, or look for larger effects only."
+            return f"{self.answer}\n{advice}"
+        wrong = choice.asked.check.wrong
+        said = [
+            self.answer,
+            f"In simulation {_percent(wrong.rate)} (95 % interval {_interval(wrong, ' to ')} %) of "
+            "the picks are wrong.",
+            *_answer_sentences(self, choice),
+        ]
+        if self.alike:
+            others = " and ".join(f"{line.label} ({_needs(line)})" for line in self.alike)
+            said.append(f"That is about the same as {others}.")
+        return "\n".join(said + _reasons(self, choice))
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What clear means, what robustness costs and saves, what the theory says."""
-        return text.remarks(self)
+        said = [*_meaning(self), *_robustness(self)]
+        if self._trusting:
+            said.append(
+                "* trusts that nothing moves; the others stay unbiased however rewards drift."
+            )
+        if self.theory.oracle is not None:
+            said.append(
+                f"An oracle that knows all means needs {self.theory.oracle:,} visits if nothing "
+                "moves."
+            )
+        return tuple(said)
 
     def __str__(self) -> str:
-        return text.whole(self)
+        tables = [str(table) for table in (*need_tables(self), *budget_tables(self))]
+        return "\n\n".join(
+            [self.question.describe(), self.verdict, *tables, "\n".join(self.remarks)]
+        )
 
     def __repr__(self) -> str:
-        found = f"not within {counted(self.most_days, 'day')}"
+        found = f"not within {counted(self.question.most_days, 'day')}"
         if self.choice is not None:
             days = counted(self.days or 0, "day")
             found = f"{self.choice.label}, {self.budget:,} rounds, {days}"
-        return f"Plan(error {self.error:g}: {found})"
+        return f"Plan(error {self.question.error:g}: {found})"
 
 
-def _beats(one: Line | None, other: Line | None) -> bool:
+def _beats(one: Line, other: Line) -> bool:
     """Whether one clearly needs fewer rounds than another, as asked."""
-    if one is None or other is None:
-        return False
-    mine, its = one.asked.need, other.asked.need
+    mine, its = one.asked, other.asked
     if mine.budget is None or its.budget is None or its.budget <= ALIKE * mine.budget:
         return False
     return mine.high is None or its.low is None or mine.high < its.low
 
 
-def _write_point(point: Point | Answers) -> dict[str, Any]:
-    return asdict(point) | {"rate": point.rate, "interval": list(point.interval())}
+# The plan in words.
 
 
-def _write_need(need: Need) -> dict[str, Any]:
-    values = asdict(need) | {"check": _write_point(need.check)}
-    low, high = values.pop("low"), values.pop("high")
-    return values | {"interval": None if low is None else [low, high]}
+def _answer_sentences(plan: Plan, line: Line) -> list[str]:
+    """How often the answer is clear with one policy, and what a clear answer takes."""
+    need, said = line.clear, []
+    if plan.question.clear is None or need is None or need.check.clear is None:
+        return []
+    if line.picked is not None and line.picked.clear is not None:
+        proof = (
+            "you can also prove it" if plan.question.control is None else "the answer is also clear"
+        )
+        said.append(
+            f"At {line.picked.budget:,} visits the best is picked in "
+            f"{_percent(1 - line.asked.check.wrong.rate)} of tests, and in "
+            f"{_percent(line.picked.clear.rate)} of tests {proof}."
+        )
+    wanted = f"For a clear answer in {100 * (plan.question.clear or 0):g} % of tests"
+    if need.budget is None:
+        return [
+            *said,
+            f"{wanted} {counted(plan.question.most_days, 'day is', 'days are')} not enough: at "
+            f"{need.check.budget:,} visits {_percent(need.check.clear.rate)} of the answers are "
+            "clear.",
+        ]
+    said.append(f"{wanted} it needs {need.budget:,} visits in {counted(need.days or 0, 'day')}.")
+    if need.check.visits is not None:
+        mean = f"{round(need.check.visits):,} visits on average"
+        share = _percent(need.check.visits / need.budget)
+        said.append(
+            f"A test of that size that stops when sure ends after {mean}, {share} of them."
+            if need.stopping_pays
+            else f"Stopping when sure hardly saves visits: such a test ends after {mean}."
+        )
+    return said
 
 
-def _write_curve(curve: Curve | Clear) -> dict[str, Any]:
-    points = [_write_point(point) for point in curve.points]
-    return {"need": _write_need(curve.need), "points": points}
+def _reasons(plan: Plan, choice: Line) -> list[str]:
+    """Why this policy and no other."""
+    if not choice.robust:
+        return ["Every policy here trusts that nothing moves (*); add one that does not."]
+    said = []
+    if sum(line.robust for line in plan.lines) > 1:
+        said.append(
+            "Chosen: the first in the list that stays unbiased whatever moves (no *) and that no "
+            f"other such policy\nclearly beats: over {100 * (ALIKE - 1):.0f} % fewer visits, "
+            "intervals apart."
+        )
+    fewer = [
+        line.name
+        for line in plan.lines
+        if not line.robust and (line.asked.budget or inf) < (choice.asked.budget or 0)
+    ]
+    if fewer:
+        verb, are = ("need", "are") if len(fewer) > 1 else ("needs", "is")
+        said.append(
+            f"{' and '.join(fewer)} {verb} fewer visits here, but can be misled where rewards "
+            f"drift, and {are} not taken."
+        )
+    return said
 
 
-def _write_clear(clear: Clear) -> dict[str, Any]:
-    picked = clear.picked and _write_point(clear.picked)
-    return {**_write_curve(clear), "check": _write_point(clear.check), "picked": picked}
+def _meaning(plan: Plan) -> list[str]:
+    """What days, clear answers and stopping are."""
+    said = []
+    if plan.question.clear is not None:
+        control, meaning = plan.question.control, "all variants but the best are ruled out."
+        if control is not None:
+            meaning = (
+                f"the best variant is shown to beat {control}, or {control} is kept if it is the "
+                "best."
+            )
+        said.append(f"Clear: at 95 % confidence {meaning}")
+    if plan.question.stop is not None:
+        said.append(
+            "With stopping: mean visits of a test that ends at a look when its answer is clear, "
+            "with the visits whose rewards\nare still on their way then; n/a where a policy has no "
+            "intervals that hold at looks."
+        )
+    if plan.question.delay:
+        said.append(f"Days include {plan.question.delay:g} for the last rewards.")
+    return said
 
 
-def _write_line(line: Line) -> dict[str, Any]:
-    return {
-        "policy": line.label,
-        "robust": line.robust,
-        "calm": _write_curve(line.calm),
-        "moving": line.moving and _write_curve(line.moving),
-        "surprised": line.surprised and _write_point(line.surprised),
-        "guarantee": line.guarantee,
-        "clear": line.clear and _write_clear(line.clear),
-    }
+def _robustness(plan: Plan) -> list[str]:
+    """What robustness costs if nothing moves, and what it saves under the rhythm."""
+    choice, rival, cost = plan.choice, plan.rival, plan.robustness_cost
+    if choice is None or not choice.robust:
+        return []
+    if all(line.robust for line in plan.lines):
+        return ["No policy here trusts that nothing moves, so robustness has nothing to cost."]
+    said = []
+    if rival is not None and cost is not None:
+        little = "costs nothing:" if cost * ALIKE < 1 else "costs about nothing:"
+        verb = "costs" if cost > ALIKE else little
+        said.append(
+            f"Robustness {verb} {cost:.2f} times the visits if nothing moves "
+            f"({choice.label} against {rival.name})."
+        )
+    saving = plan.robustness_saving
+    if saving == inf:
+        least = min(line.asked.check.wrong.rate for line in plan.lines if not line.robust)
+        said.append(
+            f"With this rhythm no policy marked * is enough: still {_percent(least)} wrong "
+            f"after {counted(plan.question.most_days, 'day')}."
+        )
+    elif saving is not None:
+        said.append(
+            f"With this rhythm the best policy marked * needs {saving:.2f} times the visits of "
+            f"{choice.label}."
+        )
+    if rival is not None and rival.surprised is not None:
+        mine = choice.surprised
+        beside = "" if mine is None else f", {choice.label} in {_percent(mine.rate)}"
+        said.append(
+            f"Planned as if nothing moved, {rival.label} is then wrong in "
+            f"{_percent(rival.surprised.rate)} of tests{beside}."
+        )
+    if not plan.question.rhythm.moves:
+        said.append("To see what robustness saves if something moves, give a [rhythm].")
+    return said
+
+
+# Tables, for the text and for reports.
+
+Row = tuple[str, ...]
+
+
+class Table(NamedTuple):
+    """Numbers of a plan, with a row for each policy."""
+
+    caption: str
+    header: Row
+    rows: list[Row]
+
+    def __str__(self) -> str:
+        lines = [self.header, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        text = [
+            f"  {line[0].ljust(widths[0])}"
+            + "".join(f"  {cell.rjust(w)}" for cell, w in zip(line[1:], widths[1:], strict=True))
+            for line in lines
+        ]
+        return "\n".join([self.caption, *text])
+
+
+def need_tables(plan: Plan) -> list[Table]:
+    """What each policy needs for right picks, in each kind of world, and for clear answers."""
+    question, moves = plan.question, plan.question.rhythm.moves
+    fewer = f"about {100 * question.error:g} % wrong picks or fewer need"
+    needs = {f"If nothing moves, {fewer}": [line.calm for line in plan.lines]}
+    if moves:
+        needs[f"With this rhythm, {fewer}"] = [line.asked for line in plan.lines]
+    tables = []
+    for caption, found in needs.items():
+        wrong = [_share(need.check.wrong, " to ") for need in found]
+        tables.append(_needs_table(plan, caption, found, {"wrong in % (interval)": wrong}))
+    clear = [line.clear for line in plan.lines if line.clear is not None]
+    if question.clear is not None:
+        shares = [need.check.clear for need in clear]
+        more = {"clear in % (interval)": [_share(share, " to ") for share in shares if share]}
+        more["clear with right picks"] = [
+            _percent(picked.clear.rate) if picked and picked.clear else ""
+            for picked in (line.picked for line in plan.lines)
+        ]
+        if question.stop is not None:
+            means = [need.check.visits if need.budget else None for need in clear]
+            more["with stopping"] = ["n/a" if n is None else f"{round(n):,}" for n in means]
+        caption = f"{_where(moves)}, {100 * question.clear:g} % clear answers need"
+        tables.append(_needs_table(plan, caption, clear, more))
+    return tables
+
+
+def _needs_table(plan: Plan, caption: str, needs: list[Need], more: dict[str, list[str]]) -> Table:
+    question, rows = plan.question, []
+    for line, need, *cells in zip(plan.lines, needs, *more.values(), strict=True):
+        visits, budgets, days = f"> {question.most_rounds:,}", "", f"> {question.most_days}"
+        if need.budget is not None:
+            visits, budgets, days = f"{need.budget:,}", "unclear", f"{need.days:,}"
+        if need.low is not None and need.high is not None:
+            budgets = f"{need.low:,} to {need.high:,}"
+        rows.append((line.name, visits, budgets, days, *cells))
+    return Table(caption, ("policy", "visits", "95 % interval", "days", *more), rows)
+
+
+def budget_tables(plan: Plan) -> list[Table]:
+    """Wrong picks, and clear answers, of each policy at each budget."""
+    where = _where(plan.question.rhythm.moves)
+    by_budget = f"in % (95 % interval) by budget, {where[0].lower()}{where[1:]}"
+    header = ("visits", *(f"{budget:,}" for budget in plan.budgets))
+    wrong = [(line.name, *(_share(point.wrong) for point in line.points)) for line in plan.lines]
+    if plan.theory.floor is not None:
+        wrong.append(("oracle, calm", *map(_number, plan.theory.floor)))
+    tables = [Table(f"Wrong picks {by_budget}", header, wrong)]
+    if plan.question.clear is not None:
+        clear = [
+            (line.name, *(_share(point.clear) for point in line.points if point.clear))
+            for line in plan.lines
+        ]
+        tables.append(Table(f"Clear answers {by_budget}", header, clear))
+    return tables
+
+
+def _where(moving: bool) -> str:
+    return "With this rhythm" if moving else "If nothing moves"
+
+
+def _share(share: Share, between: str = "-") -> str:
+    return f"{_number(share.rate)} ({_interval(share, between)})"
+
+
+def _needs(line: Line) -> str:
+    return f"{line.asked.budget:,} visits in {counted(line.asked.days or 0, 'day')}"
+
+
+def _interval(share: Share, between: str) -> str:
+    return f"{_number(share.low)}{between}{_number(share.high)}"
+
+
+def _number(rate: float) -> str:
+    """In percent, with two digits down to hundredths."""
+    value = 100 * rate
+    if value >= 9.95:
+        return f"{value:.0f}"
+    if value >= 0.995:
+        return f"{value:.1f}"
+    if value >= 0.005:
+        return f"{value:.2f}"
+    return "0" if value == 0 else "<0.01"
+
+
+def _percent(rate: float) -> str:
+    return f"{_number(rate)} %"

@@ -1,14 +1,13 @@
-"""Question: the validated description of a test that is to be planned."""
+"""Question: the validated description of a test to plan, and the policies to compare."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from math import ceil
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from math import ceil, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
@@ -19,8 +18,12 @@ from steadyarm.environments import BernoulliReward, GaussianNoise
 from steadyarm.environments.families import arms_from_settings
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import Looks
-from steadyarm.planning.candidates import Candidate, candidate_from_settings, default_candidates
 from steadyarm.planning.worlds import CALM, PlannedWorld, Rhythm
+from steadyarm.policies import GBAI, Peace, Steady, Uniform, named_policies, policy_from
+from steadyarm.policies.base import Policy, Recommendations, TallyState, best_arm
+from steadyarm.policies.fixed import ShuffledPlan
+from steadyarm.policies.ips import IPSPolicy
+from steadyarm.policies.thompson import ThompsonPolicy
 from steadyarm.validation import (
     check_choice,
     check_fraction,
@@ -28,32 +31,169 @@ from steadyarm.validation import (
     finite_number,
     whole_number,
 )
-from steadyarm.wording import did_you_mean, strung
+from steadyarm.wording import did_you_mean, read_toml, strung
 
 TOP = (
     "error", "clear", "control", "traffic_per_day", "most_days", "policies", "stop", "looks",
 )  # fmt: skip  # the order in which people say it
 TABLES = {
     "arms": None,  # checked where arms are built
-    "effects": ("smallest_gap", "means"),
-    "rewards": ("rate", "sd", "mean", "correlation", "delay"),
+    "effects": ("smallest_gap",),
+    "rewards": ("rate", "sd", "correlation", "delay"),
     "rhythm": ("kind", "strength"),
 }
-MOST_VISITS = 10**12  # whoever has more mistyped
-CLEAR = 0.8  # the usual chance of a clear answer
-STOPS = ("when sure", "recommend")
-RHYTHMS_OF_LOOKS = {"daily": 1, "weekly": 7}  # days
-USUAL_LOOKS, MOST_LOOKS = 8, 60  # as a live test has them
-MOST_LEADERS = 8  # arms that lead in turn in simulated tests
-TINY = 1e-12
 OWN = ("error", "most_days", "control", "stop", "looks")  # taken as they are
 LACKING = {  # what to say where something is missing
-    "effects": "say what the arms are worth, such as [effects] with smallest_gap = 0.01.",
+    "effects": "say which effect matters, such as [effects] with smallest_gap = 0.01.",
     "arms": 'describe them, such as [arms] with one_hot = ["A", "B"].',
-    "rewards": "say how rewards scatter, such as [rewards] with rate = 0.05, or with sd = 1.0.",
+    "rewards": "say how rewards scatter: [rewards] with rate = 0.05 or with sd = 1.0, not both.",
     "traffic_per_day": "say how many visits a day of the test can have.",
 }
+MOST_VISITS = 10**12  # whoever has more mistyped
+USUAL_CLEAR = 0.8  # the usual chance of a clear answer
+STOPS = ("when sure", "recommend")
+DAYS_BETWEEN = {"daily": 1, "weekly": 7}  # looks
+USUAL_LOOKS, MOST_LOOKS = 8, 60  # as a live test has them
+MOST_LEADERS = 8  # arms that lead in turn in simulated tests
+ROUNDING = 1e-12  # of rates
 Floats = NDArray[np.float64]
+
+
+# Candidates: the policies that a plan compares.
+
+FEWEST, USUAL, MOST = 300, 2000, 8000  # simulated tests behind each error
+RARE = 0.02  # below this error more tests are simulated
+LEAST_WRONG = 5  # wrong picks that have to be expected, or their share cannot be measured
+QUICK = 1.5  # milliseconds a simulated test may take before there are fewer of them
+JUDGED = 1000  # simulated tests in which it is looked whether the answer is clear, at most
+ROOMY = 10  # parameters above which these are fewer
+MANY = 50  # arms beyond which Thompson sampling, at minutes a policy, is compared only if named
+
+
+@dataclass(frozen=True)
+class EqualSplit(ShuffledPlan):
+    """Every arm equally often, in one random order; the highest mean reward is named.
+
+    The A/B/n test as it is usually run, to compare with. Features are ignored. Rounds that cannot
+    be shared equally are not played; in a live test with rewards outstanding `ask` names these
+    rewards when the plan has been assigned, since plays whose reward is given up are made again.
+
+    Examples
+    --------
+    >>> policy = EqualSplit()
+    >>> policy.next_segment(policy.start(ArmSet.one_hot(["A", "B"]), budget=101)).counts
+    array([[50, 50]])
+    """
+
+    name: ClassVar[str] = "A/B-test"
+
+    def plan(self, state: TallyState) -> NDArray[np.int64]:
+        """An equal share of the budget for every arm."""
+        return np.full((1, state.arms.size), state.budget // state.arms.size)
+
+    def recommend(self, state: TallyState) -> Recommendations:
+        """The arm with the highest mean."""
+        means = state.sums / np.maximum(state.counts, 1)
+        return Recommendations(best_arm(means, state.ties), means, None)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy and what it is called in the plan."""
+
+    label: str
+    policy: Policy[Any]
+
+    @property
+    def robust(self) -> bool:
+        """Whether its estimates stay unbiased however the world moves."""
+        return self.policy.unbiased or isinstance(self.policy, ShuffledPlan)
+
+    def arms(self, arms: ArmSet) -> ArmSet:
+        """The arms as the policy sees them: an A/B test knows no features."""
+        if not isinstance(self.policy, EqualSplit) or arms.rank == arms.size:
+            return arms
+        return _separate(arms.names)
+
+    def trials(self, arms: ArmSet, error: float) -> int:
+        """Simulated tests behind each error, by default.
+
+        More for small errors, fewer where a test takes long to simulate; by a rule, not by
+        measuring, so that a plan does not depend on the machine.
+        """
+        wanted = min(USUAL * max(RARE / error, 1.0), MOST)
+        affordable = USUAL * QUICK / self.milliseconds(arms)
+        least = min(max(FEWEST, ceil(LEAST_WRONG / error)), MOST)
+        return round(max(least, min(wanted, affordable)))
+
+    def milliseconds(self, arms: ArmSet) -> float:
+        """What a simulated test takes, about, on a machine of 2025."""
+        K, r = arms.size, arms.rank
+        if isinstance(self.policy, ThompsonPolicy):
+            return 0.2 * K + 0.004 * K**2
+        if isinstance(self.policy, (GBAI, Uniform)):
+            return 0.01 + 0.0001 * K**2
+        steady = isinstance(self.policy, Steady)
+        if isinstance(self.policy, (IPSPolicy, Peace)) and r < K:  # designs for subsets of arms
+            return (0.5 if steady else 0.15) * (K * r / 64) ** 2
+        return 0.25 + 0.0012 * K**2 if steady else 0.05 + 0.0002 * K**2
+
+    def judged(self, arms: ArmSet, trials: int) -> int:
+        """Of so many simulated tests, in how many it is looked whether the answer is clear.
+
+        Of policies that trust the world, which are there to compare with, in few.
+        """
+        if not self.robust:
+            return min(trials, FEWEST)
+        return min(trials, max(FEWEST, min(JUDGED, round(JUDGED * (ROOMY / arms.rank) ** 2))))
+
+    def judging(self, arms: ArmSet) -> float:
+        """Milliseconds that takes for one test, about, on a machine of 2025."""
+        if isinstance(self.policy, ShuffledPlan):  # a single piece
+            return 0.03 + 0.0005 * arms.rank**2
+        return 0.15 + 0.004 * arms.rank**2 if self.policy.unbiased else 0.01
+
+
+@lru_cache(maxsize=8)
+def _separate(names: tuple[str, ...]) -> ArmSet:
+    return ArmSet.one_hot(names)
+
+
+def candidates_of(policies: Any, arms: ArmSet, sd: float) -> tuple[Candidate, ...]:
+    """The candidates that a question names: names, or tables of a name and settings.
+
+    By default ours, the paper's, the usual test, and two adaptive ones that trust the world.
+    Thompson sampling gets the noise's standard deviation unless `noise_sd` is set.
+
+    Examples
+    --------
+    >>> settings = [{"name": "steady", "robustness": 0.8}, "steady", "top-two-thompson"]
+    >>> found = candidates_of(settings, ArmSet.one_hot(["A", "B"]), sd=0.2)
+    >>> [candidate.label for candidate in found], found[2].policy.noise_sd
+    (['Steady (robustness=0.8)', 'Steady', 'Top-Two-Thompson'], 0.2)
+    """
+    if policies is None:
+        eliminating = "Sequential-Halving" if arms.rank == arms.size else "OD-LinBAI"
+        policies = ["Steady", "P1-RAGE", EqualSplit.name, eliminating]
+        policies += ["Top-Two-Thompson"] * (arms.size <= MANY)
+    if not isinstance(policies, (list, tuple)) or not policies:
+        expected = 'a list of names such as ["steady", "p1-rage"]'
+        raise InvalidInputError.of("policies", policies, expected)
+    try:
+        named = named_policies([_policy_from(entry, sd) for entry in policies])
+    except InvalidInputError as error:
+        raise InvalidInputError(str(error), field="policies") from None
+    return tuple(Candidate(label, policy) for label, policy in named.items())
+
+
+def _policy_from(entry: Any, sd: float) -> Policy[Any]:
+    settings = dict(entry) if isinstance(entry, Mapping) else {"name": entry}
+    if str(settings.get("name")).lower() in ("a/b-test", "ab-test"):
+        return EqualSplit(**{key: value for key, value in settings.items() if key != "name"})
+    policy = policy_from(settings)
+    if "noise_sd" in {field.name for field in fields(policy)}:
+        return policy_from({"noise_sd": sd} | settings)
+    return policy
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,16 +205,15 @@ class Question:
     Attributes
     ----------
     arms : the variants
-    smallest_gap : by how much one arm leads all others, which apart from that differ as little as
-        their features allow; the arms lead in turn. None if means are known
-    means : (K,) known values of the arms, such as those of an earlier test; None with a gap
     noise : Gaussian, or Bernoulli for conversions
     level : average reward of an arm without effect
     traffic_per_day : visits that a day of the test can have
-    most_days : how long a test may take
-    error : the wanted probability of a wrong pick
-    rhythm : how effects move
     candidates : the policies to compare
+    smallest_gap : by how much one arm leads all others, which apart from that differ as little as
+        their features allow; the arms lead in turn
+    rhythm : how effects move
+    error : the wanted probability of a wrong pick
+    most_days : how long a test may take
     clear : the wanted chance of a clear answer: with a control, that the best variant is shown to
         beat it, or that it is kept if it is the best; without, that all variants but the best are
         ruled out. None if that is not asked
@@ -94,8 +233,8 @@ class Question:
     ...     "effects": {"smallest_gap": 0.01},
     ...     "rewards": {"rate": 0.05},
     ... })
-    >>> round(question.environment(budget=1000).gap, 6)
-    0.01
+    >>> question.environment(budget=1000).effects.round(3).tolist()
+    [0.01, 0.0, 0.0]
     """
 
     arms: ArmSet
@@ -103,12 +242,11 @@ class Question:
     level: float
     traffic_per_day: int
     candidates: tuple[Candidate, ...]
-    smallest_gap: float | None = None
-    means: tuple[float, ...] | None = None
+    smallest_gap: float
     rhythm: Rhythm = CALM
     error: float = 0.05
     most_days: int = 90
-    clear: float | None = CLEAR
+    clear: float | None = USUAL_CLEAR
     control: str | None = None
     correlation: float = 0.0
     delay: float = 0.0
@@ -140,40 +278,32 @@ class Question:
         (0.218, 14)
         """
         _check_keys(settings)
-        given = {table: dict(settings.get(table, {})) for table in TABLES}
-        for key in ("effects", "arms", "traffic_per_day"):
-            if key not in settings:
-                raise _lacking(key)
-        gap, means = _effects(given["effects"])
-        if means is None and "rewards" not in settings:
+        effects, rewards = settings["effects"], settings["rewards"]
+        if "smallest_gap" not in effects:
+            raise _lacking("effects")
+        if ("rate" in rewards) == ("sd" in rewards):
             raise _lacking("rewards")
-        arms = arms_from_settings(given["arms"])
-        noise, level = _rewards(given["rewards"], means)
-        correlation = check_correlation(given["rewards"].get("correlation", 0.0))
-        variance = noise.sd**2 if isinstance(noise, GaussianNoise) else max(level - level**2, 1e-6)
-        sd = float(np.sqrt(variance * (1 - correlation**2)))
-        policies = settings.get("policies")
-        if policies is None:
-            candidates = default_candidates(arms, sd)
-        elif isinstance(policies, (list, tuple)) and policies:
-            candidates = tuple(candidate_from_settings(entry, sd) for entry in policies)
+        noise: GaussianNoise | BernoulliReward = BernoulliReward()
+        level = 0.0
+        if "sd" in rewards:
+            noise = GaussianNoise(check_positive(rewards["sd"], "rewards.sd"))
         else:
-            raise InvalidInputError.of(
-                "policies", policies, 'a list of names such as ["steady", "p1-rage"]'
-            )
+            level = check_fraction(rewards["rate"], "rewards.rate")
+        arms = arms_from_settings(settings["arms"])
+        correlation = check_correlation(rewards.get("correlation", 0.0))
+        sd = _reward_sd(noise, level) * sqrt(1 - correlation**2)
         return cls(
             arms=arms,
             noise=noise,
             level=level,
             traffic_per_day=settings["traffic_per_day"],
-            candidates=candidates,
-            smallest_gap=gap,
-            means=means,
-            rhythm=Rhythm(**given["rhythm"]),
+            candidates=candidates_of(settings.get("policies"), arms, sd),
+            smallest_gap=check_positive(effects["smallest_gap"], "effects.smallest_gap"),
+            rhythm=Rhythm(**settings.get("rhythm", {})),
             correlation=correlation,
-            delay=given["rewards"].get("delay", 0.0),
+            delay=rewards.get("delay", 0.0),
+            clear=_clear(settings.get("clear", USUAL_CLEAR)),
             **{key: settings[key] for key in OWN if settings.get(key) is not None},
-            clear=_clear(settings.get("clear", CLEAR)),
         )
 
     @classmethod
@@ -188,16 +318,7 @@ class Question:
         -------
         Question
         """
-        try:
-            settings = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise InvalidInputError(
-                f"{path} does not exist; give a TOML file that asks the question."
-            ) from None
-        except OSError as error:
-            raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InvalidInputError(f"{path} cannot be read as TOML: {error}") from None
+        settings = read_toml(path)
         try:
             return cls.from_settings(settings)
         except InvalidInputError as error:
@@ -218,42 +339,27 @@ class Question:
                 f"expected no more than {MOST_VISITS:.0e} visits in all."
             )
         self._check_answers()
-        labels = [candidate.label for candidate in self.candidates]
-        for label in labels:
-            if labels.count(label) > 1:
-                raise InvalidInputError(
-                    f"policies has {label!r} twice; give one of them a label of its own."
-                )
         if self.most_days < self.days(1):
             wait = "" if not self.delay else f" and this delay of rewards ({self.delay:g} days)"
             raise InvalidInputError(
                 f"most_days is {self.most_days}, but a test with this rhythm{wait} takes at least "
                 f"{self.days(1)} days; make it longer or choose another rhythm."
             )
-        if self.means is not None and len(self.means) != self.arms.size:
-            raise InvalidInputError(
-                f"effects.means has {len(self.means)} values; expected {self.arms.size}, one per "
-                "arm in the order of the arms."
-            )
-        if self.means is not None and self.gap <= 0:
-            raise InvalidInputError(
-                "effects.means has no arm that leads; leave out arms that are equal."
-            )
-        if self.level and not has_constant(self.arms):
-            raise InvalidInputError(
-                "arms: the features cannot say a value that all arms share, but the rewards have "
-                "one; add a feature that is 1 for every arm."
-            )
         if isinstance(self.noise, BernoulliReward):
             self._check_rates()
 
     def _check_rates(self) -> None:
         """Refuse rates below 0 or above 1."""
+        if not has_constant(self.arms):
+            raise InvalidInputError(
+                "arms: the features cannot say a value that all arms share, but the rewards have "
+                "one; add a feature that is 1 for every arm."
+            )
         shortest = self.rhythm.days(1, self.traffic_per_day)
         for days in {shortest, self.most_days - ceil(self.delay)}:
             pieces = self.rhythm.pieces(days * self.traffic_per_day, days)
             rates = self.level + pieces.swing[:, None, None] * self.shapes
-            if rates.min() < -TINY or rates.max() > 1 + TINY:
+            if rates.min() < -ROUNDING or rates.max() > 1 + ROUNDING:
                 raise InvalidInputError(
                     "with this rate and rhythm some arm converts at a rate below 0 or above 1; "
                     "make the gap, or the rhythm's strength, smaller.",
@@ -284,7 +390,7 @@ class Question:
                 field="stop",
             )
         if isinstance(self.looks, str):
-            check_choice(self.looks, "looks", (*RHYTHMS_OF_LOOKS, "or a whole number"))
+            check_choice(self.looks, "looks", (*DAYS_BETWEEN, "or a whole number"))
         elif self.looks is not None and whole_number(self.looks, "looks", least=1) > MOST_LOOKS:
             raise InvalidInputError.of("looks", self.looks, f"at most {MOST_LOOKS}")
 
@@ -311,42 +417,35 @@ class Question:
         """
         return round(self.delay * budget / rhythm.days(budget, self.traffic_per_day))
 
-    def how_often(self, rhythm: Rhythm | None = None) -> int | str:
-        """How often a test that may stop is looked at: weekly if the rhythm is, else eight times.
-
-        Parameters
-        ----------
-        rhythm : how effects move; by default that of the question
-        """
+    @property
+    def how_often(self) -> int | str:
+        """How often a test that may stop is looked at."""
         if self.looks is not None:
             return self.looks
-        return "weekly" if (rhythm or self.rhythm).weekly else USUAL_LOOKS
+        return "weekly" if self.rhythm.weekly else USUAL_LOOKS
 
-    def planned_looks(self, budget: int, rhythm: Rhythm) -> Looks:
+    def planned_looks(self, budget: int) -> Looks:
         """When a test that may stop is looked at.
 
         Parameters
         ----------
         budget : rounds of the test
-        rhythm : how effects move
         """
-        days, looks = rhythm.days(budget, self.traffic_per_day), self.how_often(rhythm)
+        looks, days = self.how_often, self.rhythm.days(budget, self.traffic_per_day)
         if not isinstance(looks, str):
             return Looks.equally(looks)
-        every = RHYTHMS_OF_LOOKS[looks] * ceil(days / (RHYTHMS_OF_LOOKS[looks] * MOST_LOOKS))
+        every = DAYS_BETWEEN[looks] * ceil(days / (DAYS_BETWEEN[looks] * MOST_LOOKS))
         return Looks((*(day / days for day in range(every, days, every)), 1.0))
 
     @property
     def scatter(self) -> float:
         """Standard deviation of a reward that is adjusted for the covariate."""
-        return self.sd * float(np.sqrt(1 - self.correlation**2))
+        return self.sd * sqrt(1 - self.correlation**2)
 
     @property
     def sd(self) -> float:
         """Standard deviation of a reward, for conversions at the level."""
-        if isinstance(self.noise, GaussianNoise):
-            return self.noise.sd
-        return float(np.sqrt(self.level * (1 - self.level)))
+        return _reward_sd(self.noise, self.level)
 
     @cached_property
     def most_rounds(self) -> int:
@@ -359,26 +458,15 @@ class Question:
     @cached_property
     def shapes(self) -> Floats:
         """(M, K) effects of the worlds that simulated tests have in turn."""
-        if self.means is not None:
-            basis = _orthonormal(self.arms.coordinates)
-            return np.array([basis @ (basis.T @ (np.array(self.means) - self.level))])
-        gap, K = self.smallest_gap or 0.0, self.arms.size
+        K = self.arms.size
         leaders = np.unique(np.linspace(0, K - 1, min(K, MOST_LEADERS)).astype(int))
         if np.array_equal(self.arms.features, np.eye(K)):
-            return np.asarray(gap * np.eye(K)[leaders])
-        shapes = [flattest(self.arms, int(k), gap) for k in leaders]
+            return np.asarray(self.smallest_gap * np.eye(K)[leaders])
+        shapes = [flattest(self.arms, int(k), self.smallest_gap) for k in leaders]
         possible = [shape for shape in shapes if shape is not None]
         if not possible:
             raise InvalidInputError("no arm can be the best of all; check the features.")
         return np.array(possible)
-
-    @property
-    def gap(self) -> float:
-        """By how much the best arm leads."""
-        if self.means is None:
-            return self.smallest_gap or 0.0
-        second, first = np.sort(self.shapes[0])[-2:]
-        return float(first - second)
 
     def environment(
         self, budget: int, rhythm: Rhythm | None = None, leader: int = 0
@@ -404,12 +492,7 @@ class Question:
     def to_dict(self) -> dict[str, Any]:
         """Settings from which `from_settings` makes the same question."""
         conversions = isinstance(self.noise, BernoulliReward)
-        rewards: dict[str, Any] = {} if conversions else {"sd": self.sd}
-        effects: dict[str, Any] = {"smallest_gap": self.smallest_gap}
-        if self.means is not None:
-            effects = {"means": list(self.means)}
-        else:
-            rewards |= {"rate": self.level} if conversions else {"mean": self.level}
+        rewards = {"rate": self.level} if conversions else {"sd": self.sd}
         rewards |= {"correlation": self.correlation} if self.correlation else {}
         rewards |= {"delay": self.delay} if self.delay else {}
         optional = {"control": self.control, "stop": self.stop, "looks": self.looks}
@@ -419,25 +502,22 @@ class Question:
             **{key: value for key, value in optional.items() if value is not None},
             "traffic_per_day": self.traffic_per_day,
             "most_days": self.most_days,
-            "policies": [candidate.to_dict() for candidate in self.candidates],
+            "policies": [candidate.policy.to_dict() for candidate in self.candidates],
             "arms": self.arms.to_dict(),
-            "effects": effects,
+            "effects": {"smallest_gap": self.smallest_gap},
             "rewards": rewards,
             "rhythm": self.rhythm.to_dict(),
         }
 
     def describe(self) -> str:
         """The question in one or two lines."""
-        if self.means is not None:
-            effects, rate = f"known means, smallest lead {self.gap:.3g}", "conversions"
-        else:
-            effects = f"one arm leads the others by {self.gap:g}"
-            rate = f"conversion rate {self.level:g}"
-        noise = rate if isinstance(self.noise, BernoulliReward) else f"noise of sd {self.sd:g}"
+        noise = f"noise of sd {self.sd:g}"
+        if isinstance(self.noise, BernoulliReward):
+            noise = f"conversion rate {self.level:g}"
         control = "" if self.control is None else f", {self.control} is the control"
         lines = [
-            f"{self.arms.size} arms{control}, {effects}; {noise}; "
-            f"{self.traffic_per_day:,} visits a day.",
+            f"{self.arms.size} arms{control}, one arm leads the others by {self.smallest_gap:g}; "
+            f"{noise}; {self.traffic_per_day:,} visits a day.",
             f"Rhythm: {self.rhythm.describe()}.",
         ]
         if self.correlation:
@@ -447,7 +527,7 @@ class Question:
             lines.append(f"Rewards: known after {self.delay:g} {unit}.")
         if self.stop is not None:
             what = "Stops when sure" if self.stop == "when sure" else "Says when to stop"
-            lines.append(f"{what}: looks {self.how_often()}.")
+            lines.append(f"{what}: looks {self.how_often}.")
         return "\n".join(lines)
 
 
@@ -461,6 +541,10 @@ def check_correlation(value: Any) -> float:
     return given
 
 
+def _reward_sd(noise: GaussianNoise | BernoulliReward, level: float) -> float:
+    return noise.sd if isinstance(noise, GaussianNoise) else sqrt(level * (1 - level))
+
+
 def _clear(value: Any) -> float | None:
     if value is None or value is False:
         return None
@@ -470,6 +554,7 @@ def _clear(value: Any) -> float | None:
 
 
 def _check_keys(settings: Any) -> None:
+    """Refuse settings that are no mapping, and keys that are unknown or missing."""
     if not isinstance(settings, Mapping):
         raise InvalidInputError(
             f"the question is {settings!r}; expected a Question, a dictionary or a TOML file."
@@ -481,6 +566,9 @@ def _check_keys(settings: Any) -> None:
             raise InvalidInputError.of(table, value, f"a table [{table}]")
         if keys is not None:
             _check_known(value, keys, f"[{table}]")
+    for key in LACKING:
+        if key not in settings:
+            raise _lacking(key)
 
 
 def _check_known(settings: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
@@ -494,43 +582,7 @@ def _check_known(settings: Mapping[str, Any], known: tuple[str, ...], where: str
 
 def _lacking(key: str) -> InvalidInputError:
     name = f"[{key}]" if key in TABLES else key
-    return InvalidInputError(f"{name} is missing; {LACKING[key]}")
-
-
-def _effects(given: Mapping[str, Any]) -> tuple[float | None, tuple[float, ...] | None]:
-    """The smallest gap, or known means."""
-    if len(given) != 1:
-        raise InvalidInputError(
-            f"effects has {strung(list(given)) or 'none of its keys'}; expected exactly one of "
-            "smallest_gap or means."
-        )
-    if "smallest_gap" in given:
-        return check_positive(given["smallest_gap"], "effects.smallest_gap"), None
-    if not isinstance(given["means"], (list, tuple)):
-        raise InvalidInputError.of("effects.means", given["means"], "a list of one number per arm")
-    return None, tuple(finite_number(value, "effects.means") for value in given["means"])
-
-
-def _rewards(
-    rewards: Mapping[str, Any], means: tuple[float, ...] | None
-) -> tuple[GaussianNoise | BernoulliReward, float]:
-    """Noise and level; known means without an sd are rates, and the level is the second best."""
-    if "sd" in rewards and "rate" in rewards:
-        raise InvalidInputError("rewards has rate and sd; leave one of them out.")
-    if means is not None and {"rate", "mean"} & rewards.keys():
-        raise InvalidInputError("rewards: known means say the level; leave out rate and mean.")
-    if "rate" in rewards and "mean" in rewards:
-        raise InvalidInputError("rewards.mean goes with sd; leave it out.")
-    if "sd" not in rewards and "rate" not in rewards and means is None:
-        raise InvalidInputError(f"rewards: {LACKING['rewards']}")
-    noise: GaussianNoise | BernoulliReward = BernoulliReward()
-    if "sd" in rewards:
-        noise = GaussianNoise(check_positive(rewards["sd"], "rewards.sd"))
-    if means is not None:
-        return noise, sorted(means)[-2] if len(means) > 1 else 0.0
-    if "rate" in rewards:
-        return noise, check_fraction(rewards["rate"], "rewards.rate")
-    return noise, finite_number(rewards.get("mean", 0.0), "rewards.mean")
+    return InvalidInputError(f"{name} is missing or incomplete; {LACKING[key]}")
 
 
 def flattest(arms: ArmSet, best: int, gap: float) -> Floats | None:
@@ -555,10 +607,10 @@ def flattest(arms: ArmSet, best: int, gap: float) -> Floats | None:
     lead = basis[best] - basis[others]
     target = np.zeros(basis.shape[1] + 1)
     target[-1] = 1.0
-    found, residual = scipy.optimize.nnls(np.vstack([lead.T, np.ones(len(lead))]), target)
+    weights, residual = scipy.optimize.nnls(np.vstack([lead.T, np.ones(len(lead))]), target)
     if residual < 1e-9:
         return None
-    miss = np.append(found @ lead, found.sum() - 1.0)
+    miss = np.append(weights @ lead, weights.sum() - 1.0)
     values = basis @ (-miss[:-1] / miss[-1])
     values /= values[best] - values[others].max()
     values = gap * values

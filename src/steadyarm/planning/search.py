@@ -1,6 +1,6 @@
-"""Simulated tests with one budget, and the smallest budget that is enough.
+"""plan: answer a question by simulated tests, with many searches at a time.
 
-Shares of failures fall with the budget T about like Φ(a - b √T). The search brackets the wanted
+Shares of failures fall with the budget T about like Φ(a - b √T). A search brackets the wanted
 share with short measurements, measures a few budgets between, fits the curve to them, and checks
 the budget that it names in fresh tests.
 """
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,95 +21,339 @@ from scipy.optimize import OptimizeWarning, curve_fit
 from scipy.special import ndtr, ndtri
 
 from steadyarm.arms import ArmSet
+from steadyarm.errors import InvalidInputError
 from steadyarm.inference import Evidence, Looks, stopping_of
 from steadyarm.inference.intervals import SingleAnalysis, pairwise_value
 from steadyarm.inference.lift import simultaneous_value
 from steadyarm.inference.sequences import NO_ARM, decided_for
 from steadyarm.live.results import ON_THE_WAY
 from steadyarm.live.verdict import arms_judged
-from steadyarm.planning.answer import Answers, Need, Point
-from steadyarm.planning.candidates import Candidate
-from steadyarm.planning.question import Question
+from steadyarm.planning.answer import Line, Need, Plan, Point, Share, Theory
+from steadyarm.planning.question import LEAST_WRONG, Candidate, Question
 from steadyarm.planning.worlds import CALM, PlannedWorld, Rhythm
-from steadyarm.policies import Policy
+from steadyarm.policies import Policy, Steady
 from steadyarm.policies.fixed import ShuffledPlan
-from steadyarm.segments import Segment, SegmentStats
-from steadyarm.simulation.simulate import CHUNK, Batch, play
+from steadyarm.policies.thompson import ThompsonPolicy
+from steadyarm.simulation.simulate import CHUNK, PARTS, Batch, play, run_in_parallel
+from steadyarm.theory import rho_star_of_means
+from steadyarm.validation import whole_number
 
 LEVEL = 0.95  # of verdicts, unless somebody asks for another
-TABLES = 4_000_000  # numbers in the tables of scores that are held at a time
+TABLES = 4_000_000  # numbers in the tables of scores that are held at a time, about
 BETWEEN = 4  # budgets that are measured between those that bracket the wanted share
 REWEIGHTED = 4  # fits
 CHECKS = 3  # budgets that are checked before the last one is taken as it is
+LEAST_TRIALS = 100
+GRID = 7  # budgets at which all policies are compared
+EFFORT = 6.0  # simulated tests of a policy in one kind of world, per one behind its printed error
+CLEAR_EFFORT = 5.0  # the same for clear answers
 SEARCHING, CHECKING = range(2)  # random streams that share nothing
 Integers = NDArray[np.int64]
 
 
+class Progress(NamedTuple):
+    """How far a plan is: steps done, steps in all (about), and what is being done."""
+
+    done: int
+    total: int
+    doing: str
+
+
+def plan(
+    question: Question | Mapping[str, Any] | str | Path,
+    trials: int | None = None,
+    seed: int = 0,
+    jobs: int | None = None,
+    progress: Callable[[Progress], object] | None = None,
+) -> Plan:
+    """How many rounds and days a test needs, with each candidate policy.
+
+    Parameters
+    ----------
+    question : a `Question`, its settings as a dictionary, or a TOML file; see docs/run/plan.md
+    trials : simulated tests behind each reported error; by default 2000, up to 8000 for errors
+        below 0.02, down to 300 for policies that take long to simulate. At least five of them
+        have to be expected to go wrong
+    seed : the same seed gives the same plan, whatever the number of jobs
+    jobs : threads; by default one per core
+    progress : called with what is done, whenever that is more
+
+    Returns
+    -------
+    Plan : budget and days of each policy, with intervals; ``print`` shows it
+
+    Examples
+    --------
+    >>> import steadyarm as sa
+    >>> found = sa.plan({
+    ...     "traffic_per_day": 200,
+    ...     "arms": {"one_hot": ["A", "B"]},
+    ...     "effects": {"smallest_gap": 0.5},
+    ...     "rewards": {"sd": 1.0},
+    ...     "policies": ["a/b-test"],
+    ... }, trials=500)
+    >>> 30 < found.budget < 60, found.days  # in closed form 44 rounds: Φ(-0.25 √44) = 0.05
+    (True, 1)
+    """
+    if isinstance(question, (str, Path)):
+        question = Question.from_file(Path(question))
+    elif not isinstance(question, Question):
+        question = Question.from_settings(question)
+    if trials is not None:
+        trials = whole_number(trials, "trials", least=LEAST_TRIALS)
+    _check_measurable(question, trials)
+    work = _Work(question, trials, whole_number(seed, "seed"), jobs, progress)
+    budgets, lines = work.lines()
+    return Plan(
+        question=question,
+        budgets=budgets,
+        lines=lines,
+        theory=theory_of(question, budgets),
+        trials=trials,
+        seed=seed,
+    )
+
+
+def theory_of(question: Question, budgets: tuple[int, ...]) -> Theory:
+    """The oracle's floor at these budgets.
+
+    With σ² ρ* for its hardest rival it errs with probability Φ(-√(T / (σ² ρ*))).
+    """
+    try:
+        hardest = max(rho_star_of_means(question.arms, shape) for shape in question.shapes)
+    except InvalidInputError:
+        return Theory(None, None)
+    spent = question.scatter**2 * hardest
+    wanted = max(-float(ndtri(question.error)), 0.0)
+    floor = tuple(float(ndtr(-math.sqrt(budget / spent))) for budget in budgets)
+    return Theory(math.ceil(spent * wanted**2), floor)
+
+
+def seconds_for(question: Question, trials: int | None = None) -> float:
+    """Processor time that the answer takes, about; give or take a factor of two."""
+    worlds, arms = 2 if question.rhythm.moves else 1, question.arms
+    total = 0.0
+    for candidate in question.candidates:
+        n, time = _trials(question, candidate, trials), candidate.milliseconds(arms)
+        total += n * time * worlds * EFFORT
+        if question.clear is not None:
+            judged = candidate.judged(arms, n)
+            total += judged * (time + candidate.judging(arms)) * CLEAR_EFFORT
+    return total / 1000
+
+
+def _trials(question: Question, candidate: Candidate, trials: int | None) -> int:
+    """Simulated tests behind each error."""
+    return trials or candidate.trials(question.arms, question.error)
+
+
+def _check_measurable(question: Question, trials: int | None) -> None:
+    """Refuse an error so small that hardly any simulated test would go wrong."""
+    fewest = min(_trials(question, candidate, trials) for candidate in question.candidates)
+    expected = fewest * question.error
+    if expected < LEAST_WRONG * (1 - 1e-9):
+        needed = math.ceil(LEAST_WRONG / question.error * (1 - 1e-9))
+        raise InvalidInputError(
+            f"error is {question.error:g}, but {fewest:,} simulated tests would have only about "
+            f"{expected:.2g} wrong picks, too few to measure their share; expected trials of "
+            f"at least {needed}, or a larger error.",
+            field="error",
+        )
+
+
+class _Work:
+    """The simulations of one plan, and how far they are."""
+
+    def __init__(
+        self,
+        question: Question,
+        trials: int | None,
+        seed: int,
+        jobs: int | None,
+        progress: Callable[[Progress], object] | None,
+    ) -> None:
+        self.question, self.trials, self.seed, self.jobs = question, trials, seed, jobs
+        # slow ones first, so that they do not run alone at the end
+        self.candidates = sorted(question.candidates, key=_haste)
+        self.progress, self.done = progress, 0
+        kinds = 1 + question.rhythm.moves + (question.clear is not None)
+        self.left = len(self.candidates) * kinds * (1 + GRID)  # about, until budgets are known
+
+    def lines(self) -> tuple[tuple[int, ...], tuple[Line, ...]]:
+        """The budgets at which policies are compared, and the answer for each policy."""
+        question, moves = self.question, self.question.rhythm.moves
+        rhythms = (CALM, question.rhythm) if moves else (CALM,)
+        calls = {(c.label, r.moves): (c, r, False) for c in self.candidates for r in rhythms}
+        needs: dict[tuple[str, bool], Need] = self._run("searching the budget", self._search, calls)
+        clear: dict[str, Need] = {}
+        if question.clear is not None:
+            again = {
+                c.label: (c, question.rhythm, True, needs[c.label, moves].budget)
+                for c in self.candidates
+            }
+            clear = self._run("searching clear answers", self._search, again)
+        budgets = _grid(question, [*needs.values(), *clear.values()])
+        points = self._compare(budgets, needs)
+        lines = []
+        for candidate in question.candidates:
+            label = candidate.label
+            surprised = points.get((label, "surprised"))
+            line = Line(
+                label=label,
+                robust=candidate.robust,
+                calm=needs[label, False],
+                moving=needs[label, True] if moves else None,
+                points=tuple(points[label, budget] for budget in budgets),
+                surprised=None if surprised is None else surprised.wrong,
+                clear=clear.get(label),
+                picked=points.get((label, "picked")),
+            )
+            lines.append(line)
+        return budgets, tuple(lines)
+
+    def _compare(
+        self, budgets: tuple[int, ...], needs: Mapping[tuple[str, bool], Need]
+    ) -> dict[tuple[str, Any], Point]:
+        """What tests bring at the common budgets, with the budget that is enough to pick the best,
+        and in the moving world with the one that is enough if nothing moves.
+        """
+        rhythm, asked = self.question.rhythm, self.question.clear is not None
+        calls: dict[tuple[str, Any], tuple[Any, ...]] = {}
+        for candidate in self.candidates:
+            label, trials = candidate.label, _trials(self.question, candidate, self.trials)
+            few, more = (max(trials // n, LEAST_TRIALS) for n in (4, 2))
+            judged = candidate.judged(self.question.arms, trials)
+            for budget in budgets:
+                each = min(few, judged) if asked else few
+                calls[label, budget] = candidate, rhythm, budget, each, SEARCHING, asked
+            calm, enough = needs[label, False].budget, needs[label, rhythm.moves].budget
+            if rhythm.moves and calm is not None:
+                calls[label, "surprised"] = candidate, rhythm, calm, more, SEARCHING, False
+            if asked and enough is not None:
+                calls[label, "picked"] = candidate, rhythm, enough, judged, CHECKING, True
+        self.left = len(calls)
+        doing = "comparing answers" if asked else "comparing errors"
+        points: dict[tuple[str, Any], Point]
+        points = self._run(doing, partial(measure, self.question, self.seed), calls)
+        return points
+
+    def _run(
+        self, doing: str, function: Callable[..., Any], calls: Mapping[Any, tuple[Any, ...]]
+    ) -> dict[Any, Any]:
+        """Call a function in parallel, by key; the first argument is a candidate."""
+        results = {}
+        self._tell(f"{doing} of {next(iter(calls.values()))[0].label}")
+        numbered = ((key, *call) for key, call in calls.items())
+        for key, result in run_in_parallel(function, numbered, self.jobs):
+            results[key] = result
+            self.done, self.left = self.done + 1, self.left - 1
+            self._tell(f"{doing} of {calls[key][0].label}")
+        return {key: results[key] for key in calls}
+
+    def _tell(self, doing: str) -> None:
+        if self.progress is not None:
+            self.progress(Progress(self.done, self.done + self.left, doing))
+
+    def _search(
+        self, candidate: Candidate, rhythm: Rhythm, clear: bool, enough: int | None = None
+    ) -> Need:
+        """What a candidate needs for right picks or, if it is `clear`, for clear answers.
+
+        enough : budget for right picks, from which the search for clear answers starts
+        """
+        question = self.question
+        trials, guess = _trials(question, candidate, self.trials), first_guess(question)
+        wanted = question.error
+        if clear:
+            trials, wanted = candidate.judged(question.arms, trials), 1 - (question.clear or 0.0)
+            guess = min(2 * (enough or guess), question.most_rounds)
+
+        def count(budget: int, trials: int, stream: int) -> Point:
+            return measure(question, self.seed, candidate, rhythm, budget, trials, stream, clear)
+
+        need = Search(question, wanted, count, trials).run(guess)
+        if need.budget is None:
+            return need
+        waits = waits_of(question, candidate, need.budget)
+        return replace(need, days=question.days(need.budget, rhythm, waits))
+
+
+def _haste(candidate: Candidate) -> int:
+    if isinstance(candidate.policy, ThompsonPolicy):
+        return 0
+    return 1 if isinstance(candidate.policy, Steady) else 2
+
+
+def _grid(question: Question, needs: list[Need]) -> tuple[int, ...]:
+    """Budgets around those that were found, at equal ratios."""
+    found = [need.budget for need in needs if need.budget is not None] or [first_guess(question)]
+    least, most = least_budget(question), question.most_rounds
+    low, high = max(min(found) / 4, least), min(max(found) * 1.3, most)
+    budgets = [min(tidy(b, 2), most) for b in np.geomspace(min(low, high), high, GRID)]
+    return tuple(sorted(set(budgets)))
+
+
+# Simulated tests with one budget, and what they bring.
+
+
 def measure(
     question: Question,
+    seed: int,
     candidate: Candidate,
     rhythm: Rhythm,
     budget: int,
     trials: int,
-    seed: int,
-    stream: int = SEARCHING,
+    stream: int,
+    judge: bool,
 ) -> Point:
-    """Simulate tests with one budget and count the wrong picks: a pure function."""
-    errors = 0
-    for world, done in _batches(question, candidate, rhythm, budget, trials, seed, stream, False):
-        errors += int((world.regret(done.recommendations.arm) > 0).sum())
-    return Point(budget, errors, trials)
+    """Simulate tests with one budget: a pure function.
 
-
-def measure_answers(
-    question: Question,
-    candidate: Candidate,
-    rhythm: Rhythm,
-    budget: int,
-    trials: int,
-    seed: int,
-    stream: int = SEARCHING,
-) -> Answers:
-    """Simulate tests with one budget and count those with a clear answer: a pure function.
-
-    An answer is clear if the test decides, and for the best variant. Wrong picks are those at the
-    end of the budget. Of tests that may stop it also counts the visits.
+    Parameters
+    ----------
+    judge : whether to count the tests with a clear answer, too: those that decide, and for the best
+        variant. Of tests that may stop it also counts the visits
     """
     control = None if question.control is None else question.arms.names.index(question.control)
-    policy, arms = candidate.policy, candidate.arms(question.arms)
-    looks = None
-    if question.stop is not None and policy.unbiased:
-        looks = question.planned_looks(budget, rhythm)
-    lag, errors, clear, visits = question.lag(budget, rhythm), 0, 0, 0
-    for world, done in _batches(question, candidate, rhythm, budget, trials, seed, stream, True):
-        variant, rounds = decide(policy, arms, budget, done, control, looks)
-        errors += int((world.regret(done.recommendations.arm) > 0).sum())
-        right = world.regret(np.maximum(variant, 0)) == 0
-        clear += int(((variant != NO_ARM) & right).sum())
-        visits += int(np.minimum(rounds + lag, budget).sum())
-    return Answers(budget, clear, errors, trials, None if looks is None else visits / trials)
+    policy, arms, looks = candidate.policy, candidate.arms(question.arms), None
+    if judge and question.stop is not None and policy.unbiased:
+        looks = question.planned_looks(budget)
+    lag, wrong, clear, visits = question.lag(budget, rhythm), 0, 0, 0
+    for world, batch in _batches(question, seed, candidate, rhythm, budget, trials, stream, judge):
+        wrong += int((world.regret(batch.recommendations.arm) > 0).sum())
+        if judge:
+            variant, rounds = decide(policy, arms, budget, batch, control, looks)
+            right = world.regret(np.maximum(variant, 0)) == 0
+            clear += int(((variant != NO_ARM) & right).sum())
+            visits += int(np.minimum(rounds + lag, budget).sum())
+    return Point(
+        budget,
+        Share.of(wrong, trials),
+        Share.of(clear, trials) if judge else None,
+        None if looks is None else visits / trials,
+    )
 
 
 def _batches(
     question: Question,
+    seed: int,
     candidate: Candidate,
     rhythm: Rhythm,
     budget: int,
     trials: int,
-    seed: int,
     stream: int,
     record: bool,
 ) -> Iterator[tuple[PlannedWorld, Batch]]:
     """Batches of simulated tests, the same number in each world of the question."""
     lag, arms = question.lag(budget, rhythm), candidate.arms(question.arms)
     worlds = len(question.shapes)
+    most = max(1, TABLES // (PARTS * arms.rank**2)) if record else CHUNK
     for leader in range(worlds):
         left = trials * (leader + 1) // worlds - trials * leader // worlds
         world = replace(question.environment(budget, rhythm, leader), arms=arms)
         key = np.random.SeedSequence(seed, spawn_key=(stream, budget, leader))
         rng = np.random.default_rng(key)
         while left > 0:
-            size = min(CHUNK, left)
+            size = min(CHUNK, most, left)
             left -= size
             yield world, play(candidate.policy, world, size, rng, lag, record)
 
@@ -116,7 +362,7 @@ def decide(
     policy: Policy[Any],
     arms: ArmSet,
     budget: int,
-    done: Batch,
+    batch: Batch,
     control: int | None,
     looks: Looks | None = None,
 ) -> tuple[Integers, Integers]:
@@ -127,41 +373,16 @@ def decide(
     every other arm is shown not to be better. Limits hold with probability 0.95, of whose error a
     live test spends a fifth before its end, or with looks as these spend it.
     """
-    picked = done.recommendations.arm
-    variant, rounds = np.empty(len(picked), dtype=np.int64), np.full(len(picked), budget)
+    picked = batch.recommendations.arm
+    rounds = np.full(len(picked), budget)
     if not policy.unbiased and not isinstance(policy, ShuffledPlan):
-        return _by_own_errors(done, control), rounds
+        return _by_own_errors(batch, control), rounds
+    evidence = Evidence.from_segments(arms_judged(policy, arms), batch.played)
+    if looks is not None:
+        stopped = stopping_of(evidence, budget, looks, LEVEL, control)
+        return stopped.variant, stopped.rounds
     level = 1 - (1 - ON_THE_WAY) * (1 - LEVEL) if policy.unbiased else LEVEL
-    for rows, evidence in evidence_of(arms_judged(policy, arms), done.played):
-        if looks is None:
-            variant[rows] = _at_end(evidence, level, picked[rows], control)
-        else:
-            stopped = stopping_of(evidence, budget, looks, LEVEL, control)
-            variant[rows], rounds[rows] = stopped.variant, stopped.rounds
-    return variant, rounds
-
-
-def evidence_of(
-    arms: ArmSet, played: list[tuple[Segment, SegmentStats]]
-) -> Iterator[tuple[slice, Evidence]]:
-    """The evidence of a batch, so many tests at a time as memory allows."""
-    trials = len(played[0][0].rounds)
-    size = max(1, TABLES // (len(played) * arms.rank**2))
-    for first in range(0, trials, size):
-        rows = slice(first, first + size)
-        pieces = ((_some(segment, rows), _stats(stats, rows)) for segment, stats in played)
-        yield rows, Evidence.from_segments(arms, pieces)
-
-
-def _some(segment: Segment, rows: slice) -> Segment:
-    reference = None if segment.reference is None else segment.reference[rows]
-    weights, rounds = segment.weights[rows], segment.rounds[rows]
-    return replace(segment, weights=weights, rounds=rounds, reference=reference)
-
-
-def _stats(stats: SegmentStats, rows: slice) -> SegmentStats:
-    squares = None if stats.squares is None else stats.squares[rows]
-    return SegmentStats(stats.counts[rows], stats.sums[rows], squares)
+    return _at_end(evidence, level, picked, control), rounds
 
 
 def _at_end(evidence: Evidence, level: float, picked: Integers, control: int | None) -> Integers:
@@ -179,18 +400,18 @@ def _at_end(evidence: Evidence, level: float, picked: Integers, control: int | N
     return decided_for(picked, winner, -high, -low, control)
 
 
-def _by_own_errors(done: Batch, control: int | None) -> Integers:
+def _by_own_errors(batch: Batch, control: int | None) -> Integers:
     """(n,) as a live test decides by a policy's own standard errors, if nothing moves.
 
     Errors of two arms add up at worst, with Bonferroni over the arms; an arm that was dropped has
     no error, so nothing is shown of it.
     """
-    found = done.recommendations
-    picked, estimates = found.arm, found.estimates
-    if found.standard_errors is None:
+    picked, estimates = batch.recommendations.arm, batch.recommendations.estimates
+    errors = batch.recommendations.standard_errors
+    if errors is None:
         return np.full(len(picked), NO_ARM)
     rows, K = np.arange(len(picked)), estimates.shape[1]
-    errors, values = np.nan_to_num(found.standard_errors, nan=np.inf), np.nan_to_num(estimates)
+    errors, values = np.nan_to_num(errors, nan=np.inf), np.nan_to_num(estimates)
     z = -float(ndtri((1 - LEVEL) / (2 * max(K - 1, 1))))
     low = values[rows, picked][:, None] - values - z * (errors + errors[rows, picked][:, None])
     low[rows, picked] = np.inf
@@ -205,15 +426,18 @@ def waits_of(question: Question, candidate: Candidate, budget: int) -> int:
     """How often a policy waits for rewards before it goes on, in a test with delayed rewards."""
     if not question.delay or not candidate.policy.waits:
         return 0
-    batches = _batches(question, candidate, CALM, budget, 1, 0, SEARCHING, False)
+    batches = _batches(question, 0, candidate, CALM, budget, 1, SEARCHING, False)
     return next(batches)[1].segments - 1
+
+
+# The search.
 
 
 def first_guess(question: Question) -> int:
     """Budget of an equal split over as many arms as there are dimensions, by Bonferroni."""
     arms = question.arms
     z = ndtri(1 - question.error / max(arms.size - 1, 1) / (1 + (question.error > 0.4)))
-    rounds = 2 * arms.rank * (max(z, 0.5) * question.scatter / question.gap) ** 2
+    rounds = 2 * arms.rank * (max(z, 0.5) * question.scatter / question.smallest_gap) ** 2
     return round(min(max(float(rounds), least_budget(question)), question.most_rounds))
 
 
@@ -222,56 +446,57 @@ def least_budget(question: Question) -> int:
     return min(max(2 * question.arms.size, 16), question.most_rounds)
 
 
-@dataclass
 class Search:
     """The smallest budget with which one policy fails as rarely as wanted, in one kind of world.
 
-    To fail is to pick a wrong variant, or to give no clear answer.
+    To fail is to pick a wrong variant or, where tests are judged, to give no clear answer.
 
     Attributes
     ----------
     wanted : the share of tests that may fail
-    count : simulates tests with a budget, so many, from a random stream, and counts the failures
-    points : what was measured, by budget
+    count : simulates tests with a budget, so many, from a random stream
+    trials : tests behind the share that is reported
+    failures : what was measured, by budget
     """
 
-    question: Question
-    candidate: Candidate
-    rhythm: Rhythm
-    wanted: float
-    count: Callable[[int, int, int], Point]
-    trials: int
-    points: dict[int, Point] = field(default_factory=dict)
+    def __init__(
+        self,
+        question: Question,
+        wanted: float,
+        count: Callable[[int, int, int], Point],
+        trials: int,
+    ) -> None:
+        self.wanted, self.count, self.trials = wanted, count, trials
+        self.least, self.most = least_budget(question), question.most_rounds
+        self.failures: dict[int, Share] = {}
 
     def run(self, guess: int) -> Need:
         """Bracket, measure between, fit, check."""
-        most = self.question.most_rounds
         low, high = self._bracket(guess, max(100, self.trials // 4))
         if high is None:
-            check = self._measure(most, self.trials, CHECKING)
-            if check.interval()[0] > self.wanted:
+            check, failed = self._check(self.most)
+            if failed.low > self.wanted:
                 return Need(None, None, None, None, check)
-            high = most
+            high = self.most
         for between in np.geomspace(low, high, BETWEEN + 2)[1:-1]:
             self._measure(round(between), max(100, self.trials // 2))
         enough = None
         for _ in range(CHECKS):
             budget, _ = self._fit(low, high)
-            check = self._measure(min(tidy(budget), most), self.trials, CHECKING)
-            few, many = check.interval()
-            if few > self.wanted:
+            check, failed = self._check(min(tidy(budget), self.most))
+            if failed.low > self.wanted:
                 low = max(low, round(1.02 * check.budget))
             else:
                 enough = check
-                if many >= self.wanted:
+                if failed.high >= self.wanted:
                     break
                 high = min(high, check.budget)
             if high <= 1.02 * low:
                 break
         if enough is None:
-            enough = self._measure(high, self.trials, CHECKING)
-        if enough.budget == most and enough.interval()[0] > self.wanted:
-            return Need(None, None, None, None, enough)
+            enough, failed = self._check(high)
+            if high == self.most and failed.low > self.wanted:
+                return Need(None, None, None, None, enough)
         return self._need(enough)
 
     def _need(self, check: Point) -> Need:
@@ -282,19 +507,17 @@ class Search:
             root = math.sqrt(fitted)
             low = math.floor(max(root - 1.96 * error, 1.0) ** 2)
             high = math.ceil((root + 1.96 * error) ** 2)
-        waits = waits_of(self.question, self.candidate, budget)
-        return Need(budget, low, high, self.question.days(budget, self.rhythm, waits), check)
+        return Need(budget, low, high, None, check)
 
     def _bracket(self, guess: int, trials: int) -> tuple[int, int | None]:
         """Budgets that fail too often and rarely enough; None if the largest fails too often."""
-        least, most = least_budget(self.question), self.question.most_rounds
-        low, high, budget = least, None, guess
+        low, high, budget = self.least, None, guess
         while True:
-            if self._measure(budget, trials).rate > self.wanted:
-                low, following = budget, min(2 * budget, most)
+            if self._measure(budget, trials) > self.wanted:
+                low, following = budget, min(2 * budget, self.most)
             else:
-                high, following = budget, max(budget // 2, least)
-            if following in self.points:
+                high, following = budget, max(budget // 2, self.least)
+            if following in self.failures:
                 return low, high
             budget = following
 
@@ -303,13 +526,13 @@ class Search:
 
         A probit curve over √T, fitted to what was measured near these budgets.
         """
-        points = [p for p in self.points.values() if low / 2 <= p.budget <= 2 * high]
-        if len(points) < BETWEEN:
+        near = {T: share for T, share in self.failures.items() if low / 2 <= T <= 2 * high}
+        if len(near) < BETWEEN:
             return float(high), math.inf
         scale = (low * high) ** 0.25
-        x = np.sqrt([p.budget for p in points]) / scale - 1
-        trials = np.array([p.trials for p in points])
-        rates = np.array([p.rate for p in points])
+        x = np.sqrt(list(near)) / scale - 1
+        trials = np.array([share.trials for share in near.values()])
+        rates = np.array([share.rate for share in near.values()])
         wanted = float(ndtri(self.wanted))
         level, slope = wanted, -1.0
         with warnings.catch_warnings():
@@ -330,13 +553,25 @@ class Search:
         gradient = np.array([1.0, step])
         return budget, scale * math.sqrt(gradient @ covariance @ gradient) / -slope
 
-    def _measure(self, budget: int, trials: int, stream: int = SEARCHING) -> Point:
-        point = self.count(budget, trials, stream)
-        known = self.points.get(budget, Point(budget, 0, 0))
-        if stream == CHECKING or point.trials > known.trials:
-            errors, more = (known.errors, known.trials) if stream == CHECKING else (0, 0)
-            self.points[budget] = Point(budget, point.errors + errors, point.trials + more)
-        return point
+    def _measure(self, budget: int, trials: int) -> float:
+        """The share of failures, from as many tests as were ever searched with this budget."""
+        failed = _failures(self.count(budget, trials, SEARCHING))
+        if budget not in self.failures or trials > self.failures[budget].trials:
+            self.failures[budget] = failed
+        return failed.rate
+
+    def _check(self, budget: int) -> tuple[Point, Share]:
+        """Fresh tests with a budget, which count beside those before; what failed of them alone."""
+        point = self.count(budget, self.trials, CHECKING)
+        failed = _failures(point)
+        known = self.failures.get(budget)
+        count, trials = (0, 0) if known is None else (known.count, known.trials)
+        self.failures[budget] = Share.of(failed.count + count, failed.trials + trials)
+        return point, failed
+
+
+def _failures(point: Point) -> Share:
+    return point.wrong if point.clear is None else point.clear.rest
 
 
 def _probit(x: Any, level: float, slope: float) -> Any:

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.environments import BernoulliReward, GaussianNoise
+from steadyarm.environments.environment import shortfall
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, finite_number
 
-KINDS = ("none", "weekend", "promotion", "trend")
+KINDS = ("none", "weekend", "trend")
 STEPS = 56  # of a trend, at least
 
 Floats = NDArray[np.float64]
@@ -39,14 +40,13 @@ class Rhythm:
     """What happens to the effects in the course of a test that starts on a Saturday.
 
     The effects that a question states are averages over the test. At the rhythm's high, which is
-    the weekend, the promotion of the second week or the beginning of a trend, every lead is
-    smaller, by `strength` times its average, than at the low; from about 2 on the order of the arms
-    turns around. A test covers whole weeks for a weekend or a promotion. A smaller budget takes a
-    smaller share of each day's traffic.
+    the weekend or the beginning of a trend, every lead is smaller, by `strength` times its average,
+    than at the low; from about 2 on the order of the arms turns around. A test covers whole weeks
+    for a weekend. A smaller budget takes a smaller share of each day's traffic.
 
     Parameters
     ----------
-    kind : none, weekend, promotion or trend
+    kind : none, weekend or trend
     strength : difference of the leads between low and high, as a multiple of their average
 
     Examples
@@ -74,25 +74,23 @@ class Rhythm:
     @property
     def weekly(self) -> bool:
         """Whether it takes whole weeks."""
-        return self.kind in ("weekend", "promotion")
+        return self.kind == "weekend"
 
     def days(self, budget: int, traffic: int) -> int:
         """How many days a test takes: as few as the traffic allows, in whole weeks if weekly."""
         cycle = 7 if self.weekly else 1
-        least = 14 if self.kind == "promotion" else cycle
-        return max(cycle * ceil(budget / (traffic * cycle)), least)
+        return max(cycle * ceil(budget / (traffic * cycle)), cycle)
 
     def pieces(self, budget: int, days: int) -> Pieces:
         """The pieces of a test that spreads its budget evenly over the days."""
         steps = max(days, STEPS) if self.kind == "trend" else days
         ends = np.rint(np.linspace(0, budget, steps + 1)[1:]).astype(np.int64)
         day = np.arange(steps)
-        heights = {
-            "none": np.zeros(steps),
-            "weekend": (day % 7 < 2).astype(np.float64),
-            "promotion": (day // 7 == 1).astype(np.float64),
-            "trend": 1.0 - (day + 0.5) / steps,
-        }[self.kind]
+        heights = np.zeros(steps)
+        if self.kind == "weekend":
+            heights = (day % 7 < 2).astype(np.float64)
+        elif self.kind == "trend":
+            heights = 1.0 - (day + 0.5) / steps
         last = np.append(np.diff(heights) != 0.0, True)
         ends, heights = ends[last], heights[last]
         lengths = np.diff(ends, prepend=0)
@@ -110,7 +108,6 @@ class Rhythm:
         return {
             "none": "nothing moves",
             "weekend": f"between weekday and weekend {turn}; starts on a Saturday",
-            "promotion": f"in the promotion of week 2 {turn}",
             "trend": f"from first to last round {turn}",
         }[self.kind]
 
@@ -150,16 +147,10 @@ class PlannedWorld:
         """The arm with the largest effect."""
         return int(self.effects.argmax())
 
-    @property
-    def gap(self) -> float:
-        """By how much the best arm beats the second best, on average over the test."""
-        second, first = np.sort(self.effects)[-2:]
-        return float(first - second)
-
     def regret(self, arms: Integers) -> Floats:
         """By how much these arms fall short of the best one; exactly zero for ties."""
-        behind = self.effects.max() - self.effects[arms]
-        return np.where(behind <= 1e-9 * np.abs(self.effects).max(), 0.0, behind)
+        size = float(np.abs(self.effects).max())
+        return shortfall(self.effects.max(), self.effects[arms], size)
 
     def play(
         self, segment: Segment, start: Integers, rng: np.random.Generator, squares: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.planning.answer import Answers, Curve, Line, Plan, Point
+from steadyarm.planning.answer import Line, Plan, Share
 from steadyarm.plot.spec import (
     DOT,
     HEIGHT,
@@ -25,7 +25,7 @@ from steadyarm.plot.spec import (
 )
 from steadyarm.policies import POLICIES
 from steadyarm.simulation import Comparison, Results
-from steadyarm.wording import counted, percent
+from steadyarm.wording import counted
 
 PAPER = ("G-BAI", "P1-RAGE", "P1-Peace", "Mixed-Peace", "Peace", "OD-LinBAI", "Steady")
 KNOWN = tuple(dict.fromkeys([*PAPER, *POLICIES]))
@@ -194,19 +194,22 @@ def plan(plan: Plan, clear: bool = False) -> Spec:
     """
     if not isinstance(plan, Plan):
         raise InvalidInputError(f"plan is {type(plan).__name__}; give what sa.plan() returned.")
-    wanted, need = (plan.clear, plan.clear_budget) if clear else (plan.error, plan.budget)
+    question = plan.question
+    wanted = question.clear if clear else question.error
+    need = plan.clear_budget if clear else plan.budget
     if wanted is None:
         raise InvalidInputError("this plan has no clear answers; ask for them with `clear`.")
     rows = [
         {
             "policy": line.name,
-            "visits": point.budget,
-            "tests": point.trials,
-            "rate": point.rate,
-            **dict(zip(("low", "high"), point.interval(), strict=True)),
+            "visits": budget,
+            "tests": share.trials,
+            "rate": share.rate,
+            "low": share.low,
+            "high": share.high,
         }
         for line in plan.lines
-        for point in (_answers(line) if clear else _points(line.asked))
+        for budget, share in _shares(line, clear)
     ]
     x = field("visits", scale=LOG, axis={"format": ",d", "tickCount": 6})
     style = {"color": color("policy", [line.name for line in plan.lines])}
@@ -218,7 +221,7 @@ def plan(plan: Plan, clear: bool = False) -> Spec:
     notes = ["* trusts that nothing moves."] if any(not line.robust for line in plan.lines) else []
     what = "wanted share of clear answers" if clear else "acceptable share of wrong picks"
     notes += [INTERVALS, f"Dashed: the {what}."]
-    if plan.theory.floor and not clear and not plan.moving:
+    if plan.theory.floor and not clear and not question.rhythm.moves:
         floor = [
             {"visits": budget, "rate": rate}
             for budget, rate in zip(plan.budgets, plan.theory.floor, strict=True)
@@ -237,52 +240,20 @@ def plan(plan: Plan, clear: bool = False) -> Spec:
         extra += [level(float(need), "x"), label]
     return chart(
         "plan-clear" if clear else "plan",
-        "How often the answer would be clear" if clear else _plan_title(plan),
+        "How often the answer would be clear" if clear else plan.answer.rstrip("."),
         rows,
-        summary=_plan_summary(plan),
+        summary=plan.verdict.replace("\n", " "),
         note=" ".join(notes),
         layer=[*extra, *curves],
     )
 
 
-def _plan_title(plan: Plan) -> str:
-    if plan.choice is None:
-        most = counted(plan.most_days, "day")
-        return f"No robust policy errs in only {percent(plan.error)} within {most}"
-    return (
-        f"{plan.choice.label}: {plan.budget:,} visits in {counted(plan.days or 0, 'day')} for "
-        f"about {percent(plan.error)} wrong picks"
-    )
-
-
-def _answers(line: Line) -> list[Answers]:
-    """By rising budget, each budget once, from as many tests as there were."""
-    if (clear := line.clear) is None:
-        return []
-    points = {point.budget: point for point in clear.points}
-    points |= {one.budget: one for one in (clear.picked, clear.check) if one is not None}
-    return sorted(points.values(), key=lambda point: point.budget)
-
-
-def _points(curve: Curve) -> list[Point]:
-    """By rising budget; where the need was checked, that check of more tests than the others."""
-    check = curve.need.check
-    points = [point for point in curve.points if point.budget != check.budget]
-    return sorted([*points, check], key=lambda point: point.budget)
-
-
-def _plan_summary(plan: Plan) -> str:
-    if plan.choice is None:
-        return f"{_plan_title(plan)}."
-    check = plan.choice.asked.need.check
-    low, high = check.interval()
-    text = (
-        f"{plan.choice.label} needs {plan.budget:,} visits in {counted(plan.days or 0, 'day')} for "
-        f"about {percent(plan.error)} wrong picks; in simulated tests {percent(check.rate)} "
-        f"were wrong (95 % interval {percent(low)} to {percent(high)})."
-    )
-    if plan.clear is None or plan.clear_budget is None:
-        return text
-    days = counted(plan.clear_days or 0, "day")
-    clear = f" {percent(plan.clear)} clear answers take {plan.clear_budget:,} visits in {days}."
-    return text + clear
+def _shares(line: Line, clear: bool) -> list[tuple[int, Share]]:
+    """By rising budget, each once; where a need was checked, that check of more tests."""
+    points = {point.budget: point for point in line.points}
+    if not clear:
+        points[line.asked.check.budget] = line.asked.check
+        return [(budget, points[budget].wrong) for budget in sorted(points)]
+    checks = (line.picked, None if line.clear is None else line.clear.check)
+    points |= {point.budget: point for point in checks if point is not None}
+    return [(budget, share) for budget in sorted(points) if (share := points[budget].clear)]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from steadyarm.planning.answer import Plan
-from steadyarm.planning.text import Table, budget_tables, need_tables
+from steadyarm.planning.answer import Plan, Table, budget_tables, need_tables
 from steadyarm.plot import sweeps
 from steadyarm.reports.render import render
 from steadyarm.wording import counted, toml_of
@@ -39,20 +38,19 @@ def plan_report(plan: Plan, command: str = "") -> str:
     >>> "<h1>How long the test must be</h1>" in plan_report(found)
     True
     """
-    answer, *reasons = plan.verdict.split("\n", 1)
-    kinds = (False, True) if plan.clear else (False,)
+    _, *reasons = plan.verdict.split("\n", 1)
+    kinds = (False, True) if plan.question.clear else (False,)
     return render(
         "plan.html",
         title="How long the test must be",
         plan=plan,
         command=command,
-        answer=answer,
         reasons=[text.replace("\n", " ") for text in reasons],
         needs=need_tables(plan),
         charts=[sweeps.plan(plan, clear) for clear in kinds],
         budgets=[turned for table in budget_tables(plan) for turned in _turned(table)],
         assumptions=_assumptions(plan),
-        question=toml_of(_known(plan.question)).strip(),
+        question=toml_of(_known(plan.question.to_dict())).strip(),
     )
 
 
@@ -66,12 +64,12 @@ def _turned(table: Table) -> Iterator[Table]:
 
 
 def _assumptions(plan: Plan) -> tuple[str, ...]:
-    trials = [point.trials for line in plan.lines for point in line.asked.points]
+    trials = [point.wrong.trials for line in plan.lines for point in line.points]
     few, most = f"{min(trials):,}", f"{max(trials):,}"
     simulated = few if few == most else f"{few} to {most}"
     world = (
         "The world moves as the rhythm of the question says; another rhythm needs other budgets."
-        if plan.moving
+        if plan.question.rhythm.moves
         else "Nothing moves during the test. Give the question a rhythm to see what drift does."
     )
     return (
@@ -80,13 +78,9 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
         f"Errors are counted in {simulated} simulated tests for each policy and budget; intervals "
         "are exact (Clopper and Pearson) and hold for each number by itself.",
         "A pick is wrong if it names a variant that is not the best on average over the test.",
-        *(
-            ["Answers are judged as the verdict of a live test is, at its end."]
-            if plan.clear
-            else []
-        ),
-        f"Seed {plan.seed}; budgets up to {plan.most_rounds:,} visits in "
-        f"{counted(plan.most_days, 'day')} were tried.",
+        "Answers are judged as the verdict of a live test is.",
+        f"Seed {plan.seed}; budgets up to {plan.question.most_rounds:,} visits in "
+        f"{counted(plan.question.most_days, 'day')} were tried.",
     )
 
 
