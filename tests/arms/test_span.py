@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import steadyarm as sa
-from steadyarm.arms.rows import DenseRows
-from steadyarm.arms.span import span_of, twin_in
+from steadyarm.arms.rows import DenseRows, span_of, twin_in
 
 Floats = NDArray[np.float64]
 

@@ -11,16 +11,15 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.designs import (
     Design,
-    cache,
     designs_for,
     forget_designs,
     frank_wolfe_g,
     frank_wolfe_xy,
     g_optimal,
+    optimal,
     xy_optimal,
 )
-from steadyarm.designs.cache import Solver
-from steadyarm.designs.optimal import Kind, solve_subsets
+from steadyarm.designs.optimal import Kind, Solver, solve_subsets
 
 COMBINATIONS: list[tuple[Kind, Solver]] = [
     ("xy", "exact"),
@@ -78,16 +77,16 @@ def test_does_not_depend_on_what_came_before(kind: Kind, solver: Solver) -> None
 
 def test_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_designs()
-    monkeypatch.setattr(cache, "MOST_FLOATS", 400)
+    monkeypatch.setattr(optimal, "MOST_FLOATS", 400)
     for seed in range(6):
         arms, masks = problem(9, 25, seed)
         forget = designs_for(arms, masks)
         again = designs_for(arms, masks)
         np.testing.assert_array_equal(forget.weights, again.weights)
-        assert cache._cache.floats <= 400
+        assert optimal._cache.floats <= 400
     arms, masks = problem(9, 200)  # too many for the memory: solved and not kept
     assert len(designs_for(arms, masks).values) * 9 > 400
-    assert cache._cache.floats <= 400
+    assert optimal._cache.floats <= 400
     forget_designs()
 
 
@@ -100,7 +99,7 @@ def test_designs_of_large_sets_are_cached_and_forgotten(monkeypatch: pytest.Monk
         solved.append(kind)
         return solve_subsets(arms, kind, *given)
 
-    monkeypatch.setattr(cache, "solve_subsets", solve)
+    monkeypatch.setattr(optimal, "solve_subsets", solve)
     forget_designs()
     first, again = (designs_for(arms, everything, "g") for _ in range(2))
     assert len(solved) == 1

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from steadyarm.arms.generated import FactorialRows
 from steadyarm.arms.rows import DenseRows
-from steadyarm.designs import passes as module
-from steadyarm.designs.passes import farthest_pair, partners
+from steadyarm.designs import pooled_xy as module
+from steadyarm.designs.pooled_xy import farthest_pair, partners
 
 Floats = NDArray[np.float64]
 KINDS = ("gaussian", "clustered", "sphere", "grid", "line", "off-centre", "same")
@@ -84,15 +84,6 @@ def test_without_effort_the_bound_is_honest(r: int) -> None:
     assert complete.exact
 
 
-def test_more_effort_gives_a_better_bound() -> None:
-    X = np.random.default_rng(0).normal(size=(20_000, 20))
-    bounds = [
-        farthest_pair(DenseRows(X), np.eye(20), effort=effort).upper_bound
-        for effort in (0.0, 8.0, 1000.0)
-    ]
-    assert bounds[0] > bounds[1] > bounds[2]
-
-
 @pytest.mark.parametrize(
     ("kind", "K", "r", "part"), [("gaussian", 30_000, 30, 0.1), ("sphere", 20_000, 2, 1.2)]
 )
@@ -121,17 +112,6 @@ def test_pairs_above_a_level_are_collected() -> None:
     assert tuple(far.others[0]) == (far.first, far.second)
     few = farthest_pair(DenseRows(X), np.eye(12), goal=1e-9, known=(0, 1), enough=1)
     assert len(few.others) >= 1
-
-
-def test_single_precision_does_not_decide() -> None:
-    """Pairs closer to each other than single precision can tell."""
-    rng = np.random.default_rng(4)
-    X = points_of("sphere", 400, 20, rng)
-    X[200:] = -X[:200] * (1 + 1e-10 * rng.random((200, 1)))
-    far = farthest_pair(DenseRows(X), np.eye(20), known=(0, 1))
-    D = all_distances(X)
-    assert far.value == pytest.approx(D.max(), rel=1e-13)
-    assert [far.first, far.second] == list(map(int, np.unravel_index(D.argmax(), D.shape)))
 
 
 def test_partners_are_the_farthest_points() -> None:

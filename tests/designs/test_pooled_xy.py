@@ -14,12 +14,11 @@ from steadyarm.arms.generated import (
     fraction,
     walsh_of,
 )
-from steadyarm.arms.rows import DenseRows, Rows, SubsetRows
-from steadyarm.designs import Design, Status, passes, pooled_xy, xy_optimal
-from steadyarm.designs.passes import leverages
-from steadyarm.designs.pooled_g import pooled_g
+from steadyarm.arms.rows import DenseRows, Rows
+from steadyarm.designs import Design, Status, pooled_xy, xy_optimal
+from steadyarm.designs.pooled_g import leverages, pooled_g
 from steadyarm.designs.pooled_xy import PoolField
-from steadyarm.designs.solvers import solve_pairs, whiten
+from steadyarm.designs.solvers import solve_saddle, whiten
 from tests.designs.armsets import random_points
 from tests.designs.reference import achieved_value, all_pairs, optimal_value
 
@@ -74,7 +73,8 @@ def check(X: Floats, among: Indices, design: Design) -> None:
     assert (np.diff(design.support) > 0).all()
     worst = achieved_value(X, all_pairs(X[among]), design.weights)
     assert worst <= design.value * (1 + 1e-6)
-    small = solve_pairs(whiten(X)[0], among, 1e-6)
+    whitened, _ = whiten(X)
+    small = solve_saddle(whitened, whitened[among], True, 1e-6)
     assert design.lower_bound <= small.value * (1 + 1e-6)
     assert small.lower_bound <= design.value * (1 + 1e-6)
 
@@ -142,8 +142,8 @@ def test_ten_percent_with_tens_of_thousands_of_arms() -> None:
 def test_without_effort_the_value_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.random.default_rng(5).normal(size=(600, 12))
     X /= np.linalg.norm(X, axis=1)[:, None]
-    monkeypatch.setattr(passes, "BLOCK", 50)
-    monkeypatch.setattr(passes, "LEAST_WORK", 0.0)
+    monkeypatch.setattr(pooled_xy, "BLOCK", 50)
+    monkeypatch.setattr(pooled_xy, "LEAST_WORK", 0.0)
     among = np.arange(200)
     design = solve(DenseRows(X), among, 0.2, effort=0.0)
     check(X, among, design)
@@ -182,7 +182,7 @@ def test_arms_that_help_more_come_in() -> None:
     np.testing.assert_allclose(field.forms(M), truth[field.arms], rtol=1e-5, atol=1e-6)
     lam = np.random.default_rng(7).random(field.arms.size)
     some = X[field.arms]
-    np.testing.assert_allclose(field.moment(lam, exact=True), (some.T * lam) @ some, rtol=1e-12)
+    np.testing.assert_allclose(field.moment(lam), (some.T * lam) @ some, rtol=1e-12)
 
 
 # Sets with structure
@@ -253,11 +253,6 @@ def test_transforms_agree_with_products_of_rows(rows: FactorialRows) -> None:
     np.testing.assert_allclose(leverages(rows, M), leverages(DenseRows(X), M), atol=1e-11)
 
 
-def test_other_rows_have_no_transform() -> None:
-    assert walsh_of(FactorialRows([2, 3])) is None
-    assert walsh_of(DenseRows(np.eye(2))) is None
-
-
 @pytest.mark.parametrize(("items", "size"), [(2, 1), (5, 1), (5, 4), (9, 3), (9, 6)])
 def test_forms_of_bundles_are_those_of_their_rows(items: int, size: int) -> None:
     rows, rng = BundleRows(items, size, interactions=1), np.random.default_rng(items)
@@ -265,11 +260,3 @@ def test_forms_of_bundles_are_those_of_their_rows(items: int, size: int) -> None
     truth = np.einsum("ij,jk,ik->i", X, M, X)
     np.testing.assert_allclose(forms(rows, M, v), truth + X @ v, atol=1e-13)
     np.testing.assert_allclose(leverages(rows, M), leverages(DenseRows(X), M), atol=1e-12)
-
-
-def test_rows_of_a_subset_are_those_of_the_set() -> None:
-    rows = FactorialRows([2] * 5)
-    some = SubsetRows(rows, np.array([3, 30, 31]))
-    assert some.shape == (3, rows.shape[1])
-    np.testing.assert_array_equal(some.block(1, 3), rows.take(np.array([30, 31])))
-    np.testing.assert_array_equal(some.take(np.array([2, 0])), rows.take(np.array([31, 3])))

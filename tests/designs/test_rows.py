@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from steadyarm.arms import ArmSet
 from steadyarm.arms.generated import BundleRows, FactorialRows
 from steadyarm.arms.rows import DenseRows
-from steadyarm.designs.passes import leverages, span_of
+from steadyarm.designs.pooled_g import leverages, span_of
 from steadyarm.errors import InvalidInputError
 
 

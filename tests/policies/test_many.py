@@ -11,8 +11,8 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.designs import forget_designs
-from steadyarm.designs.cache import designs_for
-from steadyarm.designs.solvers import solve_pairs, whiten
+from steadyarm.designs.optimal import designs_for
+from steadyarm.designs.solvers import solve_saddle, whiten
 from steadyarm.estimators import ips
 from steadyarm.policies.base import FIRST, LAST, best_arm, best_of_many
 from steadyarm.policies.p1 import rage_elimination
@@ -148,7 +148,8 @@ def test_designs_of_subsets_are_proven(all_are_large: None, arms: sa.ArmSet) -> 
 def exact_value(arms: sa.ArmSet, among: Any) -> float:
     """Of the optimal design, by the solver for small sets."""
     chosen = np.arange(arms.size) if among is None else among
-    return solve_pairs(whiten(arms.coordinates)[0], chosen, 1e-6).value
+    X, _ = whiten(arms.coordinates)
+    return solve_saddle(X, X[chosen], True, 1e-6).value
 
 
 def test_subsets_with_most_of_the_arms_get_the_design_of_all(all_are_large: None) -> None:

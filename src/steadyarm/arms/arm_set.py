@@ -33,15 +33,13 @@ from steadyarm.arms.rows import (
     LARGE,
     DenseRows,
     Rows,
+    Span,
+    check_apart,
+    check_distinct,
     frozen,
     given_rows,
     is_large,
     row_blocks,
-)
-from steadyarm.arms.span import (
-    Span,
-    check_apart,
-    check_distinct,
     span_from_dict,
     span_of,
     span_to_dict,

@@ -6,6 +6,7 @@ made on demand.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -164,9 +165,7 @@ class Bundles:
 
     def features(self) -> Floats:
         """(K, d) all features."""
-        chosen = list(combinations(range(len(self.items)), self.size))
-        included = np.zeros((len(chosen), len(self.items)))
-        included[np.repeat(np.arange(len(chosen)), self.size), np.ravel(chosen)] = 1.0
+        included = BundleRows(len(self.items), self.size, 1).block(0, len(self.names))
         return np.column_stack([included[:, subset].prod(axis=1) for subset in self._subsets])
 
     def to_dict(self) -> dict[str, Any]:
@@ -305,22 +304,15 @@ class FactorialNames(LazyNames):
 
     def find(self, name: str) -> int | None:
         """The levels that the name says, factor by factor."""
-        k, heads = 0, list(self.levels)
-        rest = name
-        for place, factor in enumerate(heads):
-            if not rest.startswith(f"{factor}="):
-                return None
-            rest = rest.removeprefix(f"{factor}=")
-            if place + 1 < len(heads):
-                level, there, rest = rest.partition(f", {heads[place + 1]}=")
-                if not there:
-                    return None
-                rest = f"{heads[place + 1]}={rest}"
-            else:
-                level = rest
-            if level not in self.levels[factor]:
-                return None
-            k = k * len(self.levels[factor]) + self.levels[factor].index(level)
+        parts = (
+            f"{re.escape(factor)}=({'|'.join(map(re.escape, values))})"
+            for factor, values in self.levels.items()
+        )
+        match, k = re.fullmatch(", ".join(parts), name), 0
+        if match is None:
+            return None
+        for values, level in zip(self.levels.values(), match.groups(), strict=True):
+            k = k * len(values) + values.index(level)
         return k
 
 

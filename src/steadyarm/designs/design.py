@@ -22,37 +22,17 @@ Indices = NDArray[np.int64]
 
 
 class Status(StrEnum):
-    """Why a solver stopped.
+    """Why a solver stopped; the gap tells how good the design is for certain in every case.
 
-    Values: OPTIMAL, the tolerance was met; STEP_LIMIT and STALLED, it was not; STEPS_DONE, a fixed
-    number of steps was made.
-
-    Examples
-    --------
-    >>> Status("optimal").sentence
-    'The gap between value and lower bound is within the tolerance.'
+    Values: OPTIMAL, the tolerance was met. STEP_LIMIT, the step limit was reached first: a larger
+    `tol` will be met sooner. STALLED, rounding stopped the solver: features of very different scale
+    or nearly dependent arms are the usual cause. STEPS_DONE, a fixed number of steps was made.
     """
 
     OPTIMAL = "optimal"
     STEP_LIMIT = "step_limit"
     STALLED = "stalled"
     STEPS_DONE = "steps_done"
-
-    @property
-    def sentence(self) -> str:
-        """The status in words, with what to do about it."""
-        return _SENTENCES[self]
-
-
-_SENTENCES = {
-    Status.OPTIMAL: "The gap between value and lower bound is within the tolerance.",
-    Status.STEP_LIMIT: "The step limit was reached first; the gap tells how good the design is "
-    "for certain. A larger tol will be met sooner.",
-    Status.STALLED: "Rounding stopped the solver; the gap tells how good the design is for "
-    "certain. Features of very different scale or nearly dependent arms are the usual cause.",
-    Status.STEPS_DONE: "The solver made the fixed number of steps that was requested, without a "
-    "tolerance. The gap tells how good the design is for certain.",
-}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,7 +47,7 @@ class Design:
     value : the worst variance ‖y‖² in the inverse of A(weights), over the given directions y;
         for XY designs of large sets it may be a bound above that
     lower_bound : no design has a value below this one
-    status : why the solver stopped; ``status.sentence`` says it in words
+    status : why the solver stopped, see `Status`
     iterations : steps, sweeps or rounds that the solver made
     previous_value : for Frank-Wolfe the value of the iterate before the last, which is what the
         paper's published runs read as the value; None for the other solvers

@@ -8,21 +8,15 @@ is still on the uniform start, so its value ends some percent above the optimum.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.design import Design, Status, check_among
-from steadyarm.designs.solvers import own_span, value_on_range, whiten
+from steadyarm.designs.solvers import Matrix, own_span, value_on_range, whiten
 from steadyarm.errors import InvalidInputError
-from steadyarm.kernels import (
-    gram,
-    inverse_root,
-    kernel,
-    row_dots,
-)
+from steadyarm.kernels import gram, inverse_root, kernel, row_dots
 
 PUBLISHED_STEPS = 999
 TIE = 1.0 + 1e-9  # a number that is larger by less is equal up to rounding: the first one counts
@@ -30,12 +24,12 @@ TIE = 1.0 + 1e-9  # a number that is larger by less is equal up to rounding: the
 
 @kernel
 def frank_wolfe_steps(
-    X: NDArray[np.float64],
-    B: NDArray[np.float64],
+    X: Matrix,
+    B: Matrix,
     pairs: bool,
     steps: int,
-    weights: NDArray[np.float64],
-    W: NDArray[np.float64],
+    weights: Matrix,
+    W: Matrix,
 ) -> float:
     """From uniform weights (K,), step i = 1..steps of size 1 / (2(i + 2)) to one arm.
 
@@ -136,14 +130,6 @@ def frank_wolfe_steps(
     return previous
 
 
-class Iterate(NamedTuple):
-    """Weights after the last step, the value before it as published, and the gathered W."""
-
-    weights: NDArray[np.float64]
-    value: float
-    W: NDArray[np.float64]
-
-
 def frank_wolfe_xy(
     arms: ArmSet, among: ArrayLike | None = None, steps: int = PUBLISHED_STEPS
 ) -> Design:
@@ -170,7 +156,7 @@ def frank_wolfe_xy(
     """
     chosen = check_among(arms, among)
     X, _ = whiten(arms.coordinates)
-    return _run(X, X[chosen], True, steps)
+    return frank_wolfe(X, X[chosen], True, steps)
 
 
 def frank_wolfe_g(
@@ -195,33 +181,28 @@ def frank_wolfe_g(
     2.017
     """
     chosen = check_among(arms, among)
-    X, _ = whiten(arms.coordinates)
-    if among is not None:
-        X = own_span(X[chosen])
-    local = _run(X, X, False, steps)
-    return replace(
-        local, size=arms.size, support=chosen[local.support], lower_bound=float(X.shape[1])
-    )
+    X = own_span(whiten(arms.coordinates)[0][chosen])
+    alone = frank_wolfe(X, X, False, steps)
+    bound = float(X.shape[1])
+    return replace(alone, size=arms.size, support=chosen[alone.support], lower_bound=bound)
 
 
-def frank_wolfe_on(
-    X: NDArray[np.float64], B: NDArray[np.float64], pairs: bool, steps: int = PUBLISHED_STEPS
-) -> Iterate:
-    """The iteration on raw whitened arms X (K, r) and the rows of B (m, r) or their differences."""
-    weights, W = np.empty(len(X)), np.zeros((X.shape[1],) * 2)
-    if not (np.ptp(B, axis=0) if pairs else B).any():
-        weights[:] = 1 / len(X)
-        return Iterate(weights, 0.0, W)
-    previous = frank_wolfe_steps(X, B, pairs, steps, weights, W)
-    return Iterate(weights, previous, W)
+def frank_wolfe(
+    X: Matrix, B: Matrix, pairs: bool, steps: int = PUBLISHED_STEPS, prove: bool = True
+) -> Design:
+    """The design on whitened arms X (K, r) for the rows of B (m, r) or their differences.
 
-
-def _run(X: NDArray[np.float64], B: NDArray[np.float64], pairs: bool, steps: int) -> Design:
+    Without proof, the value is that of the iterate before the last, and the lower bound is 0.
+    """
     if steps < 1:
         raise InvalidInputError(f"steps is {steps}; expected at least 1 (the paper makes 999).")
-    weights, previous, W = frank_wolfe_on(X, B, pairs, steps)
-    if previous == 0.0:
-        return Design.of_weights(weights, 0.0, 0.0, Status.OPTIMAL, 0, 0.0)
+    K, r = X.shape
+    if not (np.ptp(B, axis=0) if pairs else B).any():
+        return Design.of_weights(np.full(K, 1 / K), 0.0, 0.0, Status.OPTIMAL, 0, 0.0)
+    weights, W = np.empty(K), np.empty((r, r))
+    previous = frank_wolfe_steps(X, B, pairs, steps, weights, W)
+    if not prove:
+        return Design.of_weights(weights, previous, 0.0, Status.STEPS_DONE, steps, previous)
     value = value_on_range(X, weights, B, pairs)
     P = gram(inverse_root(gram(X, weights)).T)
     Q = P @ W @ P

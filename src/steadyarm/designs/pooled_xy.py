@@ -8,18 +8,18 @@ should join the pool.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.arms.rows import HELD, DenseRows, MappedRows, Rows, SubsetRows
+from steadyarm.arms.rows import HELD, DenseRows, MappedRows, Rows, SubsetRows, row_blocks
 from steadyarm.designs.design import Design, Status
-from steadyarm.designs.passes import FarthestPair, farthest_pair, leverages, mean_row, radii, top
+from steadyarm.designs.pooled_g import leverages, mean_row, radii, top
 from steadyarm.kernels import gram, inverse_root, row_dots
 
 Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
 STEPS = 10  # between two searches for neglected pairs
@@ -126,7 +126,6 @@ TRIES = 8  # partners drawn at random for a first pair, of which the farthest is
 STARTS = 100  # arms from which a search for neglected pairs begins
 SEEN = 2**15  # arms that one such search considers, drawn anew each time
 IDLE = 0.2  # a pair with less than this share of the mean multiplier leaves the list
-BLOCK = 8192  # arms compared with the starts together
 NEW = 4.0  # weight of an arm that joins the pool, times the mean weight
 MOST_NEW = 0.5  # weight of all arms that join together, at most
 
@@ -134,7 +133,7 @@ MOST_NEW = 0.5  # weight of all arms that join together, at most
 class _Proof(NamedTuple):
     hoped: float  # lower bound if no arm helps more than those in play
     inverse: Floats
-    Z: Singles
+    Z: Floats
     mu: Floats
 
 
@@ -158,7 +157,7 @@ class MultiplicativeWeights:
         self._rng = np.random.default_rng(0)
         self._centre = mean_row(self._compared)
         self._longest = field.largest(np.eye(len(self._centre)))
-        self._best = _Proof(0.0, np.eye(0), np.empty((0, 0), dtype=np.float32), np.empty(0))
+        self._best = _Proof(0.0, np.eye(0), np.empty((0, 0)), np.empty(0))
         self.pairs = self._first_pairs()
         self._Z = self._differences(self.pairs)
         self._mu = np.full(len(self.pairs), 1 / len(self.pairs))
@@ -199,7 +198,7 @@ class MultiplicativeWeights:
         Keeps what gives the best lower bound so far.
         """
         inverse = self._inverse()
-        V = self._Z @ inverse.astype(np.float32)
+        V = self._Z @ inverse
         q, g = row_dots(V, self._Z), self._field.forms(gram(V, self._mu))
         mean = float(self._mu @ q)
         hoped = mean * mean / float(g.max())
@@ -209,22 +208,22 @@ class MultiplicativeWeights:
 
     def find_pairs(self) -> None:
         """Drop idle pairs and list pairs that are far apart under the present weights."""
-        inverse = self._inverse()
+        root = inverse_root(self._moment())
         live = self._mu > IDLE * self._mu.mean()
         self.pairs, self._Z = self.pairs[live], self._Z[live]
         self._mu = self._mu[live] / self._mu[live].sum()
         m = self._compared.shape[0]
         seen = np.arange(m) if m <= SEEN else np.sort(self._rng.choice(m, SEEN, replace=False))
-        square = self._field.squares(inverse, seen)
+        among = SubsetRows(self._compared, seen)
         starts = self._rng.choice(seen.size, min(m, STARTS), replace=False)
         found, self.worst = [], 0.0
         for _ in range(2):
-            where, apart = self._partners(inverse, seen, square, starts)
+            where, apart = partners(among, root, starts)
             found.append(seen[np.column_stack([starts, where])])
             self._note(apart, found[-1])
             starts = np.unique(where)
         self._add_pairs(np.vstack(found))
-        self._note(_forms(self._Z, inverse), self.pairs)
+        self._note(_forms(self._Z, gram(root.T)), self.pairs)
 
     def certify(self) -> None:
         """Prove lower bounds over all arms: of the present multipliers, and of the best ones met.
@@ -233,14 +232,12 @@ class MultiplicativeWeights:
         (tr √(√M W √M))² / (sum mu · max x'Mx), by Cauchy and Schwarz. M = I needs no weights, and
         is nearly optimal where most arms are compared; M = A⁻¹WA⁻¹ is so under good weights.
         """
-        roots = np.sqrt(
-            np.maximum(np.linalg.eigh(gram(self._Z.astype(np.float64), self._mu))[0], 0.0)
-        )
+        roots = np.sqrt(np.maximum(np.linalg.eigh(gram(self._Z, self._mu))[0], 0.0))
         self.lower = max(self.lower, float(roots.sum()) ** 2 / (self._mu.sum() * self._longest))
         best = self._best
         if not best.mu.size:
             return
-        W = gram(best.Z.astype(np.float64), best.mu)
+        W = gram(best.Z, best.mu)
         trace = float((W * best.inverse).sum())
         largest = self._field.largest(best.inverse @ W @ best.inverse)
         self.lower = max(self.lower, float(trace * trace / (best.mu.sum() * largest)))
@@ -266,7 +263,7 @@ class MultiplicativeWeights:
         The search skips pairs that are proven not to be above the goal, and ends when it has
         found enough that are; these are listed.
         """
-        root = inverse_root(self._moment(exact=True))
+        root = inverse_root(self._moment())
         far = farthest_pair(
             self._compared,
             root,
@@ -282,13 +279,13 @@ class MultiplicativeWeights:
             self._add_pairs(far.others)
         return far
 
-    def _moment(self, exact: bool) -> Floats:
-        moment = (1 - self.share) * self._field.moment(self.lam, exact)
+    def _moment(self) -> Floats:
+        moment = (1 - self.share) * self._field.moment(self.lam)
         moment[np.diag_indices(len(moment))] += self.share
         return moment
 
     def _inverse(self) -> Floats:
-        return gram(inverse_root(self._moment(exact=False)).T)
+        return gram(inverse_root(self._moment()).T)
 
     def _note(self, apart: Floats, pairs: Indices) -> None:
         """Keep the farthest of the pairs if it is farther apart than the worst one so far."""
@@ -309,26 +306,6 @@ class MultiplicativeWeights:
             self._mu = np.append(self._mu, np.full(keys.size, self._mu.mean()))
             self._mu /= self._mu.sum()
 
-    def _partners(
-        self, inverse: Floats, seen: Indices, square: Floats, starts: Indices
-    ) -> tuple[Indices, Floats]:
-        """For each start the arm farthest from it, and about their squared distance.
-
-        Starts and answers are positions in `seen`.
-        """
-        S = (self._compared.take(seen[starts]) @ (-2 * inverse)).T.astype(np.float32)
-        best, where = np.full(starts.size, -np.inf), np.zeros(starts.size, dtype=np.int64)
-        columns = np.arange(starts.size)
-        for start in range(0, square.size, BLOCK):
-            chosen = seen[start : start + BLOCK]
-            part = self._compared.take(chosen).astype(np.float32) @ S
-            part += square[start : start + BLOCK, None].astype(np.float32)
-            row = part.argmax(axis=0)
-            apart = part[row, columns]
-            better = apart > best
-            best[better], where[better] = apart[better], start + row[better]
-        return where, best + square[starts]
-
     def _first_pairs(self) -> Indices:
         """All pairs if they are few, else random arms, each with the farthest of some partners."""
         m = self._compared.shape[0]
@@ -343,9 +320,8 @@ class MultiplicativeWeights:
         answer: Indices = np.unique(found[found[:, 0] < found[:, 1]], axis=0)
         return answer
 
-    def _differences(self, pairs: Indices) -> Singles:
-        D = self._compared.take(pairs[:, 0]) - self._compared.take(pairs[:, 1])
-        return D.astype(np.float32)
+    def _differences(self, pairs: Indices) -> Floats:
+        return self._compared.take(pairs[:, 0]) - self._compared.take(pairs[:, 1])
 
 
 def _damped(factors: Floats, damping: int) -> Floats:
@@ -357,9 +333,9 @@ def _damped(factors: Floats, damping: int) -> Floats:
     return factors
 
 
-def _forms(X: Singles, M: Floats) -> Floats:
-    """Values x'Mx for the rows x of X, in single precision but for the last sum."""
-    return np.asarray(row_dots(X @ M.astype(np.float32), X))
+def _forms(X: Floats, M: Floats) -> Floats:
+    """Values x'Mx for the rows x of X."""
+    return row_dots(X @ M, X)
 
 
 def _more(r: int) -> int:
@@ -402,20 +378,14 @@ class PoolField:
         self.noted = np.empty(0, dtype=np.int64)
         self._all, self._to = rows, to
         self._X = rows.take(arms) @ to
-        self._singles = self._X.astype(np.float32)
 
     def forms(self, M: Floats) -> Floats:
-        """(n,) values x'Mx of the arms in play, in single precision."""
-        return _forms(self._singles, M)
+        """(n,) values x'Mx of the arms in play."""
+        return _forms(self._X, M)
 
-    def moment(self, lam: Floats, exact: bool) -> Floats:
-        """(r, r) sum of lam_x x x' over the arms in play; in single precision unless exact."""
-        return gram(self._X if exact else self._singles, lam)
-
-    def squares(self, M: Floats, chosen: Indices) -> Floats:
-        """Values x'Mx of the compared arms at the positions chosen."""
-        X = self.compared.take(chosen)
-        return np.asarray(row_dots(X @ M, X))
+    def moment(self, lam: Floats) -> Floats:
+        """(r, r) sum of lam_x x x' over the arms in play."""
+        return gram(self._X, lam)
 
     def radii(self, root: Floats, centre: Floats) -> Floats:
         """(m,) lengths of (x - centre) @ root for the arms compared: one pass over them."""
@@ -445,7 +415,6 @@ class PoolField:
         new = np.concatenate([best, spread])
         self.arms = np.concatenate([self.arms[kept], new])
         self._X = np.vstack([self._X[kept], self._all.take(new) @ self._to])
-        self._singles = self._X.astype(np.float32)
         self.noted = self.noted[:0]
         return int(new.size)
 
@@ -458,3 +427,228 @@ def _trimmed(lam: Floats, spare: float) -> Floats:
     answer[order[light]] = 0.0
     answer /= answer.sum()
     return answer
+
+
+# The farthest pair
+#
+# With a centre and the distances of all points from it, a pair can only be farther apart than the
+# best one known if its two distances add up to more. Points are put in blocks by that distance,
+# pairs of blocks are taken in the order of their bounds, and the search ends when the next bound is
+# below the best pair. Where all points are about equally far from every centre, as on a sphere,
+# nothing can be left out: the search then ends with its allowance of work, and the bound of the
+# next pair of blocks is what is proven.
+#
+# Factorial sets have no shortcut here: for a general A their farthest pair is a quadratic problem
+# in binary unknowns, also with main effects only.
+
+
+BLOCK = 1024  # points in a block
+MOST_BLOCKS = 2048  # bounds between all blocks are kept
+EFFORT = 1100.0  # passes: enough for every pair of 10^5 points in 50 dimensions
+LEAST_WORK = 4e9  # multiplications, half a second or less: in few dimensions passes are cheap
+FEW_POINTS = 2048  # up to which the exact pair is as quick as a proof that none is above a goal
+FIRST_STARTS = 16  # points from which to alternate
+TIE = 1e-12  # relative: bounds this close to the best pair are not searched
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Points that may be in a farther pair, in blocks.
+
+    Attributes
+    ----------
+    members : indices of the points of each block
+    radius : largest distance from the middle in each block
+    """
+
+    rows: Rows
+    to: Floats
+    middle: Floats
+    members: list[Indices]
+    radius: Floats
+
+    @property
+    def size(self) -> int:
+        """Number of points in all blocks."""
+        return sum(block.size for block in self.members)
+
+    def points(self, block: int) -> Floats:
+        """The points of a block, seen from the middle: (m, r)."""
+        return np.asarray(self.rows.take(self.members[block]) @ self.to - self.middle)
+
+    def work(self, i: int, j: int) -> float:
+        """Multiplications to compare two blocks."""
+        return float(self.members[i].size * self.members[j].size * self.to.shape[1])
+
+
+def _in_blocks(rows: Rows, to: Floats, middle: Floats, radius: Floats, value: float) -> Blocks:
+    """The points that can be in a pair of squared distance above `value`, in blocks."""
+    order = np.argsort(-radius, kind="stable")
+    descending = radius[order]
+    count = int(np.searchsorted(-descending, descending[0] - np.sqrt(value), side="left"))
+    candidates = order[: max(count, 1)].astype(np.int64)
+    size = max(BLOCK, -(-candidates.size // MOST_BLOCKS))
+    members = [candidates[k : k + size] for k in range(0, candidates.size, size)]
+    return Blocks(rows, to, middle, members, np.array([radius[block].max() for block in members]))
+
+
+def _upper_bounds(rest: Blocks, value: float) -> tuple[Indices, Indices, Floats]:
+    """Pairs of blocks that can hold a pair above `value`, and their bounds, the largest first."""
+    count = len(rest.members)
+    firsts, seconds, bounds = [], [], []
+    for i in range(count):
+        bound = np.square(rest.radius[i] + rest.radius[i:])
+        near = np.flatnonzero(bound > value)
+        firsts.append(np.full(near.size, i))
+        seconds.append(near + i)
+        bounds.append(bound[near])
+    first, second, bound = map(np.concatenate, (firsts, seconds, bounds))
+    order = np.argsort(-bound, kind="stable")
+    return first[order], second[order], bound[order]
+
+
+def _best_of_rows(rest: Blocks, i: int, j: int, bar: float) -> list[tuple[float, int, int]]:
+    """For each point of block i that has one, its farthest partner in block j above the bar."""
+    Y, Z = rest.points(i), rest.points(j)
+    D = Y @ (-2.0 * Z.T)
+    D += row_dots(Z, Z)
+    D += row_dots(Y, Y)[:, None]
+    near = np.flatnonzero(D.max(axis=1) > bar * (1 - TIE))
+    where = D[near].argmax(axis=1)
+    gaps = Y[near] - Z[where]
+    first, second = rest.members[i][near], rest.members[j][where]
+    pairs = zip(row_dots(gaps, gaps).tolist(), first.tolist(), second.tolist(), strict=True)
+    return [(value, min(a, b), max(a, b)) for value, a, b in pairs if value > bar]
+
+
+class FarthestPair(NamedTuple):
+    """Two points far apart, and a proof of how much farther apart two others can be.
+
+    Attributes
+    ----------
+    first, second : indices of the pair
+    value : its squared distance
+    upper_bound : no pair has a larger squared distance; the value itself if exact, to rounding
+    exact : whether no pair is farther apart
+    others : (m, 2) pairs found above the goal, if some were to be collected, the farthest first
+    """
+
+    first: int
+    second: int
+    value: float
+    upper_bound: float
+    exact: bool
+    others: Indices
+
+
+def farthest_pair(
+    rows: Rows,
+    to: Floats,
+    *,
+    centre: Floats | None = None,
+    radius: Floats | None = None,
+    known: tuple[int, int] | None = None,
+    effort: float = EFFORT,
+    goal: float = 0.0,
+    enough: int = 0,
+) -> FarthestPair:
+    """Farthest pair of the points x @ to for the rows x.
+
+    Parameters
+    ----------
+    rows : the points, before the map
+    to : (columns, r) the map; L^-T for distances in the norm of the inverse of LL'
+    centre : (columns,) a row to measure distances from; the mean by default
+    radius : (K,) distances of the points from the centre, if known
+    known : a pair known to be far apart; by default alternating steps look for one
+    effort : passes after which to stop with an upper bound; a pass is as many multiplications as
+        it takes to map all rows once. More are made where they take less than half a second
+    goal : skip pairs that are proven not to be above this level. If no pair is, the upper bound
+        is at most the goal, and `exact` may be False
+    enough : collect pairs above the goal, at least the farthest of each point, and stop without a
+        proof when there are so many; 0 for none
+
+    Examples
+    --------
+    >>> from steadyarm.arms.rows import DenseRows
+    >>> points = DenseRows(np.array([[0.0, 0.0], [3.0, 0.0], [3.0, 4.0], [1.0, 1.0]]))
+    >>> farthest_pair(points, np.eye(2))[:5]
+    (0, 2, 25.0, 25.0, True)
+    """
+    K = rows.shape[0]
+    one = float(K) * to.size  # multiplications of one pass
+    allowed = max(effort * one, LEAST_WORK)
+    centre = mean_row(rows) if centre is None else centre
+    middle = centre @ to
+    work = 0.0
+    if radius is None:
+        radius, work = radii(rows, to, middle), one
+    if known is None:
+        known, extra = _alternate(rows, to, radius)
+        work += extra
+    first, second = sorted(known)
+    value = _apart(rows, to, first, second)
+    above = goal if enough else np.inf
+    goal = goal if K > FEW_POINTS else 0.0
+    floor = max(value, goal)
+    rest, bound = _in_blocks(rows, to, middle, radius, floor), 0.0
+    best = (value, first, second)
+    collected: dict[tuple[int, int], float] = {}
+    a, b, bounds = _upper_bounds(rest, floor)
+    for i, j, limit in zip(a.tolist(), b.tolist(), bounds.tolist(), strict=True):
+        if limit <= max(best[0] * (1 + TIE), goal):
+            bound = min(limit, goal)
+            break
+        if work > allowed or (enough and len(collected) >= enough):
+            bound = limit
+            break
+        work += rest.work(i, j)
+        for pair in _best_of_rows(rest, i, j, min(best[0], above)):
+            best = max(best, pair)
+            if pair[0] > above:
+                collected[pair[1:]] = pair[0]
+    value, first, second = best
+    if a.size < len(rest.members) * (len(rest.members) + 1) // 2 or rest.size < K or bound:
+        bound = max(bound, goal)  # some pairs were skipped
+    exact = bound <= value * (1 + TIE)
+    others = np.array(sorted(collected, key=lambda pair: -collected[pair]), dtype=np.int64)
+    upper = value if exact else bound
+    return FarthestPair(first, second, value, upper, exact, others.reshape(-1, 2))
+
+
+def partners(rows: Rows, to: Floats, starts: Indices) -> tuple[Indices, Floats]:
+    """For each start the point farthest from it, and their squared distance: a pass and more."""
+    S = rows.take(starts) @ to
+    best, where = np.full(starts.size, -1.0), np.zeros(starts.size, dtype=np.int64)
+    columns = np.arange(starts.size)
+    for start, stop in row_blocks(*rows.shape):
+        Y = rows.block(start, stop) @ to
+        part = Y @ (-2.0 * S.T)
+        part += row_dots(Y, Y)[:, None]
+        row = part.argmax(axis=0)
+        found = part[row, columns]
+        better = found > best
+        best[better], where[better] = found[better], start + row[better]
+    D = rows.take(where) @ to - S
+    return where, row_dots(D, D)
+
+
+def _alternate(rows: Rows, to: Floats, radius: Floats) -> tuple[tuple[int, int], float]:
+    """A pair by steps to the farthest point, from the outermost points; and the work."""
+    K, r = radius.size, to.shape[1]
+    starts = np.argsort(-radius, kind="stable")[: min(FIRST_STARTS, K)].astype(np.int64)
+    pair, value, work = (int(starts[0]), int(starts[0])), 0.0, 0.0
+    for _ in range(4):
+        where, apart = partners(rows, to, starts)
+        work += float(K) * to.size * (1 + starts.size / r)
+        top = int(apart.argmax())
+        if apart[top] <= value:
+            break
+        value, pair = float(apart[top]), (int(starts[top]), int(where[top]))
+        starts = np.unique(where)
+    return pair, work
+
+
+def _apart(rows: Rows, to: Floats, first: int, second: int) -> float:
+    ends = rows.take(np.array([first, second], dtype=np.int64)) @ to
+    return float(np.square(ends[0] - ends[1]).sum())

@@ -45,21 +45,6 @@ class Certificate(NamedTuple):
     strength: float
 
 
-def solve_pairs(X: Matrix, chosen: Indices, tol: float) -> Solution:
-    """XY-optimal design on whitened arms X (K, r) to compare the chosen ones.
-
-    If the arms are linearly independent, a difference x_i - x_j has the value 1/w_i + 1/w_j; its
-    mean over all pairs of s arms is at least 2s, which equal weights on them attain.
-    """
-    K, r = X.shape
-    if r < K or chosen.size < 2:
-        return solve_saddle(X, X[chosen], True, tol)
-    weights = np.zeros(K)
-    weights[chosen] = 1.0 / chosen.size
-    value = 2.0 * chosen.size
-    return Solution(weights, value, value, Status.OPTIMAL, 0)
-
-
 def solve_g(X: Matrix, tol: float) -> Solution:
     """G-optimal design on whitened arms X (K, r) of full column rank, whose value is r."""
     r = float(X.shape[1])

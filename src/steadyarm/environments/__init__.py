@@ -1,6 +1,5 @@
 """Where rewards come from in a simulation: tables over time, named families, logged data."""
 
-from steadyarm.environments.callables import CallableEnvironment
 from steadyarm.environments.covariate import CovariateEnvironment
 from steadyarm.environments.environment import (
     BernoulliReward,
@@ -26,7 +25,7 @@ from steadyarm.environments.families import (
     trend,
     weekday_weekend,
 )
-from steadyarm.environments.replay import Replay
+from steadyarm.environments.sources import CallableEnvironment, Replay
 
 __all__ = [
     "BernoulliReward",

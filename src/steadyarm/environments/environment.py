@@ -20,8 +20,8 @@ from steadyarm.segments import Direction, Segment, SegmentStats, columns_between
 from steadyarm.validation import check_choice, not_negative, whole_number
 
 if TYPE_CHECKING:
-    from steadyarm.environments.callables import CallableEnvironment
     from steadyarm.environments.covariate import CovariateEnvironment
+    from steadyarm.environments.sources import CallableEnvironment
 
 MOST_MEANS = 2**27  # 1 GB, the largest table of means
 ROUNDS = 2**18  # numbers of features multiplied together
@@ -412,9 +412,8 @@ class Environment(World):
             is random from `rng`
         budget : number of rounds T
         average : (K,) mean reward of every arm over all rounds, which says which one is the best;
-            if it is left out, the means are estimated from rewards: until the best arm is beyond
-            doubt and the standard error of each gap is at most 1 % of it, within about a million
-            draws of each arm. Gap, regret and `good_rate` are then estimates, too
+            if it is left out, they are estimated from a million rewards of each arm, and gap,
+            regret and `good_rate` are estimates, too
         direction : whether high or low rewards are wanted
 
         Returns
@@ -434,7 +433,7 @@ class Environment(World):
         >>> world.best_arm, sa.simulate(sa.Steady(), world, trials=100).errors < 20
         (0, True)
         """
-        from steadyarm.environments.callables import CallableEnvironment
+        from steadyarm.environments.sources import CallableEnvironment
 
         return CallableEnvironment.build(arms, reward, budget, average, direction)
 

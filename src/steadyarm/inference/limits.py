@@ -13,7 +13,7 @@ from scipy.special import gammainccinv, ndtr
 from steadyarm.arms import ArmSet
 from steadyarm.arms.generated import forms, values_of
 from steadyarm.arms.rows import Rows
-from steadyarm.designs.passes import top
+from steadyarm.designs.pooled_g import top
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.variance import LEAST_FREEDOM, LEAST_ROUNDS, Scatter, third_moments

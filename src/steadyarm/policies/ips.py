@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.cache import TOLERANCE, Solver, SubsetDesigns, designs_for
-from steadyarm.designs.optimal import Kind
+from steadyarm.designs.optimal import TOLERANCE, Kind, Solver, SubsetDesigns, designs_for
 from steadyarm.designs.rounding import Allocation, exact_allocation
 from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, ips, ips_squares, standard_errors

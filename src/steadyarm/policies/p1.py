@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.cache import Solver, designs_for
+from steadyarm.designs.optimal import Solver, designs_for
 from steadyarm.designs.rounding import Allocation, mixed
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies.base import State, rank_arms

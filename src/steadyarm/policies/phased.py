@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.designs.cache import Solver, designs_for
+from steadyarm.designs.optimal import Solver, designs_for
 from steadyarm.designs.rounding import round_designs
 from steadyarm.estimators import arm_values, least_squares, least_squares_errors
 from steadyarm.policies.base import (

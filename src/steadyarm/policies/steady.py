@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.arms.generated import forms
 from steadyarm.arms.rows import DenseRows
-from steadyarm.designs.cache import Solver
+from steadyarm.designs.optimal import Solver
 from steadyarm.designs.rounding import Allocation, exact_allocation, mixed
 from steadyarm.errors import InvalidInputError
 from steadyarm.kernels import first_largest, quadratic_forms
