@@ -1,4 +1,4 @@
-"""The page for a new experiment: its form, the same as a file, the planner, creation."""
+"""The page for a new experiment: its form, the same as TOML and Python, the planner."""
 
 from __future__ import annotations
 
@@ -16,33 +16,36 @@ from hypothesis import strategies as st
 import steadyarm as sa
 from steadyarm.cli.main import main
 from steadyarm.dashboard import forms
-from steadyarm.dashboard.forms import USUAL, read_form, read_question
+from steadyarm.dashboard.forms import METRIC, USUAL, read_form, read_question
 from tests.dashboard.clients import Browser
 
 EVIL = '<script>alert("x")</script>'
-GOOD = {"name": "layout", "variants": "now\r\none page\r\n", "budget": "10,000"}
-PARTS = GOOD | {
-    "kind": "factorial",
-    "factor": ["head", "image"],
-    "levels": ["short, long", f"cat\n{EVIL}"],
+GOOD: dict[str, Any] = {
+    "name": "layout",
+    "variants": "now\r\none page\r\n",
+    "budget": "10,000",
+    "metric_name": "purchase",
+    "metric_window": "1 day",
 }
-ALL = {
-    "kind": "variants",
+METRICS = {
+    "metric_name": ["purchase", "revenue", "loading", " "],
+    "metric_kind": ["yes/no", "money", "number", "count"],
+    "metric_unit": ["", "€", "s", ""],
+    "metric_role": ["primary", "secondary", "guardrail", "guardrail"],
+    "metric_direction": ["maximize", "maximize", "minimize", "maximize"],
+    "metric_window": ["1.5 hours", "7d", "", ""],
+    "metric_margin": ["", "2", "0,1", "7"],
+}
+ALL = METRICS | {
+    "variants": 'now = #c00\none page = {"price": [9.5, true]}',
     "control": "now",
     "policy": "uniform",
-    "direction": "minimize",
-    "range": "custom",
-    "range_low": "-1,5",
-    "range_high": "5",
-    "window": "1.5",
-    "window_unit": "h",
-    "missing": "drop",
+    "attributes": "device = mobile, desktop\ncountry = DE, FR",
     "covariates": "visits, spend",
-    "stop": "sure",
-    "looks": "8",
+    "looks": "daily",
     "start": "draft",
 }
-PLAN = {"plan_rate": "10", "plan_gap": "5", "plan_traffic": "500", "plan_error": "10"}
+PLAN = {"plan_rate": "10", "plan_gap": "5", "traffic": "500", "plan_error": "10"}
 JSON = {"Accept": "application/json"}
 HUNDREDS = "\n".join(map(str, range(400)))
 
@@ -73,41 +76,51 @@ def test_a_form_becomes_a_description() -> None:
     assert (form.errors, form.start) == ({}, False)
     assert form.description == {
         "arms": ["now", "one page"],
+        "values": {"now": "#c00", "one page": {"price": [9.5, True]}},
         "budget": 10_000,
         "policy": "uniform",
-        "direction": "minimize",
-        "reward_range": [-1.5, 5.0],
-        "reward_window": "1.5h",
-        "missing": "drop",
         "control": "now",
+        "metrics": [
+            {"name": "purchase", "kind": "yes/no", "role": "primary", "window": "1.5 hours"},
+            {"name": "revenue", "kind": "money", "unit": "€", "window": "7d", "several": "sum"},
+            {
+                "name": "loading",
+                "kind": "number",
+                "unit": "s",
+                "role": "guardrail",
+                "direction": "minimize",
+                "margin": 0.1,
+            },
+        ],
+        "attributes": {"device": ["mobile", "desktop"], "country": ["DE", "FR"]},
         "covariates": ["visits", "spend"],
         "stop": "when sure",
-        "looks": 8,
+        "looks": "daily",
     }
     assert form.settings is not None
     assert form.settings.reward_window == 5400.0
-    parts = read_form(sent(PARTS, {"interactions": "1"}))
-    assert (parts.errors, parts.variants) == ({}, 4)
-    factors = {"head": ["short", "long"], "image": ["cat", EVIL]}
-    assert parts.description["arms"] == {"factorial": factors, "interactions": 1}
-    empty_rows = {"factor": ["", "a", ""], "levels": ["", "x, y\nz", " "]}
-    lines = read_form(sent(PARTS, empty_rows))
-    assert lines.description["arms"]["factorial"] == {"a": ["x, y", "z"]}
+    assert [metric.name for metric in form.settings.metrics] == ["purchase", "revenue", "loading"]
 
 
-@given(st.dictionaries(st.sampled_from([*USUAL, "factor", "levels"]), st.lists(st.text())))
+LISTS = [f"metric_{key}" for key in METRIC]
+
+
+@given(st.dictionaries(st.sampled_from([*USUAL, *LISTS]), st.lists(st.text())))
 def test_any_form_is_read_and_what_was_typed_stays(typed: dict[str, list[str]]) -> None:
     form = read_form(typed)
     for key in USUAL:
         assert form.values[key] == (typed[key][-1] if typed.get(key) else USUAL[key])
+    names = typed.get("metric_name", [""]) or [""]
+    assert form.metrics[0]["name"] == names[0]
 
 
-@pytest.mark.parametrize("form", [GOOD, GOOD | ALL, PARTS, GOOD | {"variants": HUNDREDS}])
-def test_form_and_file_create_the_same_experiment(
+@pytest.mark.parametrize("form", [GOOD, GOOD | ALL, GOOD | {"variants": HUNDREDS}])
+def test_form_toml_and_python_create_the_same_experiment(
     form: dict[str, Any], empty: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     preview = empty.post_form("/new/preview", form).json()
     assert preview["errors"] == {}
+    assert preview["duration"] == "10,000 visitors take about 10 days."
     storage = empty.app.state.service.storage
     assert storage.summaries() == []
     created = empty.post_form("/new", form)
@@ -116,23 +129,28 @@ def test_form_and_file_create_the_same_experiment(
     monkeypatch.setenv("STEADYARM_STORAGE", f"sqlite:///{tmp_path}/by-command.db")
     Path("layout.toml").write_text(preview["toml"])
     assert main(preview["command"].split()[1:]) == 0
+    monkeypatch.setenv("STEADYARM_STORAGE", f"sqlite:///{tmp_path}/by-python.db")
+    spoken: dict[str, Any] = {}
+    exec(compile(preview["python"], "form", "exec"), spoken)
+    spoken["test"].close()
     by_form = sa.load_experiment("layout", storage)
-    with sa.load_experiment("layout", f"sqlite:///{tmp_path}/by-command.db") as by_command:
-        settings = by_form.settings.to_dict(), by_command.settings.to_dict()
-        for described in settings:
-            del described["seed"]  # drawn
-        assert settings[0] == settings[1]
-        assert by_form.state == by_command.state
-        assert by_form.state == ("draft" if form.get("start") else "running")
+    assert by_form.state == ("draft" if form.get("start") else "running")
+    for how in ("command", "python"):
+        with sa.load_experiment("layout", f"sqlite:///{tmp_path}/by-{how}.db") as other:
+            settings = by_form.settings.to_dict(), other.settings.to_dict()
+            for described in settings:
+                del described["seed"]  # drawn
+            assert settings[0] == settings[1]
+            assert by_form.state == other.state
 
 
 def test_a_preview_shows_what_is_known(empty: Browser) -> None:
-    risky = empty.post_form("/new/preview", GOOD | {"window": "", "budget": "12"}).json()
+    risky = empty.post_form("/new/preview", GOOD | {"metric_window": "", "budget": "12"}).json()
     assert (risky["variants"], risky["names"]) == (2, ["now", "one page"])
     assert len(risky["cautions"]) == 2
     wrong = empty.post_form("/new/preview", {"variants": "a\na"}).json()
-    assert set(wrong["errors"]) == {"name", "variants", "budget"}
-    assert wrong["toml"] is None
+    assert set(wrong["errors"]) == {"name", "variants", "budget", "metric-0"}
+    assert wrong["toml"] is wrong["python"] is None
     many = {"variants": "\n".join(map(str, range(2000)))}  # too many to be tried meanwhile
     large = empty.post_form("/new/preview", GOOD | many).json()
     assert (large["variants"], large["errors"], len(large["names"])) == (2000, {}, 300)
@@ -149,6 +167,7 @@ def test_the_planner_shows_the_numbers_of_plan(empty: Browser) -> None:
             "effects": {"smallest_gap": 0.05},
             "rewards": {"rate": 0.1, "delay": 2},
             "stop": "when sure",
+            "looks": "weekly",
             "policies": ["uniform"],
         },
         trials=400,
@@ -164,18 +183,19 @@ def test_the_planner_shows_the_numbers_of_plan(empty: Browser) -> None:
 
 
 def test_the_planner_takes_over_what_the_form_says() -> None:
+    money = {"metric_name": "revenue", "metric_kind": "money", "metric_window": "2w"}
     settings, errors = read_question(
-        sent(GOOD, PLAN, ALL, {"window": "2", "window_unit": "w", "range_low": "1"})
-        | sent({"plan_correlation": "0.6", "looks": "daily"})
+        sent(GOOD, PLAN, ALL, money, {"plan_correlation": "0.6", "plan_sd": "2"})
     )
     assert not errors
-    assert settings["rewards"] == {"sd": 1.0, "correlation": 0.6, "delay": 21.0}  # with its grace
+    assert settings["rewards"] == {"sd": 2.0, "correlation": 0.6, "delay": 21.0}  # with its grace
     assert (settings["control"], settings["looks"]) == ("now", "daily")
+    assert settings["effects"] == {"smallest_gap": 0.1}
     assert settings["most_days"] == 60 + 21
     assert sa.Question.from_settings(settings).days(500) == 1 + 21
-    sums, _ = read_question(sent(GOOD, PLAN, {"range": "none", "plan_sd": "2"}))
-    assert (sums["rewards"]["sd"], sums["effects"]) == (2.0, {"smallest_gap": 0.1})
-    fewer, _ = read_question(sent(GOOD, PLAN, {"direction": "minimize", "window": ""}))
+    fewer, _ = read_question(
+        sent(GOOD, PLAN, {"metric_direction": "minimize", "metric_window": ""})
+    )
     assert fewer["rewards"] == {"rate": 0.9}  # fewer clicks are more of their absence
 
 
@@ -202,28 +222,22 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"variants": "a\nb\na"}, "variants", "names must differ"),
     ({"variants": "a\nb\x07"}, "variants", "a string that can be read"),
     ({"variants": "\n".join(map(str, range(2001)))}, "variants", "2,001 variants; at most"),
-    ({"kind": "factorial"}, "factor-0", "Enter at least one part"),
-    ({"kind": "factorial", "factor": ["a"], "levels": ["x"]}, "levels-0", "at least 2"),
-    ({"kind": "factorial", "factor": [""], "levels": ["x,y"]}, "factor-0", "Enter a name"),
-    (
-        {"kind": "factorial", "factor": ["a", "a"], "levels": ["x,y", "x,y"]},
-        "factor-1",
-        "Another part has this name",
-    ),
-    (
-        {"kind": "factorial", "factor": list("abcdefghijk"), "levels": ["x,y"] * 11},
-        "factor-0",
-        "2,048 combinations; at most 2,000",
-    ),
+    ({"variants": "a = 1\nb"}, "variants", "no value for"),
+    ({"variants": "a = null\nb = 1"}, "variants", "cannot be written as TOML"),
     ({"budget": "0"}, "budget", "This is 0; expected a whole number of at least 1."),
     ({"budget": "10.000"}, "budget", "Enter a whole number, e.g. 1000."),
     ({"budget": "9" * 31}, "budget", "Enter a whole number"),
+    ({"traffic": "0"}, "traffic", "Enter a whole number from 1"),
     ({"policy": "peace"}, "policy", "not one of the choices"),
-    ({"range": "custom", "range_low": "2", "range_high": "1"}, "range_high", "below the second"),
-    ({"range": "custom", "range_low": "1", "range_high": "5"}, "missing", "(1 to 5)"),
-    ({"range": "custom", "range_low": "nan", "range_high": "5"}, "range_low", "a number."),
-    ({"window": "0"}, "window", "Enter a number above 0."),
+    ({"metric_name": " "}, "metric-0", "Enter the name of its events"),
+    ({"metric_name": "1st"}, "metric-0", "the first a letter"),
+    ({"metric_window": "soon"}, "metric-0", "a time above 0"),
+    ({"metric_kind": "clicks"}, "metric-0", "expected one of"),
+    (METRICS | {"metric_margin": ["", "", "much"], "control": "now"}, "metric-2", "acceptable"),
+    (METRICS | {"metric_name": ["a", "a", "b"], "control": "now"}, "metrics", "two are called"),
+    (METRICS, "control", "control"),
     ({"control": "else"}, "control", "else"),
+    ({"attributes": "device"}, "attributes", "e.g. device = mobile, desktop"),
     ({"covariates": "a,a"}, "covariates", "twice"),
 ]
 
@@ -236,7 +250,7 @@ def test_errors_stand_at_their_fields(wrong: dict[str, Any], key: str, text: str
 
 
 def test_a_wrong_form_is_shown_again_and_creates_nothing(free: Browser) -> None:
-    answer = free.post_form("/new", PARTS | {"name": EVIL, "budget": "some", "control": '"><b>'})
+    answer = free.post_form("/new", GOOD | {"name": EVIL, "metric_name": EVIL, "control": '"><b>'})
     assert answer.status_code == 422
     assert EVIL not in answer.text
     assert '"><b>' not in answer.text
@@ -251,11 +265,10 @@ def test_a_question_that_makes_no_sense_is_refused(empty: Browser) -> None:
         ({"variants": "one"}, "variants"),
         ({"plan_rate": "0"}, "plan_rate"),
         ({"plan_rate": "98"}, "plan_gap"),
-        ({"plan_traffic": "0"}, "plan_traffic"),
+        ({"traffic": "0"}, "traffic"),
         ({"plan_days": "5000"}, "plan_days"),
         ({"plan_error": "0.1"}, "plan"),
-        ({"range": "none", "plan_sd": ""}, "plan_sd"),
-        ({"range": "custom", "range_low": "5", "range_high": "1"}, "range_high"),
+        ({"metric_kind": "money", "plan_sd": ""}, "plan_sd"),
         ({"plan_clear": "100"}, "plan_clear"),
         ({"covariates": "visits", "plan_correlation": "1"}, "plan_correlation"),
         ({"variants": HUNDREDS}, "plan"),
@@ -263,6 +276,6 @@ def test_a_question_that_makes_no_sense_is_refused(empty: Browser) -> None:
         answer = planned(empty, wrong)
         assert answer.status_code == 422
         assert set(answer.json()["errors"]) == {key}
-    short = planned(empty, {"plan_days": "1", "plan_gap": "1", "window": ""}).json()
+    short = planned(empty, {"plan_days": "1", "plan_gap": "1", "metric_window": ""}).json()
     assert "500 visits in 1 day" in short["verdict"][0]
     assert short["uses"] == []

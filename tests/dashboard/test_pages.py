@@ -9,6 +9,7 @@ import random
 import re
 import time
 import zipfile
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,16 @@ import pytest
 import steadyarm as sa
 from steadyarm.cli.main import main
 from steadyarm.dashboard import pages
-from steadyarm.dashboard.pages import TITLES, actions_of, chart_of, charts_of, leaderboard
+from steadyarm.dashboard.pages import actions_of
 from steadyarm.dashboard.responses import amount
+from steadyarm.dashboard.views import (
+    TITLES,
+    analysed_sums,
+    chart_of,
+    charts_of,
+    forecast_of,
+    leaderboard,
+)
 from steadyarm.live.estimates import lift_text
 from steadyarm.live.scorecard import Scorecard, scorecard_of
 from steadyarm.live.verdict import adjusted_text
@@ -167,7 +176,9 @@ def test_the_page_shows_what_the_scorecard_says(shown: tuple[Browser, Scorecard]
     text, verdict = page.text, card.verdict
     assert verdict is not None
     assert card.health is not None
-    places = [card.decision.text, card.headline, "Leaderboard", "Against the control"]
+    places = [card.decision.text, card.headline, "End of the budget", "Variants by reward"]
+    places += ["Estimates over time", "Traffic shares", "Drift of the lead", "Details"]
+    places += ["Against the control", "Corrections", "Files"]
     assert sorted(places, key=text.index) == places
     for label, estimate, interval in zip(
         card.labels, verdict.estimates, verdict.intervals, strict=True
@@ -338,19 +349,37 @@ def test_guardrails_and_other_metrics_have_their_tables() -> None:
     shop = sa.create_experiment(
         "shop", ["A", "B"], sa.Steady(), 200, storage, seed=1, control="A", metrics=metrics
     )
+    counts = np.zeros((2, 2))
     for i in range(200):
         assigned = shop.ask(f"u{i}")
+        counts[:, assigned.arm] += 1, i % 2
         slow = 0.5 * (assigned.name == "B")
         values = {"bought": i % 2, "revenue": 10.0 * (i % 3), "loading": 1 + slow + i % 5 / 50}
         shop.tell(assigned, values)
+    assert np.array_equal(analysed_sums(scorecard_of(shop)), counts)
     revenue = shop.recommend().metrics[0]
     with dashboard(storage) as browser:
         text = text_of(browser, "/experiments/shop")
+    assert "Variants by bought" in text
+    for visits, total in zip(*counts, strict=True):
+        assert re.search(rf"\b{visits:.0f}\s+{total:.0f}\s", text)
     assert "Guardrails" in text
     assert "worse than the margin" in text
     assert "Other metrics" in text
     assert revenue.estimates is not None
     assert revenue.metric.shown(float(revenue.estimates[1])) in text
+
+
+@pytest.mark.parametrize(("looks", "visits"), [(8, 2500), ("weekly", 2800)])
+def test_a_page_says_when_a_test_is_decided_and_when_it_ends(looks: Any, visits: int) -> None:
+    card = scorecard_of(played(days=6, stop="recommend", looks=looks))  # 400 visits a day
+    forecast, assigned = forecast_of(card), card.status.total_assigned
+    assert assigned == 2400
+    assert forecast.visits == pytest.approx(visits, rel=0.01)
+    for time_, after in ((forecast.analysis, visits - assigned), (forecast.end, 4000 - assigned)):
+        assert time_ is not None
+        assert (time_ - card.seen) / timedelta(days=1) == pytest.approx(after / 400, abs=0.1)
+    assert (forecast.decision is not None) == (forecast.more is not None and forecast.within)
 
 
 def test_corrections_are_listed_with_their_reasons(

@@ -34,7 +34,9 @@ def test_a_decided_test_offers_to_roll_out(spent: sa.Experiment) -> None:
     with dashboard(spent.storage) as browser:
         page = browser.get(PAGE).text
         assert f'href="{PAGE}/roll-out"' in page
-        assert page.index("Ship blue") < page.index("Roll out</a>") < page.index("Leaderboard")
+        assert (
+            page.index("Ship blue") < page.index("Roll out</a>") < page.index("Variants by reward")
+        )
         assert f'href="{PAGE}/pause"' not in page
         form = browser.get(f"{PAGE}/roll-out").text
         assert '<option value="blue" selected>' in form

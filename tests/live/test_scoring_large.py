@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.dashboard.pages import describe_variants, leaderboard
+from steadyarm.dashboard.views import describe_variants, leaderboard
 from steadyarm.inference import Evidence
 from steadyarm.live.assigner import LiveAssignment
 from steadyarm.live.decisions import SegmentLedger

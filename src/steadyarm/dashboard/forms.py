@@ -1,6 +1,6 @@
-"""The page for a new experiment: its form, the same test as a file, its creation, and the planner.
+"""The page for a new experiment: its form, the same test as TOML and Python, and the planner.
 
-The rules of an experiment stand in its settings. This module reads numbers and lists from what
+The rules of an experiment are in its settings. This module reads numbers and lists from what
 people type, makes a description of them, and shows errors of the settings at their fields. The
 planner beside the form says how many visitors the test needs; it is simulated in a few seconds.
 """
@@ -8,24 +8,25 @@ planner beside the form says how many visitors the test needs; it is simulated i
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import zip_longest
-from math import ceil, prod
+from math import ceil
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from steadyarm.arms import ArmSet
-from steadyarm.arms.recipes import check_factors
 from steadyarm.dashboard.access import Page, Viewer
 from steadyarm.dashboard.responses import experiment_path, render, see_other
 from steadyarm.errors import ExperimentExistsError, InvalidInputError
 from steadyarm.live.lifecycle import check_name, settings_from_description
-from steadyarm.live.metrics import seconds_of, usual_grace
+from steadyarm.live.metrics import Metric, usual_grace
 from steadyarm.live.settings import Settings
 from steadyarm.planning import Question, plan
 from steadyarm.planning.question import LEAST_WRONG
@@ -36,69 +37,51 @@ from steadyarm.service.handlers import create_experiment
 from steadyarm.service.problems import json_response
 from steadyarm.service.service import Service
 from steadyarm.wire.requests import NewExperiment, checked
-from steadyarm.wording import toml_of
+from steadyarm.wording import counted, toml_of
 
 FIELDS = {  # label, and what the field says at first
     "name": ("Name", ""),
-    "kind": ("Kind of test", "variants"),
     "variants": ("Variants", ""),
-    "interactions": ("How parts work together", "2"),
     "control": ("Control", ""),
     "budget": ("Visitors in total", ""),
-    "stop": ("When it ends", "end"),
-    "looks": ("Interim analyses", "weekly"),
-    "range": ("What a reward is", "click"),
-    "range_low": ("Smallest reward", ""),
-    "range_high": ("Largest reward", ""),
-    "direction": ("What is better", "maximize"),
-    "window": ("How long to wait for a reward", "1"),
-    "window_unit": ("Unit of time", "d"),
-    "missing": ("If no reward comes", "zero"),
-    "policy": ("Method", "steady"),
+    "traffic": ("Visitors per day", "1000"),
+    "looks": ("Interim analyses", "none"),
+    "stop": ("When a test is decided early", "sure"),
+    "attributes": ("Attributes", ""),
     "covariates": ("Covariates", ""),
+    "policy": ("Method", "steady"),
     "start": ("Start", "now"),
 }
 USUAL = {key: value for key, (_, value) in FIELDS.items()}
+METRIC = {  # fields of a row of the table of metrics; the first row is the primary metric
+    "name": "",
+    "kind": "yes/no",
+    "unit": "",
+    "role": "secondary",
+    "direction": "maximize",
+    "window": "",
+    "margin": "",
+}
+PRIMARY = METRIC | {"role": "primary", "window": "1 day"}
 PLANNER = {  # the planner's own fields, and what they say at first; the form says the rest
     "plan_rate": "5",
     "plan_gap": "1",
     "plan_sd": "",
     "plan_difference": "0.1",
     "plan_correlation": "0.5",
-    "plan_traffic": "1000",
     "plan_days": "60",
     "plan_error": "5",
     "plan_clear": "80",
 }
 CHOICES: dict[str, dict[str, str]] = {
-    "kind": {
-        "variants": "Separate variants, such as three headlines",
-        "factorial": "Combinations of parts, such as every headline with every picture",
-    },
-    "interactions": {
-        "2": "Parts may work together: a picture can help one headline and harm another",
-        "1": "Parts work independently: the best headline is best with every picture. "
-        "Needs fewer visitors, if true",
+    "looks": {
+        "none": "None: the test is decided when all visitors have come",
+        "weekly": "Weekly: treats weekdays and weekends alike",
+        "daily": "Daily",
     },
     "stop": {
-        "end": "No, it runs until all visitors have come",
-        "sure": "Yes, it stops itself as soon as it is decided",
+        "sure": "The test stops itself",
         "recommend": "I stop it; the page says when it is decided",
-    },
-    "looks": {"weekly": "weekly", "daily": "daily", "8": "eight, after equally many visitors"},
-    "range": {
-        "click": "Yes or no, such as a click or a purchase: 1 or 0",
-        "custom": "A number between two limits, such as stars from 1 to 5",
-        "none": "Any number, such as euros",
-    },
-    "direction": {"maximize": "Larger rewards", "minimize": "Smaller rewards"},
-    "window_unit": {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"},
-    "missing": {
-        "zero": "It counts as 0, because nothing happened. Right if you report only clicks and "
-        "purchases",
-        "drop": "It was lost and counts as the average of the same variant. Right if rewards are "
-        "lost regardless of their value",
-        "fail": "It must come: there is no verdict without it",
     },
     "policy": {
         "steady": "Steady (recommended): moves visitors to the variants that can still win, and "
@@ -107,13 +90,23 @@ CHOICES: dict[str, dict[str, str]] = {
     },
     "start": {"now": "Start now", "draft": "Save as a draft and start later"},
 }
+METRIC_CHOICES = {
+    "kind": {
+        "yes/no": "Yes or no",
+        "count": "Count",
+        "money": "Money",
+        "number": "Number",
+    },
+    "role": {"secondary": "Only shown", "guardrail": "Guardrail"},
+    "direction": {"maximize": "Larger", "minimize": "Smaller"},
+}
 DAY = 86_400  # seconds
 PLACES = {  # fields of the form, by those of settings and questions
+    "arms": "variants",
+    "values": "variants",
     "rewards.correlation": "plan_correlation",
-    "rewards.delay": "window",
+    "rewards.delay": "metric-0",
     "clear": "plan_clear",
-    "reward_range": "range_high",
-    "reward_window": "window",
     "effects.smallest_gap": "plan_gap",
 }
 MOST_VARIANTS = 2000  # as the service has it
@@ -193,16 +186,16 @@ class FilledForm:
 
     Attributes
     ----------
-    values : every field but those of parts, as typed
-    parts : names and choices of parts, as typed
+    values : every field but those of metrics, as typed
+    metrics : the rows of the table of metrics, as typed; the first one is the primary metric
     errors : what is wrong, by field; empty if all is well
     description : for `create_from_description`, beside the name; complete if nothing is wrong
-    variants : how many there are, as far as that is known
+    variants : how many there are
     settings : what was described, if it was made and is right
     """
 
     values: Mapping[str, str]
-    parts: list[tuple[str, str]]
+    metrics: Sequence[Mapping[str, str]]
     errors: Mapping[str, str]
     description: Mapping[str, Any]
     variants: int
@@ -220,11 +213,9 @@ class FilledForm:
 
     @property
     def names(self) -> Sequence[str]:
-        """Variants that can be chosen as the control, as far as they are known."""
-        if self.settings is not None:
-            return self.settings.arms.names[:NAMED]
-        arms = self.description.get("arms")
-        return arms[:NAMED] if isinstance(arms, list) else ()
+        """Variants that can be chosen as the control."""
+        arms: Sequence[str] = self.description["arms"]
+        return arms[:NAMED]
 
 
 def read_form(sent: Sent) -> FilledForm:
@@ -232,84 +223,114 @@ def read_form(sent: Sent) -> FilledForm:
 
     Examples
     --------
-    >>> form = read_form({"name": ["shop"], "variants": ["A\nB"], "budget": ["20,000"]})
+    >>> typed = {"name": ["shop"], "variants": ["A\nB"], "metric_name": ["purchase"]}
+    >>> form = read_form(typed | {"budget": ["20,000"]})
     >>> form.description["arms"], form.description["budget"], dict(form.errors)
     (['A', 'B'], 20000, {})
-    >>> read_form({"name": ["shop"], "variants": ["A\nB"], "budget": ["many"]}).errors["budget"]
+    >>> read_form(typed | {"budget": ["many"]}).errors["budget"]
     'Enter a whole number, e.g. 1000.'
     """
     typed = Fields(sent, USUAL)
     typed.check("name", check_name, typed.text("name"))
-    arms, variants = read_arms(typed, sent)
-    reward_range: Sequence[float | None] | None = None
-    if typed.text("range") == "click":
-        reward_range = [0.0, 1.0]
-    elif typed.text("range") == "custom":
-        limits = [typed.number("range_low"), typed.number("range_high")]
-        reward_range = None if None in limits else limits
+    if typed.text("traffic"):
+        typed.whole("traffic", 10**9)
+    names, values = read_variants(typed)
+    rows = metric_rows(sent)
     described = {
-        "arms": arms,
+        "values": values,
         "budget": typed.whole("budget"),
         "policy": typed.text("policy"),
-        "direction": typed.text("direction"),
-        "reward_range": reward_range,
-        "reward_window": _window(typed),
-        "missing": typed.text("missing"),
         "control": typed.text("control") or None,
-        "covariates": _list(typed.text("covariates").split(",")) or None,
+        "metrics": [metric for _, metric in read_metrics(typed, rows)],
+        "attributes": _attributes(typed),
+        "covariates": _list(typed.text("covariates").split(",")),
         **_stopping(typed),
     }
-    described = {key: value for key, value in described.items() if value is not None}
+    described = {"arms": names} | {
+        key: value for key, value in described.items() if value not in (None, {}, [])
+    }
     settings = None
-    if variants <= TRIED and not typed.errors.keys() & CHOICES.keys():
-        settings = _settings(typed, described)
-    return FilledForm(typed.values, _rows(sent), typed.errors, described, variants, settings)
+    if len(names) <= TRIED and not typed.errors.keys() - {"name", "traffic", "budget"}:
+        try:
+            settings = settings_from_description({"budget": 1, **described})
+        except InvalidInputError as error:
+            typed.wrong(_place(error), sentence_of(error))
+    return FilledForm(typed.values, rows, typed.errors, described, len(names), settings)
 
 
-def _window(typed: Fields) -> str | None:
-    """How long rewards may take, such as "1.5h"."""
-    if not typed.text("window") or typed.number("window", positive=True) is None:
-        return None
-    return typed.text("window").lstrip("+").replace(",", ".") + typed.text("window_unit")
+def read_variants(typed: Fields) -> tuple[list[str], dict[str, Any]]:
+    """The names of the variants, and the values of those that have one."""
+    names, values = list[str](), dict[str, Any]()
+    for line in _list(LINES.split(typed.values["variants"])):
+        name, equals, text = line.partition(" = ")
+        names.append(name.strip())
+        if equals:
+            values[names[-1]] = text.strip()
+            with suppress(ValueError):  # a text that is not JSON stands for itself
+                values[names[-1]] = json.loads(text)
+    if len(names) > MOST_VARIANTS:
+        what = f"These are {len(names):,} variants; at most {MOST_VARIANTS:,} can be tested."
+        typed.wrong("variants", what)
+    typed.check("variants", ArmSet.one_hot, names)
+    typed.check("variants", toml_of, {"values": [values]})
+    return names, values
+
+
+def metric_rows(sent: Sent) -> list[dict[str, str]]:
+    """The rows of the table of metrics, as typed; those without a name are left out."""
+    columns = (sent.get(f"metric_{key}", ()) for key in METRIC)
+    rows = [
+        {key: usual if value is None else value for (key, usual), value in pairs}
+        for pairs in (zip(METRIC.items(), row, strict=True) for row in zip_longest(*columns))
+    ]
+    first = PRIMARY if not rows else rows[0] | {"role": "primary"}
+    return [first, *(row for row in rows[1:] if row["name"].strip())]
+
+
+def read_metrics(
+    typed: Fields, rows: Sequence[Mapping[str, str]]
+) -> list[tuple[Metric, dict[str, Any]]]:
+    """The metrics of these rows that are right, each with its description."""
+    metrics = []
+    for i, row in enumerate(rows):
+        text = {key: value.strip() for key, value in row.items()}
+        if not text["name"]:
+            typed.wrong(f"metric-{i}", "Enter the name of its events, e.g. purchase.")
+            continue
+        if text["role"] != "guardrail":
+            text["margin"] = ""
+        described: dict[str, Any] = {key: value for key, value in text.items() if value}
+        if text["kind"] in ("count", "money") and text["window"]:
+            described["several"] = "sum"
+        if DECIMAL.fullmatch(text["margin"]):
+            described["margin"] = float(text["margin"].replace(",", "."))
+        for key in ("role", "direction"):
+            if described[key] == METRIC[key]:
+                del described[key]
+        try:
+            metrics.append((Metric.described(described), described))
+        except InvalidInputError as error:
+            typed.wrong(f"metric-{i}", sentence_of(error))
+    return metrics
+
+
+def _attributes(typed: Fields) -> dict[str, list[str]]:
+    """Attributes with their levels, one per line, such as "device = mobile, desktop"."""
+    attributes = {}
+    for line in _list(LINES.split(typed.values["attributes"])):
+        name, _, levels = line.partition("=")
+        attributes[name.strip()] = _list(levels.split(","))
+        if not attributes[name.strip()]:
+            typed.wrong("attributes", "Enter a name and its levels, e.g. device = mobile, desktop.")
+    return attributes
 
 
 def _stopping(typed: Fields) -> dict[str, Any]:
     """Whether the test may end early, as a description has it."""
-    if typed.text("stop") == "end":
+    if typed.text("looks") == "none":
         return {}
-    looks = typed.text("looks")
-    return {
-        "stop": "when sure" if typed.text("stop") == "sure" else "recommend",
-        "looks": int(looks) if looks.isdecimal() else looks,
-    }
-
-
-def read_arms(typed: Fields, sent: Sent) -> tuple[Any, int]:
-    """The variants as a description has them, and how many they are."""
-    if typed.text("kind") != "factorial":
-        names = _list(LINES.split(typed.values["variants"]))
-        _check_count(typed, "variants", len(names), "variants")
-        typed.check("variants", ArmSet.one_hot, names)
-        return names, len(names)
-    parts: dict[str, list[str]] = {}
-    for i, (name, choices) in enumerate(_rows(sent)):
-        name = name.strip()
-        if not name and not choices.strip():
-            continue
-        lines = LINES.split(choices.strip())  # where there are lines, a choice may have commas
-        levels = _list(lines if len(lines) > 1 else choices.split(","))
-        if not name:
-            typed.wrong(f"factor-{i}", "Enter a name for this part, e.g. headline.")
-        elif name in parts:
-            typed.wrong(f"factor-{i}", "Another part has this name; rename one.")
-        else:
-            typed.check(f"levels-{i}", check_factors, {name: levels}, 1)
-        parts[name] = levels
-    if not parts:
-        typed.wrong("factor-0", "Enter at least one part, e.g. headline.")
-    count = prod(map(len, parts.values())) if parts else 0
-    _check_count(typed, "factor-0", count, "combinations")
-    return {"factorial": parts, "interactions": 2 - (typed.text("interactions") == "1")}, count
+    stop = "when sure" if typed.text("stop") == "sure" else "recommend"
+    return {"stop": stop, "looks": typed.text("looks")}
 
 
 def sentence_of(error: InvalidInputError) -> str:
@@ -320,38 +341,32 @@ def sentence_of(error: InvalidInputError) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _settings(typed: Fields, description: Mapping[str, Any]) -> Settings | None:
-    """The settings; what is wrong with them is noted at its field."""
-    if any(key.startswith(("variants", "factor", "levels")) for key in typed.errors):
-        return None
-    try:
-        return settings_from_description({"budget": 1, **description})
-    except InvalidInputError as error:
-        typed.wrong(_place(error, typed), sentence_of(error))
-        return None
-
-
-def _place(error: InvalidInputError, typed: Fields) -> str:
+def _place(error: InvalidInputError) -> str:
     """The field at which an error of the settings is shown."""
-    if error.field == "arms":
-        return "factor-0" if typed.text("kind") == "factorial" else "variants"
     return PLACES.get(error.field or "form", error.field or "form")
-
-
-def _check_count(typed: Fields, key: str, count: int, what: str) -> None:
-    if count > MOST_VARIANTS:
-        typed.wrong(key, f"These are {count:,} {what}; at most {MOST_VARIANTS:,} can be tested.")
-
-
-def _rows(sent: Sent) -> list[tuple[str, str]]:
-    rows = list(zip_longest(sent.get("factor", ()), sent.get("levels", ()), fillvalue=""))
-    while rows and not "".join(rows[-1]).strip():
-        rows.pop()
-    return rows
 
 
 def _list(parts: Sequence[str]) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
+
+
+def python_of(form: FilledForm) -> str:
+    """A program that creates the same experiment."""
+    described = dict(form.description)
+    metrics, policy = described.pop("metrics"), described.pop("policy").capitalize()
+    arguments = [f"{form.name!r}", f"{described.pop('arms')!r}", f"sa.{policy}()"]
+    arguments.append(f"budget={described.pop('budget'):_}")
+    rows = [
+        ", ".join([repr(row["name"]), *(f"{k}={v!r}" for k, v in row.items() if k != "name")])
+        for row in metrics
+    ]
+    listed = "".join(f"\n        sa.Metric({row})," for row in rows)
+    arguments.append(f"metrics=[{listed}\n    ]")
+    arguments += [f"{key}={value!r}" for key, value in described.items()]
+    if not form.start:
+        arguments.append("start=False")
+    lines = "".join(f"    {argument},\n" for argument in arguments)
+    return f"import steadyarm as sa\n\ntest = sa.create_experiment(\n{lines})\n"
 
 
 # The planner: as much as can be simulated while somebody waits.
@@ -369,55 +384,44 @@ def read_question(sent: Sent) -> tuple[dict[str, Any], dict[str, str]]:
     the settings of a `Question`, complete if nothing is wrong, and what is wrong, by field
     """
     typed = Fields(sent, USUAL | PLANNER)
-    arms, _ = read_arms(typed, sent)
-    rewards, gap = _rewards(typed)
+    names, _ = read_variants(typed)
+    metrics = read_metrics(typed, metric_rows(sent)[:1])
+    rewards, gap = _rewards(typed, metrics[0][0]) if metrics else ({}, None)
     days = typed.whole("plan_days", 1000)  # with visitors; the last rewards come later
     settings = {
-        "traffic_per_day": typed.whole("plan_traffic", 10**9),
+        "traffic_per_day": typed.whole("traffic", 10**9),
         "most_days": None if days is None else days + ceil(rewards.get("delay", 0.0)),
         "error": typed.percent("plan_error"),
         "clear": typed.percent("plan_clear"),
-        "arms": arms if isinstance(arms, dict) else {"one_hot": arms},
+        "arms": {"one_hot": names},
         "effects": {"smallest_gap": gap},
         "rewards": rewards,
         "control": typed.text("control") or None,
         "policies": [typed.text("policy")],
         "stop": "when sure",  # simulated in any case, to say what it brings
+        "looks": "weekly",
         **_stopping(typed),
     }
     return settings, typed.errors
 
 
-def _rewards(typed: Fields) -> tuple[dict[str, Any], float | None]:
-    """How rewards scatter and when they come, and the smallest difference worth finding."""
+def _rewards(typed: Fields, metric: Metric) -> tuple[dict[str, Any], float | None]:
+    """How values of the primary metric scatter and when they come, and the smallest gap."""
     rewards: dict[str, Any] = {}
-    if typed.text("range") == "click":
+    if metric.kind == "yes/no":
         rate, gap = typed.percent("plan_rate"), typed.percent("plan_gap")
-        if rate is not None and typed.text("direction") == "minimize":
+        if rate is not None and metric.direction == "minimize":
             rate = 1 - rate  # fewer of something is more of its absence
         rewards["rate"] = rate
     else:
         gap = typed.number("plan_difference", positive=True)
-        rewards["sd"] = _spread(typed)
+        rewards["sd"] = typed.number("plan_sd", positive=True)
     if typed.text("covariates"):
         rewards["correlation"] = typed.number("plan_correlation")
-    if window := _window(typed):
-        seconds = seconds_of(window)
-        rewards["delay"] = (seconds + usual_grace(seconds)) / DAY
+    window = metric.times[0]
+    if window is not None:
+        rewards["delay"] = (window + usual_grace(window)) / DAY
     return rewards, gap
-
-
-def _spread(typed: Fields) -> float | None:
-    """The standard deviation of a reward; a quarter of its range unless another is given."""
-    if typed.text("plan_sd") or typed.text("range") != "custom":
-        return typed.number("plan_sd", positive=True)
-    low, high = typed.number("range_low"), typed.number("range_high")
-    if low is None or high is None:
-        return None
-    if not low < high:
-        typed.wrong("range_high", f"Enter a number above the smallest reward, {low:g}.")
-        return None
-    return (high - low) / 4
 
 
 def compute_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -483,14 +487,26 @@ async def preview(service: Service, request: Request, viewer: Viewer) -> Respons
         "variants": form.variants,
         "names": form.names,
         "cautions": [text[:1].upper() + text[1:] for text in cautions],
+        "duration": duration_text(form),
         "toml": None,
+        "python": None,
         "command": None,
     }
     if not form.errors:
         draft = "" if form.start else " --draft"
         answer["toml"] = toml_of({"name": form.name, **form.description})
+        answer["python"] = python_of(form)
         answer["command"] = f"steadyarm experiment create {form.name}.toml{draft}"
     return json_response(answer)
+
+
+def duration_text(form: FilledForm) -> str:
+    """How long the visitors take, as far as that is known."""
+    traffic, budget = form.values["traffic"].strip(), form.description.get("budget")
+    if budget is None or not traffic or "traffic" in form.errors:
+        return ""
+    daily = int(re.sub(r"\D", "", traffic))
+    return f"{budget:,} visitors take about {counted(ceil(budget / daily), 'day')}."
 
 
 def _page(
@@ -504,15 +520,17 @@ def _page(
         errors=errors,
         summary=[(key, _label(key), text) for key, text in errors.items()],
         choices=CHOICES,
+        metric_choices=METRIC_CHOICES,
+        new_metric=METRIC,
         planner=PLANNER,
     )
 
 
 def _label(key: str) -> str:
-    what, _, number = key.partition("-")
+    _, _, number = key.partition("metric-")
     if number:
-        return f"{'Name' if what == 'factor' else 'Choices'} of part {int(number) + 1}"
-    return FIELDS[key][0] if key in FIELDS else ""
+        return f"Metric {int(number) + 1}"
+    return FIELDS[key][0] if key in FIELDS else "Metrics" if key == "metrics" else ""
 
 
 async def make_plan(service: Service, request: Request, viewer: Viewer) -> Response:

@@ -5,46 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from math import inf
 from typing import Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
 from steadyarm.dashboard.access import Page, Viewer
 from steadyarm.dashboard.responses import attachment, experiment_path, fill_in, validated
-from steadyarm.errors import InvalidInputError
-from steadyarm.live.after_test import outside_texts
-from steadyarm.live.effects import bundles_in
-from steadyarm.live.estimates import lift_text, metric_rows
+from steadyarm.dashboard.views import TITLES, chart_of, experiment_values
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.headline import rewards_in_words
-from steadyarm.live.scorecard import (
-    Scorecard,
-    Standing,
-    order_of,
-    scorecard_of,
-    standing_of,
-)
+from steadyarm.live.scorecard import Scorecard, scorecard_of
 from steadyarm.live.settings import variants_in
-from steadyarm.live.verdict import VariantEstimate, adjusted_text
-from steadyarm.plot.sources import chart_for, has_rates
 from steadyarm.plot.spec import Spec, csv_of, for_page, table_of
-from steadyarm.plot.standings import intervals_mean
 from steadyarm.service import handlers
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.routes import document
 from steadyarm.service.service import Service
 from steadyarm.storages.records import ExperimentState, Summary
 from steadyarm.wire.requests import ExportQuery
-from steadyarm.wording import factors_in, listed
 
 log = logging.getLogger("steadyarm.dashboard")
 
@@ -53,8 +37,6 @@ COST = 10.0  # times as long as it took to compute is it shown at least
 MOST = 500  # scorecards in memory
 MOST_LINES = 2000  # of a chart's table on a page; the file has all of them
 MOST_CHECKED = 300_000  # assignments up to which a report on a page has the checks of the log
-MOST_NAMED = 6  # variants, or levels of a factor
-MOST_ROWS = 30  # of a leaderboard before the rest is left out
 STATES = ("running", "paused", "draft", "stopped", "archived")
 
 # Scorecards
@@ -260,94 +242,6 @@ async def overview(service: Service, request: Request, viewer: Viewer) -> Respon
 # One experiment
 
 
-@dataclass(frozen=True)
-class Rank:
-    """One variant of the leaderboard; positions of its bar go from 0 to 100.
-
-    Attributes
-    ----------
-    result : what the verdict says of it; None without a verdict
-    lift, lift_interval : difference from the control, such as "+8 %" and "3 to 13 %"; of the
-        control itself "control"; empty if there is none
-    share : of the visits that are assigned now; of all visits if the test has ended
-    left, middle, right : positions of interval and estimate; None if they are unknown
-    """
-
-    name: str
-    label: str
-    result: VariantEstimate | None
-    lift: str
-    lift_interval: str
-    share: float
-    assigned: int
-    standing: Standing
-    left: float | None
-    middle: float | None
-    right: float | None
-
-
-def leaderboard(card: Scorecard, most: int | None = MOST_ROWS) -> list[Rank]:
-    """Variants from the best to the worst; before the first reward in their own order."""
-    verdict, K = card.verdict, len(card.names)
-    values = np.full((K, 3), np.nan)  # lower limit, estimate, upper limit
-    if verdict is not None:
-        values = np.column_stack(
-            [verdict.intervals[:, 0], verdict.estimates, verdict.intervals[:, 1]]
-        )
-        values[~np.isfinite(values).all(axis=1), ::2] = np.nan
-    shares = np.full(K, np.nan) if card.planned is None else card.planned
-    if card.ended:
-        shares = np.asarray(card.assigned) / max(card.status.total_assigned, 1)
-    position, unit = _scale(values), card.settings.primary.difference_unit
-    ranks = []
-    for k in order_of(card)[:most]:
-        lift, _, interval = ("" if verdict is None else lift_text(verdict, k, unit)).partition(" (")
-        left, middle, right = map(position, values[k])
-        ranks.append(
-            Rank(
-                name=card.names[k],
-                label=card.labels[k],
-                result=None if verdict is None else verdict.of(verdict.names[k]),
-                lift=lift,
-                lift_interval=interval.removesuffix(")"),
-                share=float(shares[k]),
-                assigned=card.assigned[k],
-                standing=standing_of(card, k),
-                left=left,
-                middle=middle,
-                right=right,
-            )
-        )
-    return ranks
-
-
-def _scale(values: NDArray[np.float64]) -> Callable[[float], float | None]:
-    """From rewards to positions, such that all known values fit; None for unknown ones."""
-    known = values[np.isfinite(values)]
-    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
-    room = (high - low) or 1.0
-
-    def position(value: float) -> float | None:
-        return round(2 + 96 * float((value - low) / room), 2) if np.isfinite(value) else None
-
-    return position
-
-
-def describe_variants(card: Scorecard) -> str:
-    """The variants and their rewards in a few sentences."""
-    arms, K = card.settings.arms, card.size
-    factors, bundles = factors_in(arms), bundles_in(arms)
-    if bundles is not None:
-        items = f"{len(bundles.items)} items: {listed(bundles.items, MOST_NAMED)}"
-        variants = f"{K:,} bundles of {bundles.size} of {items}."
-    elif factors is not None:
-        parts = (f"{name} ({listed(levels, MOST_NAMED)})" for name, levels in factors.items())
-        variants = f"{K:,} combinations, named in this order: {', '.join(parts)}."
-    else:
-        variants = f"{K:,} variants."
-    return " ".join((variants, *rewards_in_words(card.settings)))
-
-
 async def experiment(service: Service, request: Request, viewer: Viewer) -> Response:
     """Show one experiment."""
     card = await _scorecard(request)
@@ -364,28 +258,6 @@ async def experiment(service: Service, request: Request, viewer: Viewer) -> Resp
     return await _render(service, request, viewer, "experiment.html", values)
 
 
-def experiment_values(card: Scorecard, everything: bool) -> dict[str, Any]:
-    """What the page of an experiment shows to all viewers."""
-    rows, verdict = leaderboard(card, None if everything else MOST_ROWS), card.verdict
-    metrics = [] if verdict is None else metric_rows(verdict)
-    return {
-        "card": card,
-        "rows": rows,
-        "guardrails": [row for row in metrics if row.role == "guardrail"],
-        "metrics": [row for row in metrics if row.role == "secondary"],
-        "more": len(card.names) - len(rows),
-        "everything": everything,
-        "rates": has_rates(card),
-        "unit": f" {card.settings.primary.unit}".rstrip(),
-        "meaning": "" if verdict is None else intervals_mean(verdict),
-        "adjusted": "" if verdict is None else adjusted_text(verdict, card.settings.covariates),
-        "tested": describe_variants(card),
-        "charts": charts_of(card),
-        "titles": TITLES,
-        "rolled": outside_texts(card.status.outside),
-    }
-
-
 def _origin(service: Service, request: Request) -> str:
     """The address at which programs reach the service, as the viewer does."""
     scheme = "https" if service.settings.https else request.url.scheme
@@ -393,33 +265,6 @@ def _origin(service: Service, request: Request) -> str:
 
 
 # Charts
-
-
-TITLES = {  # of the charts, in the order of the page
-    "lifts": "Against the control",
-    "estimates": "Estimates over time",
-    "allocation": "Traffic shares",
-    "effects": "Effects of the parts",
-    "interactions": "Levels that depend on each other",
-    "drift": "Drift",
-    "waiting": "Rewards by day",
-    "leaderboard": "Leaderboard",  # the page has it as a table
-}
-
-
-@lru_cache(maxsize=200)
-def chart_of(card: Scorecard, name: str) -> Spec | None:
-    """A chart of a scorecard; None if there is nothing to show."""
-    try:
-        return chart_for(name, card)
-    except InvalidInputError:
-        return None
-
-
-def charts_of(card: Scorecard) -> dict[str, Spec]:
-    """The charts of a test's page that have something to show, by name."""
-    charts = {name: chart_of(card, name) for name in TITLES if name != "leaderboard"}
-    return {name: chart for name, chart in charts.items() if chart is not None}
 
 
 async def _chart(service: Service, request: Request) -> tuple[Scorecard, Spec]:

@@ -17,6 +17,7 @@ from steadyarm.live.verdict import Verdict
 from steadyarm.plot.spec import (
     ACCENT,
     BAD,
+    DOT,
     LINES,
     QUIET,
     RULER,
@@ -96,11 +97,17 @@ def lead_text(
 # Estimates
 
 
-def estimates(course: Course, picked: Sequence[str] | None = None, rates: bool = False) -> Spec:
+def estimates(
+    course: Course,
+    picked: Sequence[str] | None = None,
+    rates: bool = False,
+    title: str = "estimated reward",
+) -> Spec:
     """How the estimates of the leading variants settled, with their intervals.
 
     picked : names of the variants that are drawn
     rates : whether rewards are yes or no, so that their means are shown in per cent
+    title : what is estimated
     """
     names, leader = _labels(course.names, picked), int(course.leaders[-1])
     here = np.ix_(course.rounds >= EARLY * course.rounds[-1], list(names))
@@ -118,8 +125,9 @@ def estimates(course: Course, picked: Sequence[str] | None = None, rates: bool =
         for k, name in names.items()
     ]
     clock = _clock(course.times, "visits in the verdict")
+    lone = float(len(course.rounds) == 1)  # a line through one point cannot be seen
     scale = scale_of(course.low[here], course.high[here], course.estimates[here])
-    value = number("estimate", "estimated reward", rates, scale=scale)
+    value = number("estimate", title, rates, scale=scale)
     tips = hover(clock, field("variant", "nominal"), value, field("low"), field("high"))
     last = course.estimates[-1]
     rivals = sorted(names, key=lambda k: abs(last[k] - last[leader]))
@@ -155,7 +163,7 @@ def estimates(course: Course, picked: Sequence[str] | None = None, rates: bool =
             },
             {"mark": {"type": "line", "clip": True}},
             {
-                "mark": {"type": "point", "opacity": 0, "size": 80, "clip": True},
+                "mark": {**DOT, "opacity": lone},
                 "encoding": {"tooltip": tips},
             },
         ),

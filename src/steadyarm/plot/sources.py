@@ -13,6 +13,7 @@ from steadyarm.inference import DriftReport
 from steadyarm.inference.sequences import confidence_path
 from steadyarm.live.effects import Effects, bundles_in, effects_of, has_effects
 from steadyarm.live.experiment import Experiment
+from steadyarm.live.metrics import REWARD
 from steadyarm.live.scorecard import Course, Scorecard, Shares, course_of, scorecard_of, shares_of
 from steadyarm.live.session import Session
 from steadyarm.live.verdict import Verdict
@@ -57,6 +58,14 @@ def has_rates(test: Seen) -> bool:
     return not isinstance(test, Analysis) and test.settings.reward_range == (0.0, 1.0)
 
 
+def measured(test: Seen) -> str:
+    """What estimates are of, with its unit, as axes say it."""
+    if isinstance(test, Analysis) or test.settings.primary.name == REWARD:
+        return "estimated reward"
+    metric = test.settings.primary
+    return f"{metric.name}, {metric.unit}" if metric.unit else metric.name
+
+
 def picked(test: Seen) -> list[str] | None:
     """The variants that all charts over time draw, in one order; None before there is a verdict."""
     try:
@@ -66,10 +75,12 @@ def picked(test: Seen) -> list[str] | None:
 
 
 CHARTS: dict[str, Callable[[Seen], Spec]] = {
-    "estimates": lambda test: live.estimates(_course(test), picked(test), has_rates(test)),
+    "estimates": lambda test: live.estimates(
+        _course(test), picked(test), has_rates(test), measured(test)
+    ),
     "allocation": lambda test: live.allocation(_shares(test), picked(test)),
     "leaderboard": lambda test: standings.leaderboard(
-        _verdict(test), _direction(test), has_rates(test)
+        _verdict(test), _direction(test), has_rates(test), measured(test)
     ),
     "lifts": lambda test: standings.lifts(_verdict(test), _direction(test), has_rates(test)),
     "drift": lambda test: live.drift(_drift_report(test), picked(test), has_rates(test)),

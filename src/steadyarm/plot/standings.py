@@ -94,10 +94,13 @@ def _more(rows: Rows) -> str:
 # The variants from best to worst, and against the control
 
 
-def leaderboard(verdict: Verdict, direction: Direction, rates: bool = False) -> Spec:
+def leaderboard(
+    verdict: Verdict, direction: Direction, rates: bool = False, title: str = "estimated reward"
+) -> Spec:
     """Estimate and interval of each variant, the recommended one on top, then the best.
 
     rates : whether rewards are yes or no, so that their means are shown in per cent
+    title : what is estimated
     """
     sign = 1.0 if direction == "maximize" else -1.0
     order = np.argsort(-sign * verdict.estimates, kind="stable")  # nan come last
@@ -127,7 +130,7 @@ def leaderboard(verdict: Verdict, direction: Direction, rates: bool = False) -> 
         "Variants from best to worst",
         rows,
         "label",
-        number("estimate", "estimated reward", rates),
+        number("estimate", title, rates),
         {"leads": ACCENT, "not ruled out": OPEN, "ruled out": QUIET},
         summary=lead_text(
             short[0],

@@ -37,7 +37,8 @@ def sign_in(page: Page, token: str) -> None:
 
 
 def draw_all(page: Page) -> None:
-    """Scroll through the page as a reader would, until every chart is drawn; then back."""
+    """Unfold and scroll through the page until every chart is drawn; then back."""
+    page.evaluate("for (const fold of document.querySelectorAll('.fold')) fold.open = true")
     for picture in page.locator("[data-chart]").all():
         picture.scroll_into_view_if_needed()
         expect(picture.locator("svg").first).to_be_attached()

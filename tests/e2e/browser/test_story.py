@@ -16,6 +16,8 @@ from tests.e2e.browser.reading import address, headline, hurry, send_traffic
 from tests.e2e.browser.sites import Site
 from tests.e2e.browser.watching import Watch
 
+METRICS = (("revenue", "Money", "Only shown"), ("loading", "Number", "Guardrail"))
+
 
 def create(page: Page, name: str) -> None:
     page.goto("/")
@@ -25,6 +27,16 @@ def create(page: Page, name: str) -> None:
     control = page.get_by_label("Control (what visitors see today)")
     expect(control.get_by_role("option")).to_have_text(["none", "plain", "bold", "calm"])
     control.select_option("calm")
+    page.get_by_label("Name of its events").fill("purchase")
+    for number, (event, kind, role) in enumerate(METRICS, start=2):
+        page.get_by_role("button", name="Add a metric").click()
+        metric = page.get_by_role("group", name=f"Metric {number}")
+        metric.get_by_label("Name of its events").fill(event)
+        metric.get_by_label("Kind").select_option(kind)
+        metric.get_by_label("Role").select_option(role)
+        expect(metric.get_by_label("Acceptable loss")).to_be_visible(visible=role == "Guardrail")
+        metric.get_by_label("Counts within").fill("1 day")
+    metric.get_by_label("Acceptable loss").fill("5%")
     page.get_by_label("Visitors in total").fill("2,000")
     page.get_by_role("button", name="Create experiment").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
@@ -58,15 +70,20 @@ def test_a_test_from_the_form_to_the_report(
         send_traffic(api, name, "late", 800, {"plain": 1.0, "bold": 0.0, "calm": 0.0})
         expect(headline(page)).to_contain_text("plain")
         expect(headline(page)).to_contain_text("1,000 of 2,000")
-        first = page.get_by_role("region", name="Leaderboard").get_by_role("row").nth(1)
+        first = page.get_by_role("region", name="Variants by").get_by_role("row").nth(1)
         expect(first).to_contain_text("plain")
-        calm = page.get_by_role("region", name="Leaderboard").get_by_role("row", name="calm")
+        calm = page.get_by_role("region", name="Variants by").get_by_role("row", name="calm")
         expect(calm.get_by_role("cell", name="control", exact=True)).to_be_visible()
         assert len(watch.navigations) == loaded
 
         confirm(page, "Stop")
         expect(page.get_by_role("heading", level=1)).to_contain_text("stopped")
-        assert api.get(f"/v1{address(name)}").json()["state"] == "stopped"
+        created = api.get(f"/v1{address(name)}").json()
+        assert created["state"] == "stopped"
+        metrics = [metric["name"] for metric in created["settings"]["metrics"]]
+        assert metrics == ["purchase", "revenue", "loading"]
+        expect(page.get_by_role("heading", name="Variants by purchase")).to_be_visible()
+        expect(page.get_by_role("heading", name="Guardrails")).to_be_visible()
         expect(page.get_by_role("link", name="Stop", exact=True)).to_have_count(0)
 
     file, content = download(page, "CSV of Estimates over time")
@@ -75,6 +92,7 @@ def test_a_test_from_the_form_to_the_report(
     assert len(rows) > 3
     assert {"plain", "bold", "calm"} <= {cell for row in rows for cell in row}
 
+    page.get_by_role("heading", name="Details").click()
     file, content = download(page, "Log")
     assert file == f"{name}.zip"
     with ZipFile(io.BytesIO(content)) as archive:
@@ -121,12 +139,17 @@ def test_what_went_wrong_in_the_form_is_said_at_its_fields(
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Variants", exact=True).fill("only one")
     page.get_by_label("Visitors in total").fill("many")
+    page.get_by_label("Name of its events").fill("purchase")
     page.get_by_role("button", name="Create experiment").click()
     alert = page.get_by_role("alert")
     expect(alert.get_by_role("link", name="Variants")).to_be_visible()
     expect(alert.get_by_role("link", name="Visitors in total")).to_be_visible()
     expect(page.get_by_label("Name", exact=True)).to_have_value(name)
     expect(page.get_by_label("Visitors in total")).to_have_attribute("aria-invalid", "true")
+    page.get_by_label("Visitors in total").fill("1000")
+    expect(alert.get_by_role("link", name="Visitors in total")).to_have_count(0)
+    page.get_by_label("Variants", exact=True).fill("one\ntwo")
+    expect(alert).to_have_count(0)
 
 
 def test_the_planner_fills_in_the_form(visitor: Visitor, shop: Site, name: str) -> None:
@@ -134,6 +157,7 @@ def test_the_planner_fills_in_the_form(visitor: Visitor, shop: Site, name: str) 
     page.goto("/new")
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Variants", exact=True).fill("plain\nbold")
+    page.get_by_label("Name of its events").fill("purchase")
     page.get_by_label("Usual rate").fill("20")
     page.get_by_label("Smallest difference worth finding").first.fill("10")
     page.get_by_label("Visitors per day").fill("20")  # some weeks, with analyses on the way
@@ -142,6 +166,7 @@ def test_the_planner_fills_in_the_form(visitor: Visitor, shop: Site, name: str) 
     expect(page.locator("#plan-chart svg").first).to_be_attached()
     page.get_by_role("button", name="and stop when sure").click()
     expect(page.get_by_label("Visitors in total")).not_to_have_value("")
-    expect(page.get_by_label("Yes, it stops itself")).to_be_checked()
-    page.get_by_text("The same as a file").click()
+    expect(page.get_by_label("The test stops itself")).to_be_checked()
+    page.get_by_text("The same as TOML and Python").click()
     expect(page.locator("#toml")).to_contain_text('stop = "when sure"')
+    expect(page.locator("#python")).to_contain_text("sa.Metric('purchase'")

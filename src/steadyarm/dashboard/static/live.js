@@ -16,8 +16,13 @@
 
   // Sections come and go, as when the first reward arrives; those that stay are not touched.
   function arrange(fresh) {
-    const here = document.querySelector("[data-sections]"), there = fresh.querySelector("[data-sections]");
-    if (!here || !there || here.dataset.sections === there.dataset.sections) return true;
+    const others = fresh.querySelectorAll("[data-sections]");
+    const groups = [...document.querySelectorAll("[data-sections]")];
+    return groups.map((here, i) => !others[i] || arrangeGroup(here, others[i])).every(Boolean);
+  }
+
+  function arrangeGroup(here, there) {
+    if (here.dataset.sections === there.dataset.sections) return true;
     const named = (part) => part?.getAttribute("aria-labelledby");
     const wanted = new Set([...there.children].map(named));
     const gone = [...here.children].filter((part) => !wanted.has(named(part)));

@@ -7,7 +7,6 @@
   const csrf = document.querySelector("meta[name=csrf]").content;
   const byId = (id) => document.getElementById(id);
   const WAIT = 400; // milliseconds after the last key
-  const ROWS = 2; // of parts at first
 
   const send = async (address, body, signal) => {
     const headers = { Accept: "application/json", "x-csrf-token": csrf };
@@ -43,7 +42,9 @@
     const field = byId(`f-${key}`);
     if (field === null) return;
     const inputs =
-      field.tagName === "FIELDSET" ? field.querySelectorAll(`input[name="${key}"]`) : [field];
+      field.tagName === "FIELDSET"
+        ? field.querySelectorAll(`input[name="${field.hasAttribute("data-metric") ? "metric_name" : key}"]`)
+        : [field];
     for (const input of inputs) {
       if (text) input.setAttribute("aria-invalid", "true");
       else input.removeAttribute("aria-invalid");
@@ -51,9 +52,11 @@
   };
 
   const keyOf = (input) =>
-    input.name === "factor" || input.name === "levels" ? input.id.slice(2) : input.name;
+    input.closest("[data-metric]")?.id.slice(2) ?? input.name; // metric-2
 
   // What does not matter for the present choices is hidden
+
+  const metrics = () => form.querySelectorAll("[data-metric]");
 
   const showWhatMatters = () => {
     for (const part of document.querySelectorAll("[data-for]")) {
@@ -67,54 +70,40 @@
       const field = form.elements[part.dataset.filled];
       part.hidden = field === undefined || field.value.trim() === "";
     }
+    for (const metric of metrics()) {
+      const role = metric.querySelector("select[name=metric_role]");
+      const margin = metric.querySelector("[data-margin]");
+      if (margin !== null) margin.hidden = role.value !== "guardrail";
+    }
   };
 
-  // Parts of a factorial test
+  // The table of metrics
 
-  const parts = byId("parts");
-  const rows = () => parts.querySelectorAll("[data-part]");
-
-  const numbered = (part, number) => {
-    for (const element of part.querySelectorAll("[id], [for], [aria-describedby]")) {
+  const addMetric = () => {
+    const number = metrics().length;
+    const metric = blank.cloneNode(true);
+    for (const element of [metric, ...metric.querySelectorAll("*")]) {
       for (const name of ["id", "for", "aria-describedby", "data-error"]) {
         const value = element.getAttribute(name);
-        if (value !== null) {
-          element.setAttribute(name, value.replace(/(factor|levels)-\d+/g, `$1-${number}`));
-        }
+        if (value !== null) element.setAttribute(name, value.replace(/-\d+$/, `-${number}`));
       }
     }
-    part.querySelector("label").textContent = `Part ${number + 1}`;
+    metric.querySelector("legend").textContent = `Metric ${number + 1}`;
+    byId("metrics").append(metric);
+    updateMetrics();
+    metric.querySelector("input").focus();
   };
 
-  const addPart = () => {
-    const all = rows();
-    const part = all[all.length - 1].cloneNode(true);
-    numbered(part, all.length);
-    for (const input of part.querySelectorAll("input, textarea")) {
-      input.value = "";
-      input.removeAttribute("aria-invalid");
-    }
-    for (const error of part.querySelectorAll("[data-error]")) {
-      error.textContent = "";
-      error.hidden = true;
-    }
-    parts.append(part);
-    updateRemove();
-    part.querySelector("input").focus();
-  };
-
-  const empty = (part) =>
-    [...part.querySelectorAll("input, textarea")].every((input) => input.value.trim() === "");
-
-  const updateRemove = () => {
-    byId("remove-part").disabled = rows().length < 2;
-  };
-
-  const removePart = () => {
-    const all = rows();
+  const removeMetric = () => {
+    const all = metrics();
     if (all.length > 1) all[all.length - 1].remove();
-    updateRemove();
+    updateMetrics();
     changed();
+  };
+
+  const updateMetrics = () => {
+    byId("remove-metric").disabled = metrics().length < 2;
+    showWhatMatters();
   };
 
   // The same as a file
@@ -146,12 +135,6 @@
     if (select.value !== chosen) changed();
   };
 
-  const counted = (result) => {
-    const kind = form.elements.kind.value === "factorial" ? "combination" : "variant";
-    if (!result.variants) return "";
-    return `${result.variants.toLocaleString("en")} ${kind}${result.variants === 1 ? "" : "s"}.`;
-  };
-
   const showPreview = (result) => {
     for (const key of touched) showError(key, result.errors[key] || "");
     for (const key of Object.keys(result.errors)) found.add(key);
@@ -159,17 +142,24 @@
       const key = shown.dataset.error; // a name that is taken is beyond the preview
       if (!result.errors[key] && (edited.has(key) || found.has(key))) showError(key, "");
     }
-    byId("count").textContent = counted(result);
+    for (const line of document.querySelectorAll("[data-summary]")) {
+      const key = line.dataset.summary;
+      if (!result.errors[key] && (edited.has(key) || found.has(key))) line.remove();
+    }
+    if (document.querySelector("[data-summary]") === null) byId("errors")?.remove();
+    byId("count").textContent = result.variants
+      ? `${result.variants.toLocaleString("en")} variant${result.variants === 1 ? "" : "s"}.`
+      : "";
+    byId("duration").textContent = result.duration;
     if (result.names.length) offer(result.names);
     list(byId("cautions"), result.cautions.map((text) => `Caution: ${text}`), "li");
     byId("cautions").hidden = result.cautions.length === 0;
     byId("file-empty").textContent =
-      result.errors.form || "Complete the form to see the file.";
+      result.errors.form || "Complete the form to see them.";
     byId("file-empty").hidden = result.toml !== null;
     byId("file-full").hidden = result.toml === null;
-    byId("toml").textContent = result.toml || "";
-    byId("command").textContent = result.command || "";
-    byId("copied").textContent = "";
+    for (const id of ["toml", "python", "command"]) byId(id).textContent = result[id] || "";
+    for (const id of ["toml", "python"]) byId(`copied-${id}`).textContent = "";
   };
 
   const preview = async () => {
@@ -191,13 +181,13 @@
     timer = setTimeout(preview, WAIT);
   };
 
-  const copy = async () => {
+  const copy = async (id) => {
     try {
-      await navigator.clipboard.writeText(byId("toml").textContent);
-      byId("copied").textContent = "Copied.";
+      await navigator.clipboard.writeText(byId(id).textContent);
+      byId(`copied-${id}`).textContent = "Copied.";
     } catch {
-      window.getSelection().selectAllChildren(byId("toml"));
-      byId("copied").textContent = "Selected. Copy it with your keyboard.";
+      window.getSelection().selectAllChildren(byId(id));
+      byId(`copied-${id}`).textContent = "Selected. Copy it with your keyboard.";
     }
   };
 
@@ -294,9 +284,9 @@
   // Begin
 
   for (const element of document.querySelectorAll("[data-script]")) element.hidden = false;
-  while (rows().length > ROWS && empty(rows()[rows().length - 1])) rows()[rows().length - 1].remove();
-  updateRemove();
-  showWhatMatters();
+  const blank = metrics()[metrics().length - 1];
+  for (let i = 0; i < 2; i++) metrics()[metrics().length - 1].remove();
+  updateMetrics();
   form.addEventListener("input", (event) => {
     edited.add(keyOf(event.target));
     showWhatMatters();
@@ -312,9 +302,11 @@
     event.preventDefault();
     makePlan();
   });
-  byId("add-part").addEventListener("click", addPart);
-  byId("remove-part").addEventListener("click", removePart);
-  byId("copy").addEventListener("click", copy);
+  byId("add-metric").addEventListener("click", addMetric);
+  byId("remove-metric").addEventListener("click", removeMetric);
+  for (const button of document.querySelectorAll("[data-copy]")) {
+    button.addEventListener("click", () => copy(button.dataset.copy));
+  }
   dark.addEventListener("change", () => draw().catch(() => {}));
   const errors = byId("errors");
   if (errors !== null) errors.focus();
