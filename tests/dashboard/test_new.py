@@ -29,6 +29,7 @@ GOOD: dict[str, Any] = {
 }
 METRICS = {
     "metric_name": ["purchase", "revenue", "loading", " "],
+    "metric_event": ["", "purchase", "", ""],
     "metric_kind": ["yes/no", "money", "number", "count"],
     "metric_unit": ["", "€", "s", ""],
     "metric_role": ["primary", "secondary", "guardrail", "guardrail"],
@@ -82,7 +83,14 @@ def test_a_form_becomes_a_description() -> None:
         "control": "now",
         "metrics": [
             {"name": "purchase", "kind": "yes/no", "role": "primary", "window": "1.5 hours"},
-            {"name": "revenue", "kind": "money", "unit": "€", "window": "7d", "several": "sum"},
+            {
+                "name": "revenue",
+                "event": "purchase",
+                "kind": "money",
+                "unit": "€",
+                "window": "7d",
+                "several": "sum",
+            },
             {
                 "name": "loading",
                 "kind": "number",
@@ -229,7 +237,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"budget": "9" * 31}, "budget", "Enter a whole number"),
     ({"traffic": "0"}, "traffic", "Enter a whole number from 1"),
     ({"policy": "peace"}, "policy", "not one of the choices"),
-    ({"metric_name": " "}, "metric-0", "Enter the name of its events"),
+    ({"metric_name": " "}, "metric-0", "Enter a name, e.g. purchase."),
     ({"metric_name": "1st"}, "metric-0", "the first a letter"),
     ({"metric_window": "soon"}, "metric-0", "a time above 0"),
     ({"metric_kind": "clicks"}, "metric-0", "expected one of"),

@@ -55,6 +55,7 @@ FIELDS = {  # label, and what the field says at first
 USUAL = {key: value for key, (_, value) in FIELDS.items()}
 METRIC = {  # fields of a row of the table of metrics; the first row is the primary metric
     "name": "",
+    "event": "",
     "kind": "yes/no",
     "unit": "",
     "role": "secondary",
@@ -295,7 +296,7 @@ def read_metrics(
     for i, row in enumerate(rows):
         text = {key: value.strip() for key, value in row.items()}
         if not text["name"]:
-            typed.wrong(f"metric-{i}", "Enter the name of its events, e.g. purchase.")
+            typed.wrong(f"metric-{i}", "Enter a name, e.g. purchase.")
             continue
         if text["role"] != "guardrail":
             text["margin"] = ""
