@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import repeat
 from typing import Any
@@ -45,70 +44,6 @@ def json_ready(value: Any) -> Any:
 
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class _Scorer:
-    """Score sums of pieces with one allocation.
-
-    Attributes
-    ----------
-    X : (m, r) coordinates of the arms that the columns are
-    solved : (m, r) A(λ)⁻¹x of every column, where few of many arms are played; None for the
-        estimators, which also say what is wrong with an allocation
-    """
-
-    X: Floats
-    solved: Floats | None
-
-    @classmethod
-    def of(cls, arms: ArmSet, segment: Segment) -> _Scorer:
-        if segment.arms is None:
-            return cls(arms.coordinates, None)
-        X, solved = arms.coordinates_of(segment.arms), None
-        if segment.trials == 1:
-            with suppress(np.linalg.LinAlgError):
-                moment = (X.T * segment.weights[0]) @ X
-                root = np.linalg.inv(np.linalg.cholesky(moment)).T  # root @ root.T is its inverse
-                solved = X @ root @ root.T
-        return cls(X, solved)
-
-    def sums(self, segment: Segment, stats: SegmentStats) -> Floats:
-        """(n, r) as `estimators.ips`."""
-        X, V, m = self.X, self.solved, segment.reference
-        if V is None:
-            return ips(X, segment, stats)
-        if m is None:
-            return np.asarray(stats.sums @ V)
-        surprise = stats.sums - stats.counts * (m @ X.T)
-        return np.asarray(surprise @ V + segment.rounds[:, None] * m)
-
-    def common(self, segment: Segment, stats: SegmentStats, level: Floats) -> Floats:
-        """(n, r, r) what a variance that all arms share, (n,), adds to that of the score sum."""
-        one = SegmentStats(stats.counts, segment.weights)
-        g = self.sums(replace(segment, reference=None), one)  # A(λ)⁻¹ Σ λ_k x_k
-        return np.asarray(level[:, None, None] * g[:, :, None] * g[:, None, :])
-
-    def squares(self, segment: Segment, stats: SegmentStats, squares: Floats) -> Floats:
-        """(n, r, r) as `estimators.ips_squares`."""
-        X, V, m = self.X, self.solved, segment.reference
-        if V is None:
-            return ips_squares(X, segment, stats, squares)
-        if m is None:
-            return np.asarray((V.T * squares[0]) @ V)[None]
-        v = m @ X.T
-        terms = squares - 2 * v * stats.sums + stats.counts * v**2
-        mixed = m.T * ((stats.sums - stats.counts * v) @ V)
-        whole = (V.T * terms[0]) @ V + mixed + mixed.T + segment.rounds[0] * (m.T * m)
-        return np.asarray(whole)[None]
-
-
-def _same_allocation(one: Segment, other: Segment) -> bool:
-    if one.arms is None or other.arms is None:
-        return one.arms is other.arms
-    return (one.weights is other.weights or np.array_equal(one.weights, other.weights)) and (
-        np.array_equal(one.arms, other.arms)
-    )
 
 
 TINY = np.finfo(np.float64).tiny
@@ -222,7 +157,6 @@ class Evidence:
         rounds, scores, squares, blocks = [], [], [], set()
         withins, allocations, references = [], [], []
         zero_or_one, some = np.ones(1, dtype=bool), np.zeros(1, dtype=bool)
-        scorer, last = None, None
         shared = repeat(None) if levels is None else levels
         for (segment, stats), level in zip(segments, shared, strict=levels is not None):
             if stats.squares is None:
@@ -230,16 +164,15 @@ class Evidence:
                     "a segment's statistics hold no sums of squared rewards, which intervals need; "
                     "play it with squares=True."
                 )
-            if scorer is None or last is None or not _same_allocation(last, segment):
-                scorer, last = _Scorer.of(arms, segment), segment
+            X = arms.coordinates_of(segment.arms)
             zero_or_one = zero_or_one & (stats.sums == stats.squares).all(axis=1)
             some = some | (stats.sums > 0).any(axis=1)
             rounds.append(segment.rounds)
-            scores.append(scorer.sums(segment, stats))
-            common = 0.0 if level is None else scorer.common(segment, stats, level)
-            squares.append(scorer.squares(segment, stats, stats.squares) + common)
+            scores.append(ips(X, segment, stats))
+            common = 0.0 if level is None else _common_variance(X, segment, stats, level)
+            squares.append(ips_squares(X, segment, stats, stats.squares) + common)
             blocks.add(1 if segment.order == "iid" else segment.block)
-            within = _within(scorer, segment, stats, stats.squares)
+            within = _within(X, segment, stats, stats.squares)
             withins.append(None if within is None else within + common)
             allocations.append((segment.arms, segment.weights))
             references.append(segment.reference)
@@ -307,9 +240,14 @@ class Evidence:
         return np.asarray(estimates.argmax(axis=1))
 
 
-def _within(
-    scorer: _Scorer, segment: Segment, stats: SegmentStats, squares: Floats
-) -> Floats | None:
+def _common_variance(X: Floats, segment: Segment, stats: SegmentStats, level: Floats) -> Floats:
+    """(n, r, r) what a variance that all arms share, (n,), adds to that of the score sum."""
+    shares = SegmentStats(stats.counts, segment.weights)
+    g = ips(X, replace(segment, reference=None), shares)  # A(λ)⁻¹ Σ λ_k x_k
+    return np.asarray(level[:, None, None] * g[:, :, None] * g[:, None, :])
+
+
+def _within(X: Floats, segment: Segment, stats: SegmentStats, squares: Floats) -> Floats | None:
     """(n, r, r) variance of the score sum given the lists; None if the lists are random.
 
     Neyman's estimate: an arm played N times adds N times the sample variance of its rewards. An
@@ -329,12 +267,12 @@ def _within(
         rounds % np.maximum(block, 1) == 0
     )
     swaps = block / np.maximum(block - 1, 1)  # Hoeffding's B/(B-1)
-    v = 0.0 if segment.reference is None else arm_values(scorer.X, segment.reference)
+    v = 0.0 if segment.reference is None else arm_values(X, segment.reference)
     around_reference = swaps * (squares - 2 * v * stats.sums + N * v**2)
     around_mean = (squares - stats.sums**2 / np.maximum(N, 1)) * N / np.maximum(N - 1, 1)
     around_mean = np.where(rounds > block, swaps, 1.0) * np.maximum(around_mean, 0.0)
     terms = np.where(whole & (N > 1), around_mean, around_reference)
-    return scorer.squares(replace(segment, reference=None), stats, terms)
+    return ips_squares(X, replace(segment, reference=None), stats, terms)
 
 
 def _stacked(references: list[Floats | None], shape: tuple[int, ...]) -> Floats | None:
