@@ -39,7 +39,6 @@ __all__ = ["Counter", "count_all"]
 
 PACKAGE = Path(sa.__file__).parent
 ARMS = {"colour": ["red", "blue"], "text": ["short", "long", "none"], "picture": ["no", "yes"]}
-VISITS = 300
 
 
 class Entered(NamedTuple):
@@ -112,21 +111,6 @@ def tell(counter: Counter, folder: Path) -> set[Entered]:
         return counter.second(lambda k: live.tell(given[k], 1.0))
 
 
-def visits(counter: Counter, folder: Path) -> set[Entered]:
-    """Visits one after the other, with the decisions where segments end."""
-    budget = VISITS + 100
-    with _created(folder, "first", budget) as first, _created(folder, "second", budget) as second:
-        found = counter.second(lambda k: _visited(first if k == 1 else second))
-        assert second.status().observed > 3, "there were too few decisions"
-    return found
-
-
-def _visited(live: sa.Experiment) -> None:
-    for t in range(VISITS):
-        given = live.ask(f"visitor {t}")
-        live.tell(given, float(t * 7 % 5 < given.arm % 5))
-
-
 def http_assignment(counter: Counter, folder: Path) -> set[Entered]:
     """An assignment for a new unit, over HTTP."""
     url = _url(folder, "http")
@@ -195,7 +179,6 @@ TASKS: dict[str, Callable[[Counter, Path], set[Entered]]] = {
     "simulate, Steady": simulation,
     "ask on SQLite, new unit": ask,
     "tell on SQLite": tell,
-    f"{VISITS} asks and tells with decisions": visits,
     "HTTP assignment, new unit": http_assignment,
     "analyze log.csv": analysis,
 }

@@ -6,13 +6,10 @@ the entries of the variants that it shows. Time is that of the processor, not of
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache
-from multiprocessing import get_context
+from functools import cache, reduce
+from operator import add
 
 import numpy as np
 
@@ -20,6 +17,7 @@ import steadyarm as sa
 from benchmarks.peers import equal_split, growthbook, own, river_bandits
 from benchmarks.peers.interface import Task, Tool, highest
 from benchmarks.peers.worlds import WORLDS, potential_rewards, seeds
+from steadyarm.simulation.simulate import run_in_parallel
 
 TOOLS: dict[str, Tool] = {
     tool.key: tool
@@ -29,7 +27,6 @@ TOOLS: dict[str, Tool] = {
 RULES = ("own", "best mean", "most shown")
 CHUNK = 25  # trials that a process plays in one go
 WARMING = 10  # visits a day of a test that warms up
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -128,40 +125,20 @@ def play(tool: Tool, world: str, trial: int, visits_per_day: int, seed: int) -> 
 
 def contest(plan: Contest, jobs: int) -> dict[tuple[str, str], Cell | str]:
     """Play all; by tool and world a cell, or the reason why there is none."""
-    found: dict[tuple[str, str], Cell | str] = {}
-    parts = list(_parts(plan))
-    for tool, world, cell in _played(plan, parts, jobs):
-        before = found.get((tool, world))
-        if isinstance(cell, str) or isinstance(before, str):
-            found[tool, world] = before if isinstance(before, str) else cell
-        else:
-            found[tool, world] = cell if before is None else before + cell
-    for tool in plan.tools:
-        if not TOOLS[tool].installed:
-            found |= {(tool, world): "not installed" for world in plan.worlds}
-    return found
-
-
-Part = tuple[str, str, int, int]
-
-
-def _parts(plan: Contest) -> Iterator[Part]:
-    """Pieces of work."""
-    for tool in (tool for tool in plan.tools if TOOLS[tool].installed):
-        for world in plan.worlds:
-            for first in range(0, plan.trials, CHUNK):
-                yield tool, world, first, min(plan.trials, first + CHUNK)
-
-
-def _played(
-    plan: Contest, parts: Sequence[Part], jobs: int
-) -> Iterator[tuple[str, str, Cell | str]]:
-    if jobs == 1:
-        yield from (_play_part(plan, part) for part in parts)
-        return
-    os.environ |= dict.fromkeys(THREADS, "1")  # processes, not threads, share the cores
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_play_part, [plan] * len(parts), parts)
+    calls = [
+        ((tool, world), plan, tool, world, range(first, min(plan.trials, first + CHUNK)))
+        for tool in plan.tools
+        for world in plan.worlds
+        for first in range(0, plan.trials, CHUNK)
+    ]
+    total: dict[tuple[str, str], Cell | str] = {}
+    for key, cell in run_in_parallel(_play_part, calls, jobs, "processes"):
+        before = total.get(key)
+        if isinstance(before, Cell) and isinstance(cell, Cell):
+            total[key] = before + cell
+        elif not isinstance(before, str):
+            total[key] = cell
+    return total
 
 
 @cache
@@ -170,17 +147,13 @@ def _warm(tool: str, world: str) -> None:
     play(TOOLS[tool], world, 0, WARMING, 0)
 
 
-def _play_part(plan: Contest, part: Part) -> tuple[str, str, Cell | str]:
-    tool, world, first, last = part
+def _play_part(plan: Contest, tool: str, world: str, trials: range) -> Cell | str:
+    """The cell of some trials, or the reason why there is none."""
+    if not TOOLS[tool].installed:
+        return "not installed"
     try:
         _warm(tool, world)
-        cells = [
-            play(TOOLS[tool], world, trial, plan.visits_per_day, plan.seed)
-            for trial in range(first, last)
-        ]
+        cells = (play(TOOLS[tool], world, t, plan.visits_per_day, plan.seed) for t in trials)
+        return reduce(add, cells)
     except Exception as error:  # a library that breaks must not take the others' results along
-        return tool, world, f"failed: {type(error).__name__}: {str(error)[:200]}"
-    total = cells[0]
-    for cell in cells[1:]:
-        total = total + cell
-    return tool, world, total
+        return f"failed: {type(error).__name__}: {str(error)[:200]}"
