@@ -265,3 +265,18 @@ def test_lifts_are_right_as_often_as_they_say(kind: str) -> None:
     relative = (found.relative_low <= share + 1e-12) & (share - 1e-12 <= found.relative_high)
     for right in (absolute, relative | np.isnan(found.relative)):
         assert 0.86 < right.all(axis=1).mean() < 0.95  # 3 standard errors, a little wide for clicks
+
+
+def test_intervals_beside_a_clear_winner_are_right_as_often_as_they_say() -> None:
+    world = normal_world([1.0] * 9 + [1.6])
+    evidence = Evidence.from_segments(world.arms, played(sa.Steady(), world, 500, seed=6))
+    found, truth = fixed_budget(evidence), world.means.mean(axis=0)
+    against = lifts(evidence, 0, intervals=found)
+    assert found.winner.mean() > 0.95
+    gaps = truth[found.recommended][:, None] - truth
+    for low, high, right in (
+        (found.gap_low, found.gap_high, gaps),
+        (against.low, against.high, truth - truth[0]),
+    ):
+        inside = (low <= right + 1e-12) & (right - 1e-12 <= high)
+        assert inside.all(axis=1).mean() > 0.93  # 2 standard errors below; with single limits 0.88

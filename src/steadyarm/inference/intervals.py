@@ -443,14 +443,18 @@ def refused(events: RareEvents | None, low: Floats, high: Floats) -> Booleans:
 def settled(found: Intervals, lead: Floats) -> Intervals:
     """What follows where a winner is declared: no other arm is plausible, all gaps are above 0.
 
+    The lowest of the limits that declare the winner holds for all of its gaps at once: it is too
+    high only if the limit of its strongest rival is.
+
     lead : (n, K) lower limits of the gaps of the recommended arm that declare a winner
     """
     alone = np.arange(found.arms.size) == found.recommended[:, None]
     winner = found.winner[:, None]
+    least = np.where(alone, np.inf, lead).min(axis=1, keepdims=True)
     return replace(
         found,
         plausible=np.where(winner, alone, found.plausible),
-        gap_low=np.where(winner & ~alone, np.maximum(found.gap_low, lead), found.gap_low),
+        gap_low=np.where(winner & ~alone, np.maximum(found.gap_low, least), found.gap_low),
         others=0 if found.winner.all() else found.others,
     )
 

@@ -101,8 +101,8 @@ def lifts(
     evidence : scores of the pieces of a test, or of a batch of tests
     control : index of the arm that others are compared with
     level : probability with which absolute intervals hold for all arms, and so do relative ones
-    intervals : of the same test, if it may declare a winner: that comparison with the control is
-        one of those that the winner has passed, and its interval is the one that it passed
+    intervals : of the same test, if it may declare a winner: no interval of the winner and the
+        control contains 0 then
 
     Returns
     -------
@@ -128,17 +128,19 @@ def lifts(
     analysis, arm = SingleAnalysis(evidence), np.full(len(evidence.rounds), row)
     alone = pairwise_value(analysis.freedom, alpha)[:, None]
     together = simultaneous_value(analysis, row, alpha)[:, None]
-    z = np.where(_of_winner(intervals, row), alone, together)
-    gaps = analysis.gaps_from(arm)
-    errors = gaps.error
+    errors = analysis.gaps_from(arm).error
     if analysis.events is not None:  # of clicks it is known even if all were the same
         both = np.hypot(analysis.errors, analysis.errors[:, [row]])
         errors = np.where(analysis.events.clicks & np.isinf(errors), both, errors)
+
+    def limits_at(z: Floats) -> Limits:
+        return lambda ratio: analysis.gaps_from(arm, ratio).limits(z)
+
     return lifts_between(
         evidence.estimates,
         row,
-        lambda ratio: analysis.gaps_from(arm, ratio).limits(z),
-        analysis.value_limits(z),
+        _limits_with_winner(limits_at(together), limits_at(alone), intervals, row),
+        analysis.value_limits(together),
         standard_errors=errors,
         level=float(level),
         method=analysis.scatter.method,
@@ -242,16 +244,13 @@ def _at_piece(
     evidence = sequence.evidence
     X, arm = evidence.arms.coordinates, np.full(len(evidence.rounds), row)
     alpha, events = (1 - level) / (2 * max(evidence.family - 1, 1)), sequence.events(j)
-    single = _of_winner(intervals, row)
 
-    def limits(ratio: Floats | float) -> tuple[Floats, Floats]:
-        low, high = sequence.gap_limits(j, arm, alpha, events, ratio)
-        if single.any():
-            own = sequence.gap_limits(j, arm, sequence.pair_alpha(level), events, ratio)
-            low, high = np.where(single, own[0], low), np.where(single, own[1], high)
-        return low, high
+    def limits_at(alpha: float) -> Limits:
+        return lambda ratio: sequence.gap_limits(j, arm, alpha, events, ratio)
 
-    low, high = limits(1.0)
+    single = limits_at(sequence.pair_alpha(level))
+    limits = _limits_with_winner(limits_at(alpha), single, intervals, row)
+    low, high = limits(np.ones((1, 1)))
     directions = np.broadcast_to(X - X[row], (len(arm), *X.shape))
     return lifts_between(
         sequence.until(j).estimates,
@@ -266,16 +265,29 @@ def _at_piece(
     )
 
 
-def _of_winner(intervals: Intervals | None, row: int) -> Booleans:
-    """(n, K) comparisons with the control that a declared winner has passed by itself.
+def _limits_with_winner(
+    together: Limits, alone: Limits, intervals: Intervals | None, row: int
+) -> Limits:
+    """The limits `together`, but none on the other side of 0 than a declared winner says.
 
-    These are that of the winner or, if the control is the winner, all of them.
+    A winner has passed each comparison by itself. Where the simultaneous interval of the winner and
+    the control contains 0 nevertheless, its end beside 0 is that of the comparison `alone`. All
+    other ends stay, so that nearly as many tests have only right intervals.
     """
-    if intervals is None:
-        return np.zeros((1, 1), dtype=bool)
+    if intervals is None or not intervals.winner.any():
+        return together
     arm = intervals.recommended[:, None]
-    mine = (np.arange(intervals.arms.size) == arm) | (arm == row)
-    return np.asarray(intervals.winner[:, None] & mine)
+    compared = (np.arange(intervals.arms.size) == arm) | (arm == row)
+    ones = np.ones(compared.shape)
+    (low, high), (least, most) = together(ones), alone(ones)
+    unclear = intervals.winner[:, None] & compared & (low <= 0) & (high >= 0)
+    better, worse = unclear & (least > 0), unclear & (most < 0)
+
+    def limits(ratio: Floats) -> tuple[Floats, Floats]:
+        (low, high), (least, most) = together(ratio), alone(ratio)
+        return np.where(better, least, low), np.where(worse, most, high)
+
+    return limits
 
 
 def _compared(evidence: Evidence, control: int) -> tuple[Evidence, int]:
