@@ -126,6 +126,18 @@ def test_what_is_not_counted_is_an_error_in_words(two: InProcess) -> None:
     assert 'steadyarm_rewards_refused_total{reason="unknown-assignment"} 3.0' in counts
 
 
+def test_a_new_experiment_names_events_that_were_wrong_before_it(two: InProcess) -> None:
+    wrong = {"unit": "u1", "event": "signups"}
+    two.post("/v1/events", wrong)
+    signup = {"name": "signup", "role": "primary", "kind": "yes/no"}
+    new = {"name": "new", "arms": ["A", "B"], "budget": 100, "metrics": [signup]}
+    assert two.post("/v1/experiments", new).status_code == 201
+    ask(two, "u1", "new")
+    two.post("/v1/events", wrong)
+    (silent, *_) = two.get("/v1/experiments/new/health").json()["findings"]
+    assert "Events named 'signups' were received" in silent["explanation"]
+
+
 def test_an_event_counts_if_one_experiment_counts_it(two: InProcess) -> None:
     strict = {"name": "purchase", "role": "primary", "kind": "money", "range": [0, 10]}
     made = two.post("/v1/experiments", CART | {"name": "strict", "metrics": [strict]})

@@ -357,6 +357,7 @@ class Catalog:
                 measures = Measures(summary.name, summary.key)
                 measuring[event] = (*measuring.get(event, ()), measures)
         self._measuring = measuring
+        self._unmatched = {}  # experiments name the events that came since their creation
 
 
 class Service:
