@@ -202,6 +202,8 @@ def test_an_outage_is_bridged(
     messages = " ".join(caplog.messages)
     assert messages.count("answers with its default arm 'A', outside the test") == 1
     assert messages.count("loses rewards, as the client has no buffer") == 1
+    alone = connect("http://127.0.0.1:9").experiment(name, default_arm="A")  # not the client's
+    assert alone.tell_many([("u3", 1.0)]) == ["lost"]
 
 
 def test_no_reason_of_the_service_stops_a_page(

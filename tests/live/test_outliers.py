@@ -91,6 +91,16 @@ def test_values_of_counts_are_not_negative() -> None:
         assert np.isinf(verdict.lift_intervals[1]).any()
 
 
+def test_few_large_orders_are_no_outliers_live_and_in_the_log(tmp_path: Path) -> None:
+    test = sa.create_experiment(
+        "shop", ["A", "B"], sa.Steady(), 2000, "memory", seed=1, missing="drop"
+    )
+    prices = [200.0 if k in (300, 900, 1500) else 10.0 * (k % 10 == 0) for k in range(2000)]
+    for found in (_health(test, prices), sa.analyze(test.export(tmp_path / "shop.csv")).health):
+        [outliers] = [finding for finding in found.findings if finding.name == "outliers"]
+        assert outliers.status == "ok"
+
+
 def test_clicks_have_no_outliers() -> None:
     test = sa.Session(sa.Steady(), sa.ArmSet.one_hot(["A", "B"]), budget=500, seed=1)
     found = _health(test, [float(k == 7) for k in range(500)])

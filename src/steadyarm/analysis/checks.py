@@ -251,12 +251,15 @@ def largest_unit(log: Source, table: Any) -> Finding:
             name=each.name.argmax(each.square),
             total=each.square.sum(),
             units=each.count(),
-            rewarded=(each.s != 0).sum(),
+            sum=each.s.sum(),
+            squares=(each.s * each.s).sum(),
+            reward=each.s.argmax(each.square),
         )
     )
     share = float(found["largest"] or 0) / float(found["total"] or 1)
-    rewarded = int(found["rewarded"] or 0)
-    return outlier_finding(found["name"], share, found["units"], rewarded, log.their("reward"))
+    total, squares, reward = (float(found[key] or 0) for key in ("sum", "squares", "reward"))
+    unit, units, what = found["name"], found["units"], log.their("reward")
+    return outlier_finding(unit, share, units, total, squares, reward, what)
 
 
 NO_DUPLICATES = Finding("duplicate rows", "ok", None, "No unit has two rows of the same time.")

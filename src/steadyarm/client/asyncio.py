@@ -70,13 +70,15 @@ class AsyncClient(BaseClient):
     ) -> Outcome:
         """Report an event of a unit to every experiment that measures it."""
         report = self.service.event(event, unit, value, id, at)
-        (result,) = await self.deliver(None, [report])
+        (result,) = await self.deliver(None, [report], self.service.default_arm)
         outcome = self.service.settle(None, report, result)
         if isinstance(outcome, SteadyArmError):
             raise outcome
         return outcome
 
-    async def deliver(self, experiment: str | None, reports: Sequence[Report]) -> list[Result]:
+    async def deliver(
+        self, experiment: str | None, reports: Sequence[Report], default_arm: str | None
+    ) -> list[Result]:
         """Send rewards of an experiment, or events; keep them if the service is down."""
         if not reports:
             return []
@@ -84,7 +86,7 @@ class AsyncClient(BaseClient):
             self.service.check_up()
             return await self.send(self.service.deliver(experiment, reports))
         except SteadyArmError as error:
-            return await asyncio.to_thread(self.keep, experiment, reports, error)
+            return await asyncio.to_thread(self.keep, experiment, reports, error, default_arm)
 
     async def send(self, call: Call[R]) -> R:
         """The result of a call; raises the error that its answer means."""
@@ -190,7 +192,9 @@ class AsyncRemoteExperiment:
         """Report many rewards, each as the arguments of `tell`."""
         results: list[Result] = []
         for reports in self._core.reports(rewards):
-            sent = await self.client.deliver(self._core.name, unsettled(reports))
+            sent = await self.client.deliver(
+                self._core.name, unsettled(reports), self._core.default_arm
+            )
             results += self._core.settle_rewards(reports, sent)
         return results
 

@@ -108,13 +108,17 @@ class BaseClient:
         return 0 if self.delivery is None else self.delivery.rejected
 
     def keep(
-        self, experiment: str | None, reports: Sequence[Report], error: SteadyArmError
+        self,
+        experiment: str | None,
+        reports: Sequence[Report],
+        error: SteadyArmError,
+        default_arm: str | None,
     ) -> list[Result]:
         """Keep rewards of a request that failed; raise the error where that does not help."""
         if not isinstance(error, DOWN):
             return refuse(reports, error)
         if self.delivery is None:
-            return self.service.lose(experiment, len(reports), error)
+            return self.service.lose(experiment, len(reports), error, default_arm)
         return self.delivery.keep(experiment, reports)
 
 
@@ -190,13 +194,15 @@ class Client(BaseClient):
         the error of an experiment that refuses it if no other one counts it.
         """
         report = self.service.event(event, unit, value, id, at)
-        (result,) = self.deliver(None, [report])
+        (result,) = self.deliver(None, [report], self.service.default_arm)
         outcome = self.service.settle(None, report, result)
         if isinstance(outcome, SteadyArmError):
             raise outcome
         return outcome
 
-    def deliver(self, experiment: str | None, reports: Sequence[Report]) -> list[Result]:
+    def deliver(
+        self, experiment: str | None, reports: Sequence[Report], default_arm: str | None
+    ) -> list[Result]:
         """Send rewards of an experiment, or events; keep them if the service is down."""
         if not reports:
             return []
@@ -204,7 +210,7 @@ class Client(BaseClient):
             self.service.check_up()
             return self.send(self.service.deliver(experiment, reports))
         except SteadyArmError as error:
-            return self.keep(experiment, reports, error)
+            return self.keep(experiment, reports, error, default_arm)
 
     def send(self, call: Call[R]) -> R:
         """The result of a call; raises the error that its answer means."""
@@ -330,7 +336,7 @@ class RemoteExperiment:
         """
         results: list[Result] = []
         for reports in self._core.reports(rewards):
-            sent = self.client.deliver(self._core.name, unsettled(reports))
+            sent = self.client.deliver(self._core.name, unsettled(reports), self._core.default_arm)
             results += self._core.settle_rewards(reports, sent)
         return results
 

@@ -453,9 +453,11 @@ class Service:
         message = "the experiment %r %s: %s: %s"
         self.warn((experiment, effect, kind), message, experiment, effect, kind, error)
 
-    def lose(self, experiment: str | None, count: int, error: SteadyArmError) -> list[Result]:
+    def lose(
+        self, experiment: str | None, count: int, error: SteadyArmError, default_arm: str | None
+    ) -> list[Result]:
         """Count rewards of an outage without a buffer as lost; raise without a default arm."""
-        if self.default_arm is None:
+        if default_arm is None:
             raise error
         self.count("lost", count)
         self.warn_of(experiment or "", error, "loses rewards, as the client has no buffer")

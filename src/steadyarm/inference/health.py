@@ -235,7 +235,13 @@ def zero_finding(rewards: int) -> Finding:
 
 
 def outlier_finding(
-    unit: str, share: float, units: int, rewarded: int, what: str = "rewards"
+    unit: str,
+    share: float,
+    units: int,
+    total: float,
+    squares: float,
+    reward: float,
+    what: str = "rewards",
 ) -> Finding:
     """Whether one unit carries so much of the variance that intervals say little.
 
@@ -247,17 +253,21 @@ def outlier_finding(
     ----------
     unit : with the largest squared distance from the mean of its arm, by name
     share : of that square in the sum of all
-    units, rewarded : how many there are, and of these with a reward other than 0
+    units : how many there are
+    total, squares : sums of all rewards and of their squares; those of the others are worth as
+        many equal rewards as (sum)² / (sum of squares)
+    reward : of that unit
     what : the metric
 
     Examples
     --------
-    >>> found = outlier_finding("user 4711", 0.61, 20_000, 3_100, "orders")
+    >>> found = outlier_finding("user 4711", 0.61, 20_000, 3_200, 16_000, 100, "orders")
     >>> found.explanation, found.status
     ('One unit (user 4711) accounts for 61 % of the variance of orders.', 'warn')
     """
     name = "outliers"
-    if share <= DOMINATING or min(units, rewarded) <= MANY_UNITS:
+    others = (total - reward) ** 2 / max(squares - reward**2, 1e-300)
+    if share <= DOMINATING or min(units, others) <= MANY_UNITS:
         return Finding(name, "ok", None, "No unit accounts for a large part of the variance.")
     text = f"One unit ({unit}) accounts for {share:.0%} of the variance of {what}."
     advice = "Declare a cap or exclude it: as it stands it widens intervals, or decides."

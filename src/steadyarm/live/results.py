@@ -562,9 +562,8 @@ def with_outlier(results: LiveResults, extreme: tuple[str, float] | None) -> Hea
         return report
     unit, reward = extreme[0], results.sign * extreme[1]
     share = (reward - total / units) ** 2 / (squares - total**2 / units)
-    others = (total - reward) ** 2 / max(squares - reward**2, 1e-300)  # that many equal ones
     metric = results.settings.primary.name
-    found = outlier_finding(unit, min(share, 1.0), units, int(min(others, units)), metric)
+    found = outlier_finding(unit, min(share, 1.0), units, total, squares, reward, metric)
     return replace(report, findings=(*report.findings, found))
 
 
