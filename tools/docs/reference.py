@@ -18,7 +18,7 @@ REST_HEAD = """\
 # REST
 
 The service serves its OpenAPI document at `/openapi.json` and renders it at `/docs`, with all
-fields; [the service](../integrate/service.md) explains how to use it. Requests and responses are
+fields; [REST API](../integrate/rest.md) explains how to use it. Requests and responses are
 JSON. Errors are problems as in RFC 9457; those of flags are as in OFREP.
 """
 SETTINGS = """\

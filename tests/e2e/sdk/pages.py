@@ -26,7 +26,7 @@ IMPORTS = """<script type="importmap">
 
 
 WEB = "/sdk/js/node_modules/@openfeature/ofrep-web-provider"
-MOVED = {  # where a site without the repository has these files: docs/integrate/ten_lines.md
+MOVED = {  # where a site without the repository has these files: docs/integrate/browser.md
     "/js/core.js": "/sdk/js/node_modules/@openfeature/core/dist/esm/index.js",
     "/js/web-sdk.js": "/sdk/js/node_modules/@openfeature/web-sdk/dist/esm/index.js",
     "/js/ofrep-core.js": f"{WEB}/node_modules/@openfeature/ofrep-core/index.esm.js",

@@ -24,14 +24,20 @@ from tests.e2e.sdk.pages import PageServer
 from tests.e2e.sdk.shops import Shop, free_port
 from tests.e2e.sdk.test_browser import until_counts
 
-TEXT = (ROOT / "docs/integrate/ten_lines.md").read_text()
+PAGES = {
+    "Flask": "python",
+    "FastAPI": "python",
+    "Express": "javascript",
+    "A page without a server": "browser",
+}
 ADDRESS = "http://127.0.0.1:8000"
 BUTTONS = {f"the page with button {name}" for name in "ABC"}
 
 
 def block(title: str, language: str) -> str:
     """The program under a title."""
-    section = TEXT.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    text = (ROOT / f"docs/integrate/{PAGES[title]}.md").read_text()
+    section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]
     (found,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
     return str(found)
 
@@ -54,7 +60,9 @@ def test_every_program_has_at_most_ten_lines(name: str) -> None:
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service without tokens that has the experiment of the page."""
     folder = tmp_path_factory.mktemp("open")
-    (toml,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    (toml,) = re.findall(
+        r"```toml\n(.*?)```", (ROOT / "docs/integrate/python.md").read_text(), re.DOTALL
+    )
     settings: dict[str, Any] = tomllib.loads(toml)
     settings["policy"] = sa.Steady()
     sa.create_experiment(**settings, storage=f"sqlite:///{folder}/service.db")
@@ -121,7 +129,7 @@ def documented(page: str, language: str, containing: str) -> str:
     return str(found)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/integrate/openfeature_python.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/integrate/openfeature.md"])
 def test_events_of_the_provider_for_python(
     page: str, readme: str, caplog: pytest.LogCaptureFixture
 ) -> None:
