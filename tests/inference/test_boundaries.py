@@ -113,9 +113,6 @@ def test_what_makes_no_sense_is_refused(
     with pytest.raises(InvalidInputError) as error:
         boundaries(shares, alpha)
     assert error.value.field == field
-
-
-def test_an_unknown_way_of_spending_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="'pocock'"):
         boundaries((1.0,), 0.05, "linear")  # type: ignore[arg-type]
 

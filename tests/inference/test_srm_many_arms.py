@@ -9,15 +9,10 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.inference import (
-    LoggedSegment,
-    health_report,
-)
-from steadyarm.inference.srm import (
-    attrition_test,
-    srm_test,
-)
-from tests.inference.large import LARGE, SMALL, Log, played
+from steadyarm.inference import LoggedSegment, health_report
+from steadyarm.inference.srm import attrition_test, srm_test
+from steadyarm.segments import SegmentStats
+from tests.inference.large import LARGE, SMALL, Log, dense, played
 
 
 def logged(log: Log, lose: np.ndarray | None = None, seed: int = 3) -> list[LoggedSegment]:
@@ -32,19 +27,16 @@ def logged(log: Log, lose: np.ndarray | None = None, seed: int = 3) -> list[Logg
 
 
 def together(arms: sa.ArmSet, pieces: list[LoggedSegment]) -> list[LoggedSegment]:
-    def spread(values: Any, at: Any) -> Any:
-        out = np.zeros((1, arms.size), dtype=values.dtype)
-        out[:, at] = values
-        return out
-
-    return [
-        LoggedSegment(
-            replace(p.segment, weights=spread(p.segment.weights, p.segment.arms), arms=None),
-            spread(p.assigned, p.segment.arms),
-            spread(p.rewarded, p.segment.arms),
-        )
-        for p in pieces
+    """The same pieces with a column for every arm."""
+    kept: list[Any] = [piece.rewarded for piece in pieces]
+    log = [
+        (piece.segment, SegmentStats(piece.assigned, rewarded, rewarded))
+        for piece, rewarded in zip(pieces, kept, strict=True)
     ]
+    columns: list[Any] = [
+        (segment, stats.counts, stats.sums) for segment, stats in dense(arms, log)
+    ]
+    return [LoggedSegment(*column) for column in columns]
 
 
 def test_few_columns_of_a_large_set_are_tested_jointly() -> None:

@@ -12,6 +12,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.inference import Evidence, Looks, boundaries, confidence_sequence, stopping_of
 from steadyarm.inference.lift import lift_path
 from steadyarm.inference.sequences import confidence_path
+from tests.inference.worlds import played
 
 T = 2400
 
@@ -21,16 +22,7 @@ def evidence_of(means: list[float], trials: int, seed: int, clicks: bool = False
     arms = sa.ArmSet.one_hot([str(k) for k in range(len(means))])
     noise = sa.BernoulliReward() if clicks else sa.GaussianNoise(1.0)
     world = sa.Environment.from_means(arms, np.array(means), noise, T)
-    rng, pieces, policy = np.random.default_rng(seed), [], sa.Steady()
-    state = policy.start(arms, T, trials, seed=seed)
-    while (segment := policy.next_segment(state)) is not None:
-        unit = segment.block if segment.order == "blocks" else 1
-        most = max(1, T // 60 // unit) * unit
-        segment = replace(segment, rounds=np.minimum(segment.rounds, most))
-        stats = world.play(segment, state.played, rng, squares=True)
-        pieces.append((segment, stats))
-        state = policy.observe(state, segment, stats)
-    return Evidence.from_segments(arms, pieces)
+    return Evidence.from_segments(arms, played(sa.Steady(), world, trials, seed, pieces=60))
 
 
 @pytest.mark.parametrize(("variants", "control"), [(2, None), (3, 0)])

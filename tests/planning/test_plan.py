@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import fisher_exact
 
 import steadyarm as sa
-from steadyarm.planning import Line, Need, Point, Progress, Share, Theory
+from steadyarm.planning import Line, Need, Point, Progress, Share
 from steadyarm.planning.question import EqualSplit, candidates_of
 from steadyarm.planning.search import first_guess, seconds_for, tidy
 from steadyarm.simulation import clopper_pearson
@@ -250,10 +250,10 @@ def test_without_a_rhythm_there_is_one_world() -> None:
     assert "robustness has nothing to cost" in str(plan)
 
 
-def test_theory_stands_beside() -> None:
+def test_the_oracle_stands_beside() -> None:
     plan = sa.plan(TWO | {"rewards": {"rate": 0.3}}, trials=200)
     exact = 4 * 0.21 * ndtri(0.05) ** 2 / 0.2**2
-    assert plan.theory.oracle == np.ceil(exact)
+    assert plan.oracle == np.ceil(exact)
 
 
 def test_progress_reaches_its_end() -> None:
@@ -329,7 +329,7 @@ def plan_of(*lines: Line) -> sa.Plan:
         question=sa.Question.from_settings(THREE | {"clear": False}),
         budgets=(),
         lines=lines,
-        theory=Theory(None, None),
+        oracle=None,
         trials=None,
         seed=0,
     )

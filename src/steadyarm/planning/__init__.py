@@ -1,6 +1,6 @@
 """Planning: how long a test must be, for right picks and for clear answers, calm or drifting."""
 
-from steadyarm.planning.answer import Line, Need, Plan, Point, Share, Theory
+from steadyarm.planning.answer import Line, Need, Plan, Point, Share
 from steadyarm.planning.question import Question
 from steadyarm.planning.search import Progress, plan
 from steadyarm.planning.worlds import Rhythm
@@ -14,6 +14,5 @@ __all__ = [
     "Question",
     "Rhythm",
     "Share",
-    "Theory",
     "plan",
 ]

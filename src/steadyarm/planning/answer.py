@@ -125,21 +125,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Theory:
-    """What is known without simulation; None where the theory is silent.
-
-    Attributes
-    ----------
-    oracle : budget with which a fixed design that knows all means reaches the wanted error, if
-        nothing moves
-    floor : its error at the plan's budgets
-    """
-
-    oracle: int | None
-    floor: tuple[float, ...] | None
-
-
-@dataclass(frozen=True)
 class Plan:
     """The answer: how long the test must be, with each policy.
 
@@ -148,7 +133,8 @@ class Plan:
     question : what was asked
     budgets : at which every policy was simulated
     lines : one per policy
-    theory : bounds beside the simulation
+    oracle : budget with which a fixed design that knows all means reaches the wanted error, if
+        nothing moves; None if there is none
     trials, seed : as asked, to get the same plan again
 
     Examples
@@ -168,7 +154,7 @@ class Plan:
     question: Question
     budgets: tuple[int, ...]
     lines: tuple[Line, ...]
-    theory: Theory
+    oracle: int | None
     trials: int | None
     seed: int
 
@@ -304,7 +290,7 @@ class Plan:
             "most_rounds": self.question.most_rounds,
             "budgets": list(self.budgets),
             "policies": json_ready(self.lines),
-            "theory": json_ready(self.theory),
+            "oracle": self.oracle,
             "trials": self.trials,
             "seed": self.seed,
         }
@@ -349,10 +335,9 @@ class Plan:
             said.append(
                 "* trusts that nothing moves; the others stay unbiased however rewards drift."
             )
-        if self.theory.oracle is not None:
+        if self.oracle is not None:
             said.append(
-                f"An oracle that knows all means needs {self.theory.oracle:,} visits if nothing "
-                "moves."
+                f"An oracle that knows all means needs {self.oracle:,} visits if nothing moves."
             )
         return tuple(said)
 
@@ -569,8 +554,6 @@ def budget_tables(plan: Plan) -> list[Table]:
     by_budget = f"in % (95 % interval) by budget, {where[0].lower()}{where[1:]}"
     header = ("visits", *(f"{budget:,}" for budget in plan.budgets))
     wrong = [(line.name, *(_share(point.wrong) for point in line.points)) for line in plan.lines]
-    if plan.theory.floor is not None:
-        wrong.append(("oracle, calm", *map(_number, plan.theory.floor)))
     tables = [Table(f"Wrong picks {by_budget}", header, wrong)]
     if plan.question.clear is not None:
         clear = [

@@ -28,7 +28,7 @@ from steadyarm.inference.lift import simultaneous_value
 from steadyarm.inference.sequences import NO_ARM, decided_for
 from steadyarm.live.results import ON_THE_WAY
 from steadyarm.live.verdict import arms_judged
-from steadyarm.planning.answer import Line, Need, Plan, Point, Share, Theory
+from steadyarm.planning.answer import Line, Need, Plan, Point, Share
 from steadyarm.planning.question import LEAST_WRONG, Candidate, Question
 from steadyarm.planning.worlds import CALM, PlannedWorld, Rhythm
 from steadyarm.policies import Policy, Steady
@@ -108,25 +108,23 @@ def plan(
         question=question,
         budgets=budgets,
         lines=lines,
-        theory=theory_of(question, budgets),
+        oracle=oracle_budget(question),
         trials=trials,
         seed=seed,
     )
 
 
-def theory_of(question: Question, budgets: tuple[int, ...]) -> Theory:
-    """The oracle's floor at these budgets.
+def oracle_budget(question: Question) -> int | None:
+    """What a fixed design needs that knows all means, if nothing moves; None if there is none.
 
     With σ² ρ* for its hardest rival it errs with probability Φ(-√(T / (σ² ρ*))).
     """
     try:
         hardest = max(rho_star_of_means(question.arms, shape) for shape in question.shapes)
     except InvalidInputError:
-        return Theory(None, None)
-    spent = question.scatter**2 * hardest
+        return None
     wanted = max(-float(ndtri(question.error)), 0.0)
-    floor = tuple(float(ndtr(-math.sqrt(budget / spent))) for budget in budgets)
-    return Theory(math.ceil(spent * wanted**2), floor)
+    return math.ceil(question.scatter**2 * hardest * wanted**2)
 
 
 def seconds_for(question: Question, trials: int | None = None) -> float:

@@ -10,7 +10,6 @@ from steadyarm.plot.spec import (
     DOT,
     HEIGHT,
     LINES,
-    QUIET,
     SHAPES,
     WIDTH,
     Rows,
@@ -221,16 +220,6 @@ def plan(plan: Plan, clear: bool = False) -> Spec:
     notes = ["* trusts that nothing moves."] if any(not line.robust for line in plan.lines) else []
     what = "wanted share of clear answers" if clear else "acceptable share of wrong picks"
     notes += [INTERVALS, f"Dashed: the {what}."]
-    if plan.theory.floor and not clear and not question.rhythm.moves:
-        floor = [
-            {"visits": budget, "rate": rate}
-            for budget, rate in zip(plan.budgets, plan.theory.floor, strict=True)
-            if rate > 0
-        ]
-        mark = {"type": "line", "strokeDash": [2, 3], "color": QUIET, "clip": True}
-        place = {"x": x, "y": curves[0]["encoding"]["y"]}
-        extra.append({"data": {"values": floor}, "mark": mark, "encoding": place})
-        notes.append("Dotted: an oracle that knows all means.")
     if not clear and any(row["rate"] == 0 for row in rows):
         notes.append(NONE.strip())
     if need is not None and plan.choice is not None:
