@@ -390,6 +390,13 @@ def test_the_address_that_was_checked_is_connected_to(monkeypatch: pytest.Monkey
     assert receiver.got[0].headers["host"] == f"hooks.example:{receiver.port}"
 
 
+def test_nothing_is_prepared_as_long_as_nothing_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client reads all certificates, which would stop the event loop every second."""
+    monkeypatch.setattr(webhooks, "new_client", lambda: pytest.fail("a client was made"))
+    with closing(open_storage("memory")) as storage:
+        assert run_apart(Notifier(storage).send_due()) == 0
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     good = "https://hooks.example/"
     wrong: list[tuple[str, dict[str, Any], str]] = [

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
+from steadyarm.storages import open_storage, traffic
 from steadyarm.storages.records import (
     Assigned,
     ExperimentState,
@@ -127,3 +130,18 @@ def test_values_are_stored_with_assignments(bench: Bench) -> None:
     bench.assign(key, ["a", "b", "c"], [{"spend": 5.0}, {"spend": 5.0}, {"spend": 0.5}])
     events = {row.unit: [event.value for event in row.events] for row in bench.whole_log(key)}
     assert events == {"a": [2.0], "b": [], "c": [0.5]}
+
+
+def test_units_are_found_by_their_index_in_sqlite(tmp_path: Path) -> None:
+    """SQLite's planner would read all assignments of an experiment for more than a few units."""
+    with closing(open_storage(f"sqlite:///{tmp_path}/t.db")) as storage:
+        engine = storage._database.engine
+        for query in (traffic.BY_UNIT, traffic.BELONGING):
+            values = {"key": 1, "keys": [1, 2], "values": [f"u{i}" for i in range(40)]}
+            names = query.compile().params.keys()
+            bound = query.params({name: values[name] for name in names & values.keys()})
+            options = {"render_postcompile": True, "literal_binds": True}
+            text = bound.compile(engine, compile_kwargs=options)
+            with engine.connect() as connection:
+                plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}").all()
+            assert any("unit=?" in row.detail for row in plan), plan

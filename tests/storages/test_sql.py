@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
-from sqlalchemy import Connection, delete, insert, text
+from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 
 from steadyarm.errors import (
@@ -26,7 +26,6 @@ from steadyarm.errors import (
 from steadyarm.storages import open_storage, storage_faults, traffic, upgrade_storage
 from steadyarm.storages.corrections import note
 from steadyarm.storages.records import Event as Reported
-from steadyarm.storages.schema import assignments, events, series
 from steadyarm.storages.storage import Storage
 from tests.storages.bench import NOW, Bench, new_record
 from tests.storages.databases import fresh_database, running_in
@@ -252,22 +251,3 @@ def test_events_count_once_although_processes_race_and_die(url: str) -> None:
         assert found["spent"] == (6, 6 * total)
         assert [row.reward for row in storage.log(key)] == [total] * 6
         assert storage_faults(url) == ()
-
-
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_a_check_finds_events_that_belong_to_nothing(url: str, storage: Storage) -> None:
-    key = _prepared(storage)
-    storage.record(key, _all_events(), NOW + 9)
-    assert storage_faults(url) == ()
-
-    def damage(connection: Connection) -> None:
-        connection.execute(delete(assignments).where(assignments.c.unit == "u0"))
-        stray = {"key": 77, "number": 0, "metric": "m", "event": "", "value": 1.0, "created": 0}
-        connection.execute(insert(events), stray)
-        connection.execute(series.update().where(series.c.series == "spent").values(segment=9))
-
-    storage._database.write(damage)
-    lines = "\n".join(storage_faults(url))
-    assert "events: 15 rows of the experiment with key 1 have no assignment" in lines
-    assert "events: 1 rows of the experiment with key 77, which is gone" in lines
-    assert "rows of the experiment with key 1 have no segment" in lines

@@ -64,8 +64,8 @@ def _status(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> None:
     """Check for damage and compute every experiment anew; status 1 if anything is wrong.
 
-    Searches for damage of the file, for missing tables and for rows that belong to nothing, then
-    replays every experiment. Changes nothing.
+    Searches for damage of the file and for missing tables, then replays every experiment. Changes
+    nothing.
     """
     from steadyarm.live.lifecycle import check_storage
 

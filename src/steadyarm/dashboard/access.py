@@ -301,7 +301,8 @@ class GuardedPage(Route):
         form: dict[str, list[str]] = {}
         if not session.new:  # a browser without a session has no key, so nothing is read
             most = SMALL_FORM if self.page.scope is None else self._service.settings.max_body
-            form = request.state.form = await _form(request, most)
+            form = await self._service.in_time(_form(request, most))
+            request.state.form = form
         key = header_of(request.scope, b"x-csrf-token") or form.get("csrf", [""])[-1]
         if session.new or not self._access.knows(session, key):
             raise RefusedError(

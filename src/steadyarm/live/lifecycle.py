@@ -434,7 +434,7 @@ class StorageCheck:
 
 
 def check_storage(url: str | None = None) -> StorageCheck:
-    """Search for damage and for rows that belong to nothing, and replay every experiment."""
+    """Search for damage and missing tables, and replay every experiment."""
     status = storages.storage_status(url)
     if status.state != "current":
         fault = f"tables: {status.state} ({status.revision}); see: steadyarm storage status"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import re
@@ -244,20 +243,16 @@ async def read_body(request: Request, most: int) -> bytes:
         raise _too_large(most)
     scope, parts, size = request.scope, list[bytes](), 0
     service: Service = scope["service"]
-    seconds = service.settings.request_timeout
     try:
-        async with asyncio.timeout(seconds):  # an announced length need not be true
-            async for part in request.stream():
-                size += len(part)
-                scope["held"] += len(part)
-                service.bodies.add(len(part), scope["known"])
-                if size > most:
-                    raise _too_large(most)
-                parts.append(part)
+        async for part in request.stream():
+            size += len(part)
+            scope["held"] += len(part)
+            service.bodies.add(len(part), scope["known"])
+            if size > most:
+                raise _too_large(most)
+            parts.append(part)
     except ClientDisconnect:
         raise RefusedError("malformed", "The body ended early.") from None
-    except TimeoutError:
-        raise RefusedError("timeout", f"The body did not arrive within {seconds:g} s.") from None
     return b"".join(parts)
 
 

@@ -16,6 +16,7 @@ from threading import local
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, func, select
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
@@ -259,6 +260,14 @@ def _ending(ends: float) -> Iterator[None]:
         _call.ends = before
 
 
+class _HintingCompiler(SQLiteCompiler):
+    """Passes on hints for SQLite, which SQLAlchemy does only for other databases."""
+
+    def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
+        """See `sqlalchemy.sql.compiler.SQLCompiler`."""
+        return text
+
+
 def _sqlite(url: URL) -> Engine:
     # The driver begins no transactions; `begin` below does, also before reading.
     in_memory = not url.database  # where all transactions take turns on one connection
@@ -270,6 +279,8 @@ def _sqlite(url: URL) -> Engine:
         poolclass=QueuePool,
         connect_args={"timeout": LOCK, "isolation_level": None, "check_same_thread": False},
     )
+
+    engine.dialect.statement_compiler = _HintingCompiler
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, record: Any) -> None:

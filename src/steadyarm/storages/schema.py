@@ -128,6 +128,7 @@ tallies = Table(
     _count("excluded"),
 )
 
+ASSIGNMENTS_UNIT = f"{PREFIX}assignments_unit"
 # `repeat` is 0 if units are sticky and number + 1 if not: one unique index serves both.
 assignments = Table(
     f"{PREFIX}assignments",
@@ -140,7 +141,7 @@ assignments = Table(
     _column("probability", Double),
     _column("created", BigInteger),
     _column("excluded", BigInteger, null=True),  # by which entry of the audit log
-    UniqueConstraint("key", "unit", "repeat", name=f"{PREFIX}assignments_unit"),
+    Index(ASSIGNMENTS_UNIT, "key", "unit", "repeat", unique=True),
     sqlite_with_rowid=False,
 )
 

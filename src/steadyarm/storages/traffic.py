@@ -51,6 +51,7 @@ from steadyarm.storages.records import (
     place_of,
 )
 from steadyarm.storages.schema import (
+    ASSIGNMENTS_UNIT,
     AnyRow,
     assignments,
     events,
@@ -67,6 +68,7 @@ from steadyarm.storages.schema import (
 T = TypeVar("T")
 
 BATCH = 5_000  # values in one statement; SQLite allows 32,766 parameters
+USE_UNITS = f"INDEXED BY {ASSIGNMENTS_UNIT}"
 NUMBERS = 2**63  # no assignment has a number beyond what a database can hold
 
 Place = tuple[int, int, int]  # segment, arm and day
@@ -97,7 +99,10 @@ LOGGED = (
     .where(assignments.c.key == _key)
 )
 BY_NUMBER = LOGGED.where(assignments.c.number.in_(_values))
-BY_UNIT = LOGGED.where(assignments.c.unit.in_(_values), assignments.c.repeat == 0)
+# SQLite takes an experiment to have a few assignments, and would read all of them.
+BY_UNIT = LOGGED.where(assignments.c.unit.in_(_values), assignments.c.repeat == 0).with_hint(
+    assignments, USE_UNITS, "sqlite"
+)
 # Against others who record events of the same assignments, and against their exclusion.
 LOCK = (
     select(assignments.c.number)
@@ -113,10 +118,14 @@ EVENTS = select(
     func.coalesce(events.c.at, events.c.created),
     case((events.c.at.is_not(None), events.c.created)),
 ).where(events.c.key == _key, events.c.number.in_(_values))
-BELONGING = select(assignments.c.unit, assignments.c.key).where(
-    assignments.c.unit.in_(_values),
-    assignments.c.key.in_(bindparam("keys", expanding=True)),
-    assignments.c.repeat == 0,
+BELONGING = (
+    select(assignments.c.unit, assignments.c.key)
+    .where(
+        assignments.c.unit.in_(_values),
+        assignments.c.key.in_(bindparam("keys", expanding=True)),
+        assignments.c.repeat == 0,
+    )
+    .with_hint(assignments, USE_UNITS, "sqlite")
 )
 
 _later = segments.alias("later")
@@ -137,15 +146,21 @@ TAKE = (
     )
     .values(handed=bindparam("counted"))
 )
-ASSIGN = insert(assignments).on_conflict_do_nothing(index_elements=["key", "unit", "repeat"])
-REWARD = insert(rewards).on_conflict_do_nothing()
-MEASURE = insert(events).on_conflict_do_nothing()
+# With RETURNING, SQLAlchemy inserts many rows with one statement. Without, SQLite's driver lets
+# other threads in after each row, and PostgreSQL gets a statement for each.
+ASSIGN = (
+    insert(assignments)
+    .on_conflict_do_nothing(index_elements=["key", "unit", "repeat"])
+    .returning(assignments.c.number)
+)
+REWARD = insert(rewards).on_conflict_do_nothing().returning(rewards.c.number)
+MEASURE = insert(events).on_conflict_do_nothing().returning(events.c.number)
 _replace = insert(rewards)
 # Only of rewards that are made of events: who replaces one has locked its assignment.
 REPLACE = _replace.on_conflict_do_update(
     index_elements=rewards.primary_key,
     set_={name: _replace.excluded[name] for name in ("reward", "created", "at")},
-)
+).returning(rewards.c.number)
 
 
 @dataclass(frozen=True)
@@ -485,10 +500,7 @@ def insert_new(t: Transaction, statement: Any, rows: list[dict[str, Any]]) -> No
 
     statement : does nothing with rows that are there
     """
-    if not rows:
-        return
-    options = {"preserve_rowcount": True}
-    if t.connection.execute(statement, rows, execution_options=options).rowcount < len(rows):
+    if rows and len(t.connection.execute(statement, rows).all()) < len(rows):
         raise CollisionError
 
 
@@ -504,7 +516,8 @@ def _adding(table: Table) -> Any:
     if "last" in old:
         newer = func.coalesce(new["last"], old["last"])
         values["last"] = case((old["last"] > new["last"], old["last"]), else_=newer)
-    return statement.on_conflict_do_update(index_elements=table.primary_key, set_=values)
+    statement = statement.on_conflict_do_update(index_elements=table.primary_key, set_=values)
+    return statement.returning(table.c.key)  # for the same reason as `ASSIGN`
 
 
 ADD_TALLIES, ADD_SERIES = _adding(tallies), _adding(series)
@@ -513,13 +526,13 @@ ADD_TALLIES, ADD_SERIES = _adding(tallies), _adding(series)
 def add_tallies(t: Transaction, counts: Mapping[Place, ArmDay]) -> None:
     """Add counts to the tallies of our shard, in the order in which their rows are locked."""
     if rows := _count_rows(t, tallies, counts):
-        t.connection.execute(ADD_TALLIES, rows)
+        t.connection.execute(ADD_TALLIES, rows).close()
 
 
 def add_series(t: Transaction, counts: Mapping[SeriesPlace, ArmDay]) -> None:
     """Add counts to the series of our shard."""
     if rows := _count_rows(t, series, counts):
-        t.connection.execute(ADD_SERIES, rows)
+        t.connection.execute(ADD_SERIES, rows).close()
 
 
 def _count_rows(t: Transaction, table: Table, counts: Mapping[Any, ArmDay]) -> list[dict[str, Any]]:

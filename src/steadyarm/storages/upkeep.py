@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from math import inf
@@ -13,7 +12,6 @@ from threading import Lock
 from typing import Any, Literal
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Table,
     and_,
@@ -30,23 +28,17 @@ from sqlalchemy import (
 from steadyarm.errors import InvalidInputError, MissingExtraError, StorageError, StorageVersionError
 from steadyarm.storages import database_url
 from steadyarm.storages.engine import BUSY, Database, file_of, shown
-from steadyarm.storages.records import POSITIONS
 from steadyarm.storages.schema import (
     OWNED,
     PREFIX,
     REVISIONS,
     VERSION_TABLE,
-    assignments,
     audit,
     create_tables,
-    events,
     experiments,
     marks,
     metadata,
-    rewards,
-    same_assignment,
     segments,
-    series,
     sessions,
     tallies,
     version_table,
@@ -227,14 +219,9 @@ def storage_faults(url: str | None = None) -> tuple[str, ...]:
     if damage:
         return (f"the file is damaged: {damage}",)
 
-    def work(connection: Connection) -> list[str]:
-        there = inspect(connection).get_table_names()
-        if missing := sorted(set(metadata.tables) - set(there)):
-            return [f"the table {name} is missing" for name in missing]
-        return list(_strays(connection))
-
     with closing(Database(parsed)) as database:
-        return tuple(database.read(work, seconds=inf))
+        there = database.read(lambda c: inspect(c).get_table_names(), seconds=inf)
+    return tuple(f"the table {name} is missing" for name in sorted({*metadata.tables} - {*there}))
 
 
 def experiment_names(url: str | None = None) -> tuple[str, ...]:
@@ -242,38 +229,6 @@ def experiment_names(url: str | None = None) -> tuple[str, ...]:
     every = select(experiments.c.name).order_by(experiments.c.key)
     with closing(Database(database_url(url))) as database:
         return tuple(database.read(lambda connection: list(connection.execute(every).scalars())))
-
-
-def _strays(connection: Connection) -> Iterator[str]:
-    """Rows without the experiment, assignment or segment they belong to, a line for each kind."""
-    for table in OWNED:
-        unknown = ~exists().where(experiments.c.key == table.c.key)
-        for key, count in _counted(connection, table, unknown):
-            yield f"{_name(table)}: {count:,} rows of the experiment with key {key}, which is gone"
-    for table in (rewards, events):
-        assigned = exists(assignments.c.key).where(same_assignment(assignments, table))
-        for key, count in _counted(connection, table, ~assigned):
-            yield (
-                f"{_name(table)}: {count:,} rows of the experiment with key {key} have no "
-                "assignment"
-            )
-    for table, segment in (
-        (assignments, assignments.c.number // POSITIONS),
-        (tallies, tallies.c.segment),
-        (series, series.c.segment),
-    ):
-        there = exists().where(segments.c.key == table.c.key, segments.c.index == segment)
-        owned = exists().where(experiments.c.key == table.c.key)
-        for key, count in _counted(connection, table, and_(owned, ~there)):
-            yield f"{_name(table)}: {count:,} rows of the experiment with key {key} have no segment"
-
-
-def _counted(
-    connection: Connection, table: Table, condition: ColumnElement[bool]
-) -> list[tuple[int, int]]:
-    """Keys of experiments, and the number of their rows that meet a condition."""
-    counts = select(table.c.key, func.count()).where(condition).group_by(table.c.key)
-    return [(row[0], row[1]) for row in connection.execute(counts.order_by(table.c.key))]
 
 
 def _name(table: Table) -> str:
