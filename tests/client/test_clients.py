@@ -228,19 +228,6 @@ def test_no_reason_of_the_service_stops_a_page(
     assert f"'red' is no variant of the experiment {name!r}; it has ['A', 'B']" in caplog.text
 
 
-def test_wrong_addresses_are_seen_in_the_log(
-    url: str, connect: Connect, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    secure = url.replace("http:", "https:")
-    for address, word in [(secure, "SSL"), (url + "/elsewhere", "no GET of '/elsewhere/v1")]:
-        caplog.clear()
-        shop = connect(address, default_arm="A", retries=0).experiment(name)
-        assert not shop.ask("u1").in_test
-        assert not shop.ask("u2").in_test
-        (line,) = caplog.messages
-        assert word in line
-
-
 def test_a_lost_answer_changes_nothing(
     proxy: Proxy, connect: Connect, create: Create, name: str
 ) -> None:

@@ -65,49 +65,6 @@ def test_a_whole_test_through_openfeature(create: Create, url: str) -> None:
     assert rewards == {unit: 1.0 if name == "B" else None for unit, name in seen.items()}
 
 
-def test_values_have_the_type_that_is_asked_for(create: Create, url: str) -> None:
-    kinds: dict[str, list[Any]] = {
-        "boolean": [True, False],
-        "string": ["red", "green"],
-        "integer": [3, 4],
-        "float": [0.5, 2.5],
-        "object": [{"headline": "long"}, {"headline": "short"}],
-        "list": [[1, 2], [3]],
-    }
-    for kind, values in kinds.items():
-        create(name=f"of-{kind}", values=values)
-    defaults: dict[str, Any] = {
-        "boolean": False,
-        "string": "no",
-        "integer": -1,
-        "float": -1.0,
-        "object": {"no": 1},
-    }
-    # A boolean is a whole number to the OFREP provider of the community.
-    fits = {(kind, kind) for kind in defaults} | {("object", "list"), ("integer", "boolean")}
-
-    async def everything(flags: OpenFeatureClient) -> dict[Any, Any]:
-        found = {}
-        for wanted, default in defaults.items():
-            for kind in kinds:
-                get = getattr(flags, f"get_{wanted}_details_async")
-                found[wanted, kind] = await get(f"of-{kind}", default, ANN)
-        return found
-
-    with provided(url, timeout=20) as (flags, _):
-        awaited = run_apart(everything(flags))
-        for (wanted, kind), there in awaited.items():
-            here = getattr(flags, f"get_{wanted}_details")(f"of-{kind}", defaults[wanted], ANN)
-            assert (here.value, here.error_code) == (there.value, there.error_code)
-            if (wanted, kind) in fits:
-                assert here.error_code is None
-                assert here.value in kinds[kind]
-            else:
-                assert here.error_code == ErrorCode.TYPE_MISMATCH
-                assert here.value == defaults[wanted]
-                assert "Expected type" in (here.error_message or "")
-
-
 def test_what_the_context_says_of_a_unit_is_stored(create: Create, url: str) -> None:
     shop = create(
         name="known",
@@ -149,19 +106,6 @@ def test_a_test_without_variants_for_now_is_disabled(create: Create, url: str) -
         assert flags.get_string_details("paused", "mine", ANN).reason == Reason.SPLIT
 
 
-def test_a_roll_out_is_no_part_of_the_test(create: Create, url: str) -> None:
-    shop = create(name="rolled")
-    shop.roll_out("B", stop=True)
-    with provided(url) as (flags, provider):
-        details = flags.get_string_details("rolled", "mine", ANN)
-        assert (details.value, details.variant, details.reason) == ("B", "B", Reason.STATIC)
-        assert details.flag_metadata == {"experiment": "rolled", "inTest": False}
-        flags.track("rolled", ANN)
-        assert provider.flush()
-        assert provider.lost == 0
-    assert shop.status().total_assigned == 0
-
-
 def test_an_outage_is_bridged(proxy: Proxy, create: Create, tmp_path: Path) -> None:
     """Defaults at once, under asyncio too; events wait in the buffer, each counts once."""
     shop = create(name="outage")
@@ -194,35 +138,6 @@ def test_an_outage_is_bridged(proxy: Proxy, create: Create, tmp_path: Path) -> N
         assert provider.flush()
         assert (provider.client.pending, provider.client.rejected, provider.lost) == (0, 0, 0)
     assert [row.reward for row in shop.storage.log(shop.key)] == [2.5]
-
-
-def test_events_with_ids_are_summed_and_counted_once(
-    create: Create, url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    metrics = [
-        {"name": "bought", "role": "primary", "kind": "yes/no", "window": "7d"},
-        {"name": "revenue", "kind": "money", "several": "sum", "window": "7d"},
-    ]
-    shops = [create(name=name, metrics=metrics, missing=None) for name in ("shop-1", "shop-2")]
-    with provided(url) as (flags, provider):
-        for name in ("shop-1", "shop-2"):
-            flags.get_string_value(name, "A", ANN)
-        for order in ("o1", "o2", "o1"):
-            flags.track("revenue", ANN, TrackingEventDetails(10.0, {"id": order}))
-        flags.track("bought", ANN)
-        for _ in range(2):
-            flags.track("unheard of", ANN)
-            flags.track("bought", EvaluationContext("bob"))
-            flags.track("bought", ANN, TrackingEventDetails(-1))
-        assert provider.flush()
-        assert provider.client.pending == 0
-    assert caplog.text.count("'bob' has no assignment in 'shop-1'") == 1
-    assert caplog.text.count("outside of the reward_range") == 1
-    assert caplog.text.count("No experiment measures the event 'unheard of'") == 1
-    for shop in shops:
-        (row,) = shop.storage.log(shop.key)
-        values = [event.value for event in row.events if event.metric == "revenue"]
-        assert (row.reward, sorted(values)) == (1.0, [10.0, 10.0])
 
 
 def test_bad_events_are_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:

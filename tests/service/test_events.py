@@ -176,27 +176,6 @@ def test_one_event_feeds_several_metrics(two: InProcess) -> None:
     assert values == {"orders": [1.0, 1.0], "revenue": [20.0, 15.5]}
 
 
-def test_batches_answer_in_order_with_errors_in_place(two: InProcess) -> None:
-    expected: list[tuple[Any, Any]] = [
-        ({"unit": "u1", "event": "shop"}, {"shop": "stored"}),
-        ({"unit": "u1", "event": "purchase"}, {"cart": "stored"}),
-        ({"unit": "u1", "event": "shop"}, {"shop": "repeated"}),
-        ({"unit": "u1", "event": "nothing"}, {}),
-        ({"unit": "u2", "event": "shop", "value": 2}, {"shop": "stored"}),
-        ({"unit": "u1", "event": "shop", "value": 0}, {"shop": "reward-conflict"}),
-        ({"unit": "u2", "event": "purchase"}, {"cart": STRANGER}),
-    ]
-    events = ["u1", *(event for event, _ in expected)]
-    wrong, *found = two.post("/v1/events:batch", {"events": events}).json()["events"]
-    assert wrong["error"]["status"] == 422
-    assert [outcomes(entry) for entry in found] == [outcome for _, outcome in expected]
-    assert two.post("/v1/events:batch", {"events": []}).json() == {"events": []}
-    two.post("/v1/experiments/shop/stop")
-    assert report(two, "u2", "shop", value=2) == {"shop": "repeated"}
-    two.post("/v1/experiments/shop/archive")
-    assert report(two, "u2", "shop", value=2) == {}
-
-
 def test_events_of_units_outside_of_the_test_count_nowhere(client: InProcess) -> None:
     client.post("/v1/experiments", SHOP | {"budget": 3})
     for i in range(3):

@@ -57,19 +57,6 @@ def test_the_rate_counts_the_visitor_behind_a_trusted_proxy_and_nobody_elses_wor
         assert [asked(f"198.51.100.{i}") for i in range(20, 26)][-2:] == [200, 429]
 
 
-def test_unknown_tokens_are_counted_by_visitor_behind_a_trusted_proxy() -> None:
-    with guarded(trusted_proxies=(PROXY,)) as (client, _, _):
-        come_from(client, PROXY)
-
-        def guess(forwarded: str) -> int:
-            headers = {"Authorization": "Bearer sa_x", "X-Forwarded-For": forwarded}
-            return client.get("/v1/experiments", headers=headers).status_code
-
-        found = [guess("198.51.100.7") for _ in range(auth.FAILURES + 1)]
-        assert found[-2:] == [401, 429]
-        assert guess("198.51.100.8") == 401
-
-
 @pytest.mark.parametrize("proxies", [(), ("127.0.0.1",)])
 def test_before_the_first_token_nobody_from_elsewhere_gets_in(proxies: tuple[str, ...]) -> None:
     with in_process(trusted_proxies=proxies) as client:
@@ -95,18 +82,6 @@ def test_requests_come_with_the_root_path_or_without(prefix: str) -> None:
         assert client.get(f"{prefix}/openapi.json").json()["servers"] == [{"url": "/ab"}]
         for wrong in ("/abc", "/a", "/ab/ab", "/AB", "/ab/"):
             assert client.get(f"{wrong}/healthz").status_code == 404, wrong
-
-
-def test_publishable_keys_work_under_a_root_path() -> None:
-    with guarded(root_path="/tools/ab") as (client, key, _):
-        page = {"Authorization": f"Bearer {key}", "Origin": ORIGIN}
-        place = "/tools/ab/v1/experiments/shop/assignments"
-        assert client.post(place, {"unit": "u"}, headers=page).status_code == 201
-        other = place.replace("shop", "other")
-        assert client.post(other, {"unit": "u"}, headers=page).status_code == 403
-        asked = {"Origin": ORIGIN, "Access-Control-Request-Method": "POST"}
-        assert client.request("OPTIONS", place, headers=asked).status_code == 204
-        assert client.request("OPTIONS", other, headers=asked).status_code == 405
 
 
 def test_root_paths_of_our_own_pages_are_refused() -> None:

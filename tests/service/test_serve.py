@@ -16,8 +16,6 @@ import httpx2
 import pytest
 
 from steadyarm.cli.main import main
-from steadyarm.service.process import _greeting
-from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 from tests.service.clients import SHOP, command, served
 
@@ -108,23 +106,6 @@ def test_an_interruption_during_the_start_shows_no_traceback() -> None:
     rest, _ = process.communicate(timeout=120)
     assert "Traceback" not in rest
     assert rest.splitlines()[-1] == "steadyarm: stopped"
-
-
-def test_a_start_says_truthfully_who_may_come_in(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    at, settings = ["--storage", f"sqlite:///{tmp_path}/a.db"], ServiceSettings()
-    storage = open_storage("memory")
-    greeting = _greeting(settings, storage, closed=False, tokens=0)
-    assert "whoever connects directly from this machine may do everything" in greeting
-    greeting = _greeting(settings, storage, closed=True, tokens=0)
-    assert "nobody may come in; create one with: steadyarm token create" in greeting
-    assert main(["token", "create", "--name", "me", "--scope", "admin", *at]) == 0
-    assert main(["token", "remove", "me", "--lock-out", *at]) == 0
-    assert main(["serve", "--host", "0.0.0.0", *at]) == 1
-    told = capsys.readouterr().err
-    assert "all tokens have been removed, so nobody would be let in" in told
-    assert "127.0.0.1" not in told  # that would not help
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import pytest
 import uvicorn
 
 import steadyarm as sa
-from steadyarm.service import process, service
+from steadyarm.service import process
 from steadyarm.storages import open_storage
 from tests.service.clients import SHOP, InProcess, command, in_process
 
@@ -95,31 +94,6 @@ def test_a_slow_decision_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -
             decided.set()
         assert asked.result()[0].status_code == 201
         assert [one.result()[0].status_code for one in others] == [201, 201]
-
-
-def test_a_slow_decision_holds_up_no_look_at_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "TICK", 0.05)
-    decided, looks = threading.Event(), {"slow": 0, "shop": 0}
-
-    def refresh(name: str) -> None:
-        looks[name] += 1
-        if name == "slow":
-            decided.wait(120)
-
-    with in_process() as client:
-        for name in looks:
-            client.post("/v1/experiments", SHOP | {"name": name, "reward_window": 60})
-            experiment = client.app.state.service.live[name].experiment
-            monkeypatch.setattr(experiment, "refresh", partial(refresh, name))
-        ended = time.monotonic() + 60
-        while looks["shop"] < 5 or not looks["slow"]:
-            assert time.monotonic() < ended
-            time.sleep(0.02)
-        assert looks["slow"] == 1  # which goes on
-        decided.set()
-        while looks["slow"] < 3:
-            assert time.monotonic() < ended
-            time.sleep(0.02)
 
 
 def test_a_body_that_comes_slowly_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
-from steadyarm.storages.changes import AuditEntry, Change, Correction, as_observed
+from steadyarm.storages.changes import Change, Correction, as_observed
 from steadyarm.storages.records import ExperimentState, check_of
 from steadyarm.storages.service import Scope, SessionRecord, TokenRecord
 from tests.storages.bench import (
@@ -19,7 +19,6 @@ from tests.storages.bench import (
     WHY,
     Bench,
     Close,
-    gathered,
     new_segment,
     refused,
     together,
@@ -157,26 +156,6 @@ def test_sessions(bench: Bench) -> None:
     bench.sessions.add(late)
     assert other.sessions.find("s2", NOW) is None
     assert other.sessions.find("s0", NOW + 2 * HOUR) == late
-
-
-def test_threads_audit(bench: Bench) -> None:
-    """A reader who goes on after the last entry seen misses none, while others write."""
-    storages = [bench.again() for _ in range(3)]
-
-    def work(i: int) -> list[AuditEntry]:
-        bench, seen = storages[i % 3], list[AuditEntry]()
-        for turn in range(8):
-            if i % 2:
-                hash_ = f"{100 * i + turn:064x}"
-                bench.tokens.add(TokenRecord(f"{i} {turn}", hash_, "read", NOW), by=str(i))
-            seen += bench.audit(seen[-1].id if seen else 0)
-        return [*seen, *bench.audit(seen[-1].id if seen else 0)]
-
-    pages = gathered(lambda i: [work(i)], 6)
-    log = storages[0].audit()
-    assert len(log) == 24
-    for seen in pages:
-        assert seen == log[: len(seen)]
 
 
 # Checks of corrections: sums follow, every change leaves its trace, and nobody gets in between.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import sqlite3
 import time
@@ -197,17 +196,6 @@ def test_a_full_disk_is_not_ready(tmp_path: Path) -> None:
         disk.free()
         assert ready(storage)
         storage.close()
-
-
-def test_a_file_that_may_not_grow_is_not_ready(storage: Storage, file: Path) -> None:
-    assert ready(storage)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (os.stat(f"{file}-wal").st_size, before[1]))
-    try:
-        assert wrong_with(storage) in ("the disk is full", HINTS[10])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert ready(storage)
 
 
 def test_a_server_that_only_reads_is_not_ready(postgres: str) -> None:

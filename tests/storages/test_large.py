@@ -12,23 +12,13 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.live.export import segment_from, segment_to
 from steadyarm.segments import Segment
 from steadyarm.storages import open_storage
-from steadyarm.storages.counting import RunningTally, columns_of
-from steadyarm.storages.records import LogRow, SegmentRecord
+from steadyarm.storages.records import SegmentRecord
 from tests.live.few import LARGE, Few, reward_of
 from tests.live.worlds import Clock
 from tests.storages.bench import Open, shape_of
 from tests.storages.test_rewards import (
     FIRST,
-    some,
 )
-
-
-def test_running_sums_refuse_arms_of_other_segments() -> None:
-    tally = RunningTally(columns_of(some(FIRST, 10)))
-    tally.add(LogRow(0, "a", 1_048_575, 0.4, 5, 0.5, 7))
-    assert tally.tally().assigned == (0, 0, 0, 1)
-    with pytest.raises(InvalidInputError, match="arm 5 was not assigned from this segment"):
-        tally.add(LogRow(3, "d", 5, 0.2, 1, None, None))
 
 
 @pytest.mark.parametrize("arms", [None, FIRST[:3]])

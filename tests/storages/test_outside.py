@@ -62,7 +62,7 @@ def test_known(bench: Bench) -> None:
     bench.move(key, "stopped", NOW)
     found = bench.again().find_assignments(key, ["u9", "u1"])
     assert found == AssignmentResult((None, replace(given, new=False)), "stopped", DEFAULT)
-    refused(UnknownExperimentError, "known of no experiment", bench.known, 99, ["u1"])
+    refused(UnknownExperimentError, "units of no experiment", bench.find_assignments, 99, ["u1"])
 
 
 def test_experiments_of_units(bench: Bench) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Order, Segment
+from steadyarm.storages.counting import RunningTally, columns_of
 from steadyarm.storages.records import (
     SKEW,
     Event,
     ExperimentState,
+    LogRow,
     Outcome,
     Target,
     check_of,
@@ -252,3 +256,11 @@ def test_a_late_reward_counts_where_a_worker_has_counted_nothing_yet(open_fresh:
     (sums,) = storage.days(key)
     assert (sum(sums.late), sums.tally.total_assigned, sums.tally.total_rewarded) == (8, 2, 0)
     assert [sums.tally for sums in storage.days(key)] == [storage.snapshot(key).segments[0][1]]
+
+
+def test_running_sums_refuse_arms_of_other_segments() -> None:
+    tally = RunningTally(columns_of(some(FIRST, 10)))
+    tally.add(LogRow(0, "a", 1_048_575, 0.4, 5, 0.5, 7))
+    assert tally.tally().assigned == (0, 0, 0, 1)
+    with pytest.raises(InvalidInputError, match="arm 5 was not assigned from this segment"):
+        tally.add(LogRow(3, "d", 5, 0.2, 1, None, None))
