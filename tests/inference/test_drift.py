@@ -30,26 +30,17 @@ from steadyarm.inference.drift import (
 )
 from steadyarm.inference.evidence import Evidence
 from steadyarm.segments import Segment, SegmentStats
-from tests.inference.worlds import first_pieces, members
+from tests.inference.worlds import first_pieces, members, played
 
 Log = list[tuple[Segment, SegmentStats]]
 FIVE = sa.ArmSet.one_hot(list("ABCDE"))
 
 
-def play(policy: sa.Policy[Any], world: sa.Environment, tests: int = 1, seed: int = 1) -> Log:
-    rng, log = np.random.default_rng(seed), []
-    state = policy.start(world.arms, world.budget, tests, seed=seed)
-    while (segment := policy.next_segment(state)) is not None:
-        stats = world.play(segment, state.played, rng, squares=True)
-        state = policy.observe(state, segment, stats)
-        log.append((segment, stats))
-    return log
-
-
 def evidence_of(
     policy: sa.Policy[Any], world: sa.Environment, tests: int = 1, seed: int = 1
 ) -> Evidence:
-    return Evidence.from_segments(world.arms, play(policy, world, tests, seed), world.direction)
+    log = played(policy, world, tests, seed, pieces=None)
+    return Evidence.from_segments(world.arms, log, world.direction)
 
 
 def moving(

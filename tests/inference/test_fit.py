@@ -18,6 +18,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.inference import LackOfFit, lack_of_fit
 from steadyarm.inference.fit import Missing, lack_of_fit_p_values
 from steadyarm.segments import Segment, SegmentStats
+from tests.inference.worlds import played
 
 Floats = NDArray[np.float64]
 Log = list[tuple[Segment, SegmentStats]]
@@ -34,16 +35,6 @@ def piece_of(rewards: list[Floats], order: Any = "shuffled") -> tuple[Segment, S
     squares = np.array([[(r**2).sum() for r in rewards]])
     segment = Segment(counts / counts.sum(), counts.sum(axis=1), order)
     return segment, SegmentStats(counts, sums, squares)
-
-
-def played(policy: sa.Policy[Any], world: sa.Environment, tests: int, seed: int = 1) -> Log:
-    rng, log = np.random.default_rng(seed), []
-    state = policy.start(world.arms, world.budget, tests, seed=seed)
-    while (segment := policy.next_segment(state)) is not None:
-        stats = world.play(segment, state.played, rng, squares=True)
-        state = policy.observe(state, segment, stats)
-        log.append((segment, stats))
-    return log
 
 
 def additive(course: Floats, pair: float = 0.0) -> sa.Environment:
@@ -143,12 +134,14 @@ COURSES: dict[str, Callable[[Floats], Floats]] = {
 def test_false_alarms_are_rare_and_a_pair_is_found(policy: sa.Policy[Any], course: str) -> None:
     tests, T = 400, 2400
     moved = COURSES[course](np.arange(T) / T)
-    p = lack_of_fit_p_values(TWELVE, played(policy, additive(moved), tests, seed=5))
+    p = lack_of_fit_p_values(TWELVE, played(policy, additive(moved), tests, seed=5, pieces=None))
     for level in (0.05, 0.01, 0.001):
         assert (p < level).sum() <= binom.isf(1e-4, tests, level)
     if course == "still":
         assert (p < 0.2).sum() >= binom.ppf(1e-4, tests, 0.2)  # nor too rare
-        found = lack_of_fit_p_values(TWELVE, played(policy, additive(moved, 0.4), 100))
+        found = lack_of_fit_p_values(
+            TWELVE, played(policy, additive(moved, 0.4), 100, seed=1, pieces=None)
+        )
         assert (found < 0.001).mean() > 0.9
 
 
@@ -247,7 +240,7 @@ def test_columns_of_few_arms_are_put_in_their_place() -> None:
 
 
 def test_a_batch_is_its_members_one_by_one() -> None:
-    log = played(sa.Steady(), additive(np.zeros((600, 3))), 3)
+    log = played(sa.Steady(), additive(np.zeros((600, 3))), 3, pieces=None)
     batch = lack_of_fit_p_values(TWELVE, log)
     for i in range(3):
         alone = [
@@ -262,7 +255,7 @@ def test_a_batch_is_its_members_one_by_one() -> None:
 
 def test_errors_say_what_is_wrong() -> None:
     with pytest.raises(InvalidInputError, match="batch of 3 tests"):
-        lack_of_fit(TWELVE, played(sa.GBAI(), additive(np.zeros((60, 3))), 3))
+        lack_of_fit(TWELVE, played(sa.GBAI(), additive(np.zeros((60, 3))), 3, pieces=None))
     with pytest.raises(InvalidInputError, match="no segment yet"):
         lack_of_fit(TWELVE, [])
     segment, stats = piece_of([np.ones(2)] * 12)

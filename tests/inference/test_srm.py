@@ -21,6 +21,7 @@ from steadyarm.inference.srm import (
 )
 from steadyarm.segments import Segment
 from tests.inference.logs import ABC, logged, most_alarms
+from tests.inference.worlds import played
 
 Floats = NDArray[np.float64]
 Log = list[tuple[Segment, NDArray[np.int64]]]
@@ -119,13 +120,8 @@ def test_rare_arms_do_not_cry_wolf() -> None:
 
 
 def play(policy: sa.Policy[Any], world: sa.Environment, tests: int, seed: int) -> Log:
-    rng, log = np.random.default_rng(seed), []
-    state = policy.start(world.arms, world.budget, tests, seed=seed)
-    while (segment := policy.next_segment(state)) is not None:
-        stats = world.play(segment, state.played, rng)
-        state = policy.observe(state, segment, stats)
-        log.append((segment, stats.counts))
-    return log
+    log = played(policy, world, tests, seed, pieces=None)
+    return [(segment, stats.counts) for segment, stats in log]
 
 
 def turning(budget: int) -> sa.Environment:

@@ -18,16 +18,17 @@ def played(
     world: sa.Environment | sa.Replay,
     trials: int,
     seed: int = 0,
-    pieces: int = 40,
+    pieces: int | None = 40,
 ) -> list[tuple[Segment, SegmentStats]]:
-    """A batch of tests, cut into pieces of whole blocks."""
+    """A batch of tests, cut into pieces of whole blocks, or not cut."""
     rng = np.random.default_rng(seed)
     state = policy.start(world.arms, world.budget, trials, seed=seed)
     out = []
     while (segment := policy.next_segment(state)) is not None:
-        unit = segment.block if segment.order == "blocks" else 1
-        most = max(1, world.budget // pieces // unit) * unit
-        segment = replace(segment, rounds=np.minimum(segment.rounds, most))
+        if pieces is not None:
+            unit = segment.block if segment.order == "blocks" else 1
+            most = max(1, world.budget // pieces // unit) * unit
+            segment = replace(segment, rounds=np.minimum(segment.rounds, most))
         stats = world.play(segment, state.played, rng, squares=True)
         out.append((segment, stats))
         state = policy.observe(state, segment, stats)
