@@ -58,7 +58,7 @@ def sign_unit(secret: str, unit: str, expires: datetime | timedelta | float | No
     return f"{VERSION}.{payload}.{_signature(secret, payload)}"
 
 
-def signed_unit(secret: str, token: str, now: float) -> str:
+def verify_unit(secret: str, token: str, now: float) -> str:
     """The unit of a token; InvalidInputError says why the token proves nothing.
 
     now : seconds since 1970

@@ -41,7 +41,7 @@ from steadyarm.service.auth import RANKS, hash_of, header_of
 from steadyarm.service.problems import (
     HEADERS,
     RefusedError,
-    from_router,
+    explain_router_error,
     problem_of,
     problem_response,
 )
@@ -350,7 +350,7 @@ def problem_page(error: Exception, scope: RequestScope, viewer: Viewer) -> Respo
     if wants_json(scope):
         return problem_response(error, scope)
     if isinstance(error, HTTPException):
-        error = from_router(error, "The address may be mistyped, or the page has moved.")
+        error = explain_router_error(error, "The address may be mistyped, or the page has moved.")
     headers = error.headers if isinstance(error, RefusedError) else None
     problem = problem_of(error, scope)
     kind, detail = problem.type.removeprefix(PROBLEM), problem.detail

@@ -28,7 +28,7 @@ from steadyarm.errors import InvalidInputError, StorageError, WrongStateError
 from steadyarm.live.after_test import outside_texts
 from steadyarm.service import app as service_app
 from steadyarm.service.auth import header_of
-from steadyarm.service.handlers import move, rolled_out
+from steadyarm.service.handlers import move, roll_out_variant
 from steadyarm.service.problems import RefusedError, problem_response
 from steadyarm.service.service import Service
 from steadyarm.service.settings import ServiceSettings
@@ -160,7 +160,7 @@ async def roll_out(service: Service, request: Request, viewer: Viewer) -> Respon
             "change" in typed,
             typed.get("reason", ""),
         )
-        await rolled_out(service, name, wanted, viewer.name or "")
+        await roll_out_variant(service, name, wanted, viewer.name or "")
     except (InvalidInputError, WrongStateError) as error:
         return await _roll_out_page(service, request, viewer, typed, str(error))
     return see_other(viewer.root, experiment_path(name))

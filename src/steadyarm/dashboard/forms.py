@@ -36,7 +36,7 @@ from steadyarm.plot.spec import for_page, note_of
 from steadyarm.service.handlers import create_experiment
 from steadyarm.service.problems import json_response
 from steadyarm.service.service import Service
-from steadyarm.wire.requests import NewExperiment, checked
+from steadyarm.wire.requests import NewExperiment, convert
 from steadyarm.wording import counted, toml_of
 
 FIELDS = {  # label, and what the field says at first
@@ -469,7 +469,7 @@ async def create(service: Service, request: Request, viewer: Viewer) -> Response
     if form.errors:
         return _page(viewer, form, form.errors, 422)
     try:
-        body = checked(NewExperiment, {"name": form.name, "start": form.start, **form.description})
+        body = convert(NewExperiment, {"name": form.name, "start": form.start, **form.description})
         experiment, _ = await create_experiment(service, body, viewer.name or "")
     except ExperimentExistsError:
         taken = f"There is a test called {form.name} already; choose another name."

@@ -24,7 +24,7 @@ from steadyarm.storages.records import (
     Event,
     ExperimentState,
     Outcome,
-    in_words,
+    describe_state,
     to_datetime,
     to_micros,
 )
@@ -201,7 +201,7 @@ def not_running(state: ExperimentState) -> WrongStateError:
     if state == "running":
         return WrongStateError("the test is over; it assigns no variants any more.")
     return WrongStateError(
-        f"the experiment is {in_words(state)}; only a running one assigns variants."
+        f"the experiment is {describe_state(state)}; only a running one assigns variants."
     )
 
 

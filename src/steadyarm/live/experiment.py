@@ -76,8 +76,8 @@ from steadyarm.storages.records import (
     ExperimentHead,
     ExperimentState,
     Target,
+    describe_state,
     id_of,
-    in_words,
     parse_assignment_id,
     to_datetime,
     to_micros,
@@ -828,7 +828,7 @@ class Experiment(LiveTest):
         state = self.state
         if only is not None and state not in (only, to):
             raise WrongStateError(
-                f"the experiment {self.name!r} is {in_words(state)}; only {ONLY[only]}."
+                f"the experiment {self.name!r} is {describe_state(state)}; only {ONLY[only]}."
             )
         self.storage.move(self.key, to, self.now(), by=by)
 

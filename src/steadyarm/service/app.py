@@ -36,7 +36,7 @@ from steadyarm.service.routes import ROUTES, Route, document
 from steadyarm.service.service import Service
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages.storage import Storage
-from steadyarm.wire.requests import checked, decode
+from steadyarm.wire.requests import convert, decode
 from steadyarm.wording import shortened
 
 # Turns what the router refuses into a response.
@@ -172,7 +172,7 @@ class Endpoint(routing.Route):
                 body = decode(self._body, await read_body(request, service.settings.max_body))
             answer = await handler(service, request, body)
         elif self._query is not None:
-            query = checked(self._query, dict(request.query_params), strict=False)
+            query = convert(self._query, dict(request.query_params), strict=False)
             answer = await handler(service, request, query)
         else:
             answer = await handler(service, request)

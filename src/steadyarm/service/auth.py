@@ -33,7 +33,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.live.metrics import microseconds
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.settings import is_loopback
-from steadyarm.signing import signed_unit
+from steadyarm.signing import verify_unit
 from steadyarm.storages.service import Scope, TokenRecord
 from steadyarm.storages.storage import Storage
 
@@ -215,7 +215,7 @@ def _check_units(scope: Any, secret: str, claims: Claims) -> None:
     if not token:
         raise _unproven("The request does not prove whom it speaks for.")
     try:
-        proven = signed_unit(secret, token, time.time())
+        proven = verify_unit(secret, token, time.time())
     except InvalidInputError as error:
         reason = str(error)
         raise _unproven(reason[0].upper() + reason[1:]) from None

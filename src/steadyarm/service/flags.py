@@ -185,7 +185,7 @@ async def event(
             "Send it again, which changes nothing where it is stored.",
             {"Retry-After": "1"},
         )
-    if refusal := _refusal(service, request, body, outcomes):
+    if refusal := _explain_refusal(service, request, body, outcomes):
         raise refusal
     return 200, _answer(request, outcomes)
 
@@ -204,7 +204,7 @@ async def event_many(
         refused: Exception | None
         if isinstance(entry, tuple):
             outcomes = next(reported)
-            refused = _refusal(service, request, entry[0], outcomes)
+            refused = _explain_refusal(service, request, entry[0], outcomes)
         else:
             refused = entry
         answers.append(
@@ -270,7 +270,7 @@ async def _tell(
             live = await service.find(name)
             return [
                 None
-                if outcome == "outside" or await _stranger(live, event.unit, outcome)
+                if outcome == "outside" or await _is_stranger(live, event.unit, outcome)
                 else _as_event(outcome)
                 for (event, _), outcome in zip(events, await _record(live, events), strict=True)
             ]
@@ -313,7 +313,7 @@ async def _record(
     return [outcome for outcome in outcomes if outcome is not None]
 
 
-async def _stranger(live: Live, unit: str, outcome: Outcome) -> bool:
+async def _is_stranger(live: Live, unit: str, outcome: Outcome) -> bool:
     """Whether the unit of an event has no assignment; values are checked before units are."""
     if isinstance(outcome, InvalidInputError):
         return await live.find_known(unit) is None
@@ -325,7 +325,7 @@ def _may_pass(outcome: Outcome) -> bool:
     return isinstance(outcome, StorageError | StorageVersionError | RefusedError)
 
 
-def _refusal(
+def _explain_refusal(
     service: Service, request: Request, event: requests.NewEvent, found: Mapping[str, Outcome]
 ) -> RefusedError | None:
     """Why no experiment counted an event; None if one did, or may when it is sent again."""

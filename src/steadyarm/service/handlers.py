@@ -36,7 +36,7 @@ from steadyarm.storages.changes import Corrected
 from steadyarm.storages.records import LATEST, to_datetime, to_micros
 from steadyarm.storages.storage import Storage
 from steadyarm.wire import requests, responses
-from steadyarm.wire.requests import checked, time_in
+from steadyarm.wire.requests import convert, time_in
 from steadyarm.wording import shortened
 
 E = TypeVar("E", requests.NewReward, requests.NewEvent)
@@ -137,7 +137,7 @@ def check_entries(
     results: list[tuple[E, At] | InvalidInputError] = []
     for entry in entries:
         try:
-            item = checked(model, entry)
+            item = convert(model, entry)
             results.append((item, happened_at(item.at, item.sent or sent)))
         except InvalidInputError as error:
             results.append(error)
@@ -201,11 +201,11 @@ async def create_experiment(
     service: Service, body: requests.NewExperiment, by: str
 ) -> tuple[Experiment, bool]:
     """Create an experiment; False beside one that existed with the same settings."""
-    experiment, new = await service.read(_created, service.storage, body, by)
+    experiment, new = await service.read(_create, service.storage, body, by)
     return service.hold(experiment).experiment, new
 
 
-def _created(storage: Storage, body: requests.NewExperiment, by: str) -> tuple[Experiment, bool]:
+def _create(storage: Storage, body: requests.NewExperiment, by: str) -> tuple[Experiment, bool]:
     description = msgspec.to_builtins(body)  # without what is left out
     for key in OWN:
         description.pop(key, None)
@@ -223,12 +223,16 @@ def _created(storage: Storage, body: requests.NewExperiment, by: str) -> tuple[E
     return made(load=True), False
 
 
-async def listed(service: Service, request: Request) -> tuple[int, responses.ExperimentList]:
+async def list_experiments(
+    service: Service, request: Request
+) -> tuple[int, responses.ExperimentList]:
     """List all experiments in short."""
     return 200, responses.ExperimentList.of(await service.read(service.storage.summaries))
 
 
-async def shown(service: Service, request: Request) -> tuple[int, responses.ExperimentAnswer]:
+async def show_experiment(
+    service: Service, request: Request
+) -> tuple[int, responses.ExperimentAnswer]:
     """Show an experiment and its progress."""
     experiment = await service.experiment(request)
     return 200, await service.read(responses.ExperimentAnswer.of, experiment)
@@ -242,7 +246,7 @@ async def move(service: Service, name: str, action: str, by: str) -> Experiment:
     return live.experiment
 
 
-def mover(action: str, summary: str) -> Callable[..., Any]:
+def make_mover(action: str, summary: str) -> Callable[..., Any]:
     """The handler of start, pause, resume, stop or archive."""
 
     async def handler(service: Service, request: Request) -> tuple[int, responses.ExperimentAnswer]:
@@ -257,11 +261,13 @@ async def roll_out(
     service: Service, request: Request, body: requests.NewRollOut
 ) -> tuple[int, responses.ExperimentAnswer]:
     """Show a variant to new and old units, outside of the test."""
-    experiment = await rolled_out(service, request.path_params["name"], body, author(request))
+    experiment = await roll_out_variant(service, request.path_params["name"], body, author(request))
     return 200, await service.read(responses.ExperimentAnswer.of, experiment)
 
 
-async def rolled_out(service: Service, name: str, body: requests.NewRollOut, by: str) -> Experiment:
+async def roll_out_variant(
+    service: Service, name: str, body: requests.NewRollOut, by: str
+) -> Experiment:
     """Roll out a variant of an experiment."""
     experiment = (await service.find(name)).experiment
     # Not in turn with batches: it may have to compute the recommendation.
@@ -336,7 +342,7 @@ async def ready(service: Service, request: Request) -> tuple[int, responses.Up]:
     """The service has started, and the storage accepts durable writes; 503 says why not."""
     if not service.warm:
         raise RefusedError("starting", "Numerical code is being loaded.")
-    if reason := await service.readiness.wrong():
+    if reason := await service.readiness.find_obstacle():
         raise RefusedError(
             "storage-unavailable",
             f"Not ready: {reason}.",

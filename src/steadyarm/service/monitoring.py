@@ -119,7 +119,7 @@ class Readiness:
         self._check: asyncio.Future[str | None] | None = None
         self._logged: str | None = None
 
-    async def wrong(self) -> str | None:
+    async def find_obstacle(self) -> str | None:
         """Why the storage is not ready, in a line that anybody may read; None if it is."""
         if self._check is None or self._check.done():
             self._check = asyncio.ensure_future(self._run(self._examine))

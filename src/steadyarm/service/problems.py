@@ -149,7 +149,9 @@ def problem_response(error: Exception, scope: Scope, ofrep: bool = False) -> Res
     ofrep : whether whoever reads it knows OFREP, and nothing of problems
     """
     if isinstance(error, HTTPException):
-        error = from_router(error, f"There is no {scope['method']} of {shortened(scope['path'])}.")
+        error = explain_router_error(
+            error, f"There is no {scope['method']} of {shortened(scope['path'])}."
+        )
     problem = problem_of(error, scope)
     headers = error.headers if isinstance(error, RefusedError) else None
     headers = headers or HEADERS.get(problem.type.removeprefix(PROBLEM))
@@ -164,7 +166,7 @@ def problem_response(error: Exception, scope: Scope, ofrep: bool = False) -> Res
     return Response(msgspec.json.encode(problem), problem.status, headers, media_type=MEDIA)
 
 
-def from_router(error: HTTPException, detail: str) -> RefusedError:
+def explain_router_error(error: HTTPException, detail: str) -> RefusedError:
     """What Starlette's router raises: no route has the path, or its route has another method."""
     kind = "method-not-allowed" if error.status_code == 405 else "not-found"
     return RefusedError(kind, detail, headers=error.headers)

@@ -142,7 +142,7 @@ def _serve(settings: ServiceSettings, create: str) -> None:
     storage = open_storage(settings.storage)
     try:
         closed, tokens = storage.tokens.closed(), len(storage.tokens.all())
-        _check(settings, storage, closed, tokens)
+        _check_access(settings, storage, closed, tokens)
         listening = _bind(settings)
     except BaseException:
         storage.close()
@@ -226,7 +226,7 @@ def _spare_the_collector() -> None:
     gc.set_threshold(*COLLECT)
 
 
-def _check(settings: ServiceSettings, storage: Storage, closed: bool, tokens: int) -> None:
+def _check_access(settings: ServiceSettings, storage: Storage, closed: bool, tokens: int) -> None:
     if settings.public and not tokens:
         why = "all tokens have been removed" if closed else "there is no token yet"
         alone = "" if closed else ", or serve this machine alone with --host 127.0.0.1"
@@ -276,11 +276,11 @@ def _greeting(settings: ServiceSettings, storage: Storage, closed: bool, tokens:
     workers = f"{settings.workers} worker{'s' * (settings.workers != 1)}"
     return (
         f"SteadyArm serves http://{host}:{settings.port}{settings.root_path} with {workers}.\n"
-        f"  storage: {_place(storage)}\n  access: {who}"
+        f"  storage: {_describe_storage(storage)}\n  access: {who}"
     )
 
 
-def _place(storage: Storage) -> str:
+def _describe_storage(storage: Storage) -> str:
     if storage.in_memory:
         return "memory (gone when the server ends)"
     found = repr(storage).removeprefix("Storage(").removesuffix(")")

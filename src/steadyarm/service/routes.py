@@ -124,10 +124,10 @@ ROUTES: tuple[Route, ...] = (
     _results(EXPERIMENT + "/allocation", handlers.allocation, long=False),
     _results(EXPERIMENT + "/replay", handlers.replay, scope="admin"),
     _admin("POST", "/v1/experiments", handlers.create, statuses=NEW, long=True),
-    _admin("GET", "/v1/experiments", handlers.listed, scope="read"),
-    _admin("GET", EXPERIMENT, handlers.shown, scope="read"),
+    _admin("GET", "/v1/experiments", handlers.list_experiments, scope="read"),
+    _admin("GET", EXPERIMENT, handlers.show_experiment, scope="read"),
     *(
-        _admin("POST", f"{EXPERIMENT}/{action}", handlers.mover(action, text))
+        _admin("POST", f"{EXPERIMENT}/{action}", handlers.make_mover(action, text))
         for action, text in ACTIONS.items()
     ),
     _admin("POST", EXPERIMENT + "/roll-out", handlers.roll_out, long=True),

@@ -68,11 +68,11 @@ def open_storage(url: str | Storage | None = None) -> Storage:
 
     if isinstance(url, Storage):
         return url
-    url = _given(url)
+    url = _default_url(url)
     return Storage(MEMORY if url in ("memory", "memory://") else database_url(url))
 
 
-def _given(url: str | None) -> str:
+def _default_url(url: str | None) -> str:
     return os.environ.get(VARIABLE) or DEFAULT if url is None else url
 
 
@@ -91,7 +91,7 @@ def database_url(url: str | None = None) -> URL:
 
     url : as in `open_storage`, but not in memory
     """
-    url = _given(url)
+    url = _default_url(url)
     if url in ("memory", "memory://"):
         raise InvalidInputError("a storage in memory has no tables; give the URL of a database.")
     _need_sqlalchemy()

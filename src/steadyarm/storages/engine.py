@@ -181,7 +181,7 @@ class Database:
 
     def _run(self, engine: Engine, work: Callable[[Connection], T], seconds: float | None) -> T:
         began, tries = time.monotonic(), TRIES
-        with _ending(began + (CALL if seconds is None else seconds)):
+        with _limit_call(began + (CALL if seconds is None else seconds)):
             patience = _patience()
             while True:
                 committing = False
@@ -204,7 +204,7 @@ class Database:
                     collided = code in BUSY or code in DEADLOCK
                     again = collided or (error.connection_invalidated and not committing)
                     if tries < 1 or not again or time.monotonic() - began > patience:
-                        raise self._translated(error) from None
+                        raise self._translate(error) from None
                 except SQLAlchemyError as error:
                     raise StorageError(f"{self.shown} does not answer: {_line(error)}") from None
                 except UnicodeEncodeError as error:
@@ -213,7 +213,7 @@ class Database:
                     ) from None
                 time.sleep(random.uniform(0, 0.02))
 
-    def _translated(self, error: DBAPIError) -> Exception:
+    def _translate(self, error: DBAPIError) -> Exception:
         text = _line(error.orig)
         if self.url.password:
             text = text.replace(self.url.password, "***")
@@ -250,7 +250,7 @@ def _patience() -> float:
 
 
 @contextmanager
-def _ending(ends: float) -> Iterator[None]:
+def _limit_call(ends: float) -> Iterator[None]:
     """Set the deadline of a call, by the monotonic clock, and of the calls inside it."""
     before: float = getattr(_call, "ends", inf)
     _call.ends = min(before, ends)
@@ -315,7 +315,7 @@ def _postgres(url: URL) -> Engine:
         "lock_timeout": LOCK,
         "idle_in_transaction_session_timeout": IDLE,
     }
-    limited = _limited()
+    limited = _make_limited_connection()
 
     @event.listens_for(engine, "do_connect")
     def connect(dialect: Any, record: Any, given: list[Any], named: dict[str, Any]) -> Any:
@@ -334,7 +334,7 @@ def _postgres(url: URL) -> Engine:
     return engine
 
 
-def _limited() -> Any:
+def _make_limited_connection() -> Any:
     """Psycopg's connection with our own deadline.
 
     A frozen server keeps its connections open and answers nothing, so neither its own timeouts nor

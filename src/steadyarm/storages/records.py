@@ -174,7 +174,7 @@ def to_micros(when: Any, now: int) -> int:
     return min(stored, now)
 
 
-def in_words(state: ExperimentState) -> str:
+def describe_state(state: ExperimentState) -> str:
     """What an experiment is: "a draft", "running" and so on."""
     return "a draft" if state == "draft" else state
 

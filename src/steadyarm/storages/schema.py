@@ -328,7 +328,7 @@ def load(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def logged(assigned: FromClause, rewarded: FromClause) -> tuple[ColumnElement[Any], ...]:
+def log_columns(assigned: FromClause, rewarded: FromClause) -> tuple[ColumnElement[Any], ...]:
     """The columns of a `LogRow` in the order of its fields, from the columns of two tables."""
     return (
         *(assigned.c[name] for name in ("number", "unit", "arm", "probability", "created")),

@@ -79,7 +79,7 @@ from steadyarm.storages.records import (
     Snapshot,
     Summary,
     Tally,
-    in_words,
+    describe_state,
 )
 from steadyarm.storages.schema import (
     AnyRow,
@@ -352,10 +352,10 @@ class Storage:
             row = require_experiment(key, connection.execute(ALONE, {"key": key}).one_or_none())
             if row.state != to:
                 if (row.state, to) not in MOVED:
-                    before = " or ".join(in_words(begin) for begin, end in MOVED if end == to)
+                    before = " or ".join(describe_state(begin) for begin, end in MOVED if end == to)
                     raise WrongStateError(
-                        f"the experiment {row.name!r} is {in_words(row.state)} and cannot become "
-                        f"{in_words(to)}; only one that is {before or 'new'} can."
+                        f"the experiment {row.name!r} is {describe_state(row.state)} and cannot "
+                        f"become {describe_state(to)}; only one that is {before or 'new'} can."
                     )
                 this = update(experiments).where(experiments.c.key == key)
                 connection.execute(this.values(state=to))

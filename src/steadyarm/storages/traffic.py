@@ -57,7 +57,7 @@ from steadyarm.storages.schema import (
     events,
     experiments,
     load,
-    logged,
+    log_columns,
     rewards,
     same_assignment,
     segments,
@@ -94,7 +94,7 @@ HOLD = (
 )
 SEGMENTS = select(segments).where(segments.c.key == _key, segments.c.index.in_(_values))
 LOGGED = (
-    select(*logged(assignments, rewards))
+    select(*log_columns(assignments, rewards))
     .select_from(assignments.outerjoin(rewards, same_assignment(assignments)))
     .where(assignments.c.key == _key)
 )

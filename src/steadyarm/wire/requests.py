@@ -426,7 +426,7 @@ def decode(model: type[M], body: bytes) -> M:
     raise _error(model, given, refused)
 
 
-def checked(model: type[M], given: Any, strict: bool = True) -> M:
+def convert(model: type[M], given: Any, strict: bool = True) -> M:
     """A value as a request; InvalidInputError says what is wrong with it.
 
     strict : False if numbers are texts, as in the query of an address
