@@ -62,25 +62,6 @@ class LoggedSegment:
     rewarded: Integers | None = None
     drawn: Integers | None = None
 
-    def __post_init__(self) -> None:
-        expected = self.segment.weights.shape
-        for what in ("assigned", "rewarded", "drawn"):
-            counts = getattr(self, what)
-            if counts is None:
-                continue
-            if not isinstance(counts, np.ndarray) or not np.issubdtype(counts.dtype, np.integer):
-                raise InvalidInputError.of(what, counts, "an array of whole numbers")
-            if counts.shape != expected or (counts < 0).any():
-                raise InvalidInputError(
-                    f"{what} has shape {counts.shape} and least value "
-                    f"{counts.min(initial=0)}; expected shape {expected} and no negative counts."
-                )
-        if self.rewarded is not None and (self.rewarded > self.assigned).any():
-            raise InvalidInputError(
-                "rewarded exceeds assigned for some arm; count each assignment once, with or "
-                "without its reward."
-            )
-
     @property
     def rows(self) -> Integers:
         """(n,) rows in the log."""
@@ -306,12 +287,6 @@ class _Played:
             lists = [arms if p.segment.arms is None else p.segment.arms for p in log]
             arms, most = np.unique(np.concatenate(lists)), JOINT
             log = [_in_columns(piece, arms) for piece in log]
-        for piece in log:
-            if piece.assigned.shape != (1, len(arms)):
-                raise InvalidInputError(
-                    f"a segment has counts of shape {piece.assigned.shape}; expected "
-                    f"(1, {len(arms)}): a single test and one column for each name."
-                )
         return cls(names, arms, log, len(arms) <= most)
 
     def name(self, k: int) -> str:
@@ -564,11 +539,7 @@ def _strata(pieces: Iterable[LoggedSegment]) -> Iterator[Floats]:
     """(2, n, K) rows, and rows without reward, of consecutive segments with enough rows."""
     joined: Floats | None = None
     for piece in pieces:
-        if piece.rewarded is None:
-            raise InvalidInputError(
-                "a segment has no rewarded counts, which attrition needs; make its LoggedSegment "
-                "with rewarded."
-            )
+        assert piece.rewarded is not None
         counts = np.array([piece.assigned, piece.assigned - piece.rewarded], dtype=np.float64)
         joined = counts if joined is None else joined + counts
         if (joined[0].sum(axis=1) >= STRATUM).all():
