@@ -11,12 +11,13 @@ what others have recorded before.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from sqlalchemy import (
+    ARRAY,
     BindParameter,
     Connection,
     Table,
@@ -27,7 +28,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import Insert, insert
 
 from steadyarm.errors import UnknownExperimentError
 from steadyarm.segments import Draws, Segment
@@ -146,21 +147,6 @@ TAKE = (
     )
     .values(handed=bindparam("counted"))
 )
-# With RETURNING, SQLAlchemy inserts many rows with one statement. Without, SQLite's driver lets
-# other threads in after each row, and PostgreSQL gets a statement for each.
-ASSIGN = (
-    insert(assignments)
-    .on_conflict_do_nothing(index_elements=["key", "unit", "repeat"])
-    .returning(assignments.c.number)
-)
-REWARD = insert(rewards).on_conflict_do_nothing().returning(rewards.c.number)
-MEASURE = insert(events).on_conflict_do_nothing().returning(events.c.number)
-_replace = insert(rewards)
-# Only of rewards that are made of events: who replaces one has locked its assignment.
-REPLACE = _replace.on_conflict_do_update(
-    index_elements=rewards.primary_key,
-    set_={name: _replace.excluded[name] for name in ("reward", "created", "at")},
-).returning(rewards.c.number)
 
 
 @dataclass(frozen=True)
@@ -495,44 +481,85 @@ def segment_of(row: AnyRow) -> SegmentRecord:
 # Writing
 
 
-def insert_new(t: Transaction, statement: Any, rows: list[dict[str, Any]]) -> None:
+def insert_new(t: Transaction, insertion: _Insertion, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows; a collision if others have inserted one of them meanwhile.
 
-    statement : does nothing with rows that are there
+    insertion : does nothing with rows that are there
     """
-    if rows and len(t.connection.execute(statement, rows).all()) < len(rows):
+    if insertion.execute(t, rows) < len(rows):
         raise CollisionError
 
+
+class _Insertion:
+    """Inserts many rows of a table with one statement; all columns are given.
+
+    SQLite's driver would let other threads in after each row. PostgreSQL takes an array for each
+    column: a statement with a parameter for each value takes longer to read than to execute.
+
+    complete : adds what is done with rows that are there
+    """
+
+    def __init__(self, table: Table, complete: Callable[[Insert], Insert]) -> None:
+        self._names = table.c.keys()
+        arrays = (
+            func.unnest(bindparam(f"all_{column.name}", type_=ARRAY(column.type)))
+            for column in table.c
+        )
+        from_arrays = insert(table).from_select(self._names, select(*arrays))
+        returned = table.c.key  # with RETURNING, SQLAlchemy makes one statement of many rows
+        self._by_row = complete(insert(table)).returning(returned)
+        self._by_column = complete(from_arrays).returning(returned)
+
+    def execute(self, t: Transaction, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Insert rows; the number of those that were inserted or changed."""
+        if not rows:
+            return 0
+        if t.connection.dialect.name == "sqlite":
+            return len(t.connection.execute(self._by_row, list(rows)).all())
+        columns = {f"all_{name}": [row[name] for row in rows] for name in self._names}
+        return len(t.connection.execute(self._by_column, columns).all())
+
+
+def _replace_reward(statement: Insert) -> Insert:
+    """Replace rewards that are made of events: whoever does has locked their assignment."""
+    new = {name: statement.excluded[name] for name in ("reward", "created", "at")}
+    return statement.on_conflict_do_update(index_elements=rewards.primary_key, set_=new)
+
+
+ASSIGN = _Insertion(
+    assignments,
+    lambda statement: statement.on_conflict_do_nothing(index_elements=["key", "unit", "repeat"]),
+)
+REWARD = _Insertion(rewards, lambda statement: statement.on_conflict_do_nothing())
+MEASURE = _Insertion(events, lambda statement: statement.on_conflict_do_nothing())
+REPLACE = _Insertion(rewards, _replace_reward)
 
 PLACE = ("segment", "arm", "day", "series")
 ADDED = ("assigned", "rewarded", "sums", "squares", "waited", "late", "excluded", "events")
 
 
-def _adding(table: Table) -> Any:
-    """The statement that adds counts to the rows of a table, or makes these rows."""
-    statement = insert(table)
+def _add(statement: Insert) -> Insert:
+    """Add counts to the rows that are there."""
+    table: Any = statement.table
     new, old = statement.excluded, table.c
     values: dict[str, Any] = {name: old[name] + new[name] for name in ADDED if name in old}
     if "last" in old:
         newer = func.coalesce(new["last"], old["last"])
         values["last"] = case((old["last"] > new["last"], old["last"]), else_=newer)
-    statement = statement.on_conflict_do_update(index_elements=table.primary_key, set_=values)
-    return statement.returning(table.c.key)  # for the same reason as `ASSIGN`
+    return statement.on_conflict_do_update(index_elements=table.primary_key, set_=values)
 
 
-ADD_TALLIES, ADD_SERIES = _adding(tallies), _adding(series)
+ADD_TALLIES, ADD_SERIES = _Insertion(tallies, _add), _Insertion(series, _add)
 
 
 def add_tallies(t: Transaction, counts: Mapping[Place, ArmDay]) -> None:
     """Add counts to the tallies of our shard, in the order in which their rows are locked."""
-    if rows := _count_rows(t, tallies, counts):
-        t.connection.execute(ADD_TALLIES, rows).close()
+    ADD_TALLIES.execute(t, _count_rows(t, tallies, counts))
 
 
 def add_series(t: Transaction, counts: Mapping[SeriesPlace, ArmDay]) -> None:
     """Add counts to the series of our shard."""
-    if rows := _count_rows(t, series, counts):
-        t.connection.execute(ADD_SERIES, rows).close()
+    ADD_SERIES.execute(t, _count_rows(t, series, counts))
 
 
 def _count_rows(t: Transaction, table: Table, counts: Mapping[Any, ArmDay]) -> list[dict[str, Any]]:
