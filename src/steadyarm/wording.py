@@ -81,19 +81,6 @@ def difference(value: float, rates: bool = False) -> str:
     return f"{100 * value:.2f} percentage points" if rates and isfinite(value) else number(value)
 
 
-def difference_reach(low: float, high: float, rates: bool = False) -> str:
-    """The interval of such a difference.
-
-    Examples
-    --------
-    >>> difference_reach(-0.01, 0.02, rates=True), difference_reach(-0.01, 0.02)
-    ('-1.00 to 2.00 percentage points', '-0.01 to 0.02')
-    """
-    if rates and isfinite(low) and isfinite(high):
-        return f"{100 * low:.2f} to {100 * high:.2f} percentage points"
-    return reach(low, high)
-
-
 def percent(share: float) -> str:
     """A share, with a decimal where it is needed.
 
