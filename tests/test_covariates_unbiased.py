@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import steadyarm as sa
 from steadyarm.covariates import Moments, Slopes
 from steadyarm.estimators import arm_values, ips
-from steadyarm.live.decisions import SegmentLedger, adjusted_ledgers, as_seen
+from steadyarm.live.decisions import SegmentLedger, adjust_ledgers, as_seen
 from steadyarm.segments import SegmentStats
 from tests.policies.test_unbiased import _orders
 
@@ -119,17 +119,17 @@ def courses(
     """
     X = arms.coordinates
     for one, chance in _orders(plan.segment(0)):
-        opening, _ = adjusted_ledgers([ledger(0, plan.segment(0), one, 0, known, z)], past())
+        opening, _ = adjust_ledgers([ledger(0, plan.segment(0), one, 0, known, z)], past())
         seen = as_seen(POLICY, arms, opening)
         scores = ips(X, *seen[0]) if seen else np.zeros((1, X.shape[1]))
         choice = int(arm_values(X, scores).argmax() == 0)
         begun = ledger(0, plan.segment(0), one, 0, final, z)
-        first, slopes = adjusted_ledgers([begun], past())
+        first, slopes = adjust_ledgers([begun], past())
         assert slopes is not None
         for other, further in _orders(plan.segment(1, choice)):
             start = plan.lengths[0]
             ended = ledger(1, plan.segment(1, choice), other, start, final, z)
-            second, _ = adjusted_ledgers([ended], slopes)
+            second, _ = adjust_ledgers([ended], slopes)
             total = np.zeros((1, X.shape[1]))
             for piece in as_seen(POLICY, arms, [*first, *second]):
                 total += ips(X, *piece)
@@ -221,9 +221,9 @@ def test_rewards_that_get_lost_by_chance() -> None:
         key = _key(book)
         seconds[key] = book, chance + seconds.get(key, (book, 0.0))[1]
     for begun, chance in firsts.values():
-        first, slopes = adjusted_ledgers([begun], fixed)
+        first, slopes = adjust_ledgers([begun], fixed)
         for ended, further in seconds.values():
-            second, _ = adjusted_ledgers([ended], slopes)
+            second, _ = adjust_ledgers([ended], slopes)
             values = sum(ips(np.eye(2), *p)[0] for p in as_seen(POLICY, arms, [*first, *second]))
             total += chance * further * values / 8
             mass += chance * further
@@ -239,7 +239,7 @@ def test_slopes_from_the_same_segment_would_be_biased() -> None:
     total = np.zeros(3)
     for one, chance in _orders(plan.segment(0)):
         book = ledger(0, plan.segment(0), one, 0, rewards)
-        _, slopes = adjusted_ledgers([book], past())
-        own, _ = adjusted_ledgers([book], slopes)
+        _, slopes = adjust_ledgers([book], past())
+        own, _ = adjust_ledgers([book], slopes)
         total += chance * ips(np.eye(3), *as_seen(POLICY, ONE_HOT, own)[0])[0] / 3
     assert np.abs(total - rewards[:3].mean(axis=0)).max() > 1e-6

@@ -53,8 +53,9 @@ def decisions() -> list[list[object]]:
                 assigned.append(arm.arm)
                 test.tell(arm, float((arm.arm + i // 50) % 3))  # many ties, and drift
                 if i % 40 == 39:
-                    books = json.loads(test.to_json())["books"]
-                    segments.append((books["opened"], [open_["rounds"] for open_ in books["open"]]))
+                    session = json.loads(test.to_json())["session"]
+                    rounds = [ledger["rounds"] for ledger in session["open"]]
+                    segments.append((len(session["closed"]), rounds))
                 if i % 80 == 79:
                     leaders.append(test.recommend().arm)
             found.append([name, repr(policy), assigned, segments, leaders])

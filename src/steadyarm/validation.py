@@ -84,3 +84,15 @@ def validate_range(given: Any, what: str = "reward_range") -> tuple[float, float
         expected = "the first to be below the second"
         raise InvalidInputError.of(what, given, expected)
     return low, high
+
+
+def length_error(units: Sequence[Any], given: Sequence[Any], what: str) -> InvalidInputError:
+    """The error for a list of what is known of units that is longer or shorter than the units.
+
+    what : "attributes", "covariates" or "expected"
+    """
+    return InvalidInputError(
+        f"there are {what} of {len(given)} units, but {len(units)} units; give as many, with None "
+        "for units of which nothing is known.",
+        field=what,
+    )

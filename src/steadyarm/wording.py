@@ -382,22 +382,15 @@ def write_atomically(path: Path, content: bytes) -> Path:
 def csv_cell(text: str) -> str:
     """A text as it stands in a CSV file: an apostrophe before what may be taken for a formula.
 
-    A text that begins with an apostrophe gets another one, so that `csv_text` finds back every
-    text. Only texts are guarded: a negative number stays a number.
+    A text that begins with an apostrophe gets another one, so that every text can be found back.
+    Only texts are guarded: a negative number stays a number.
 
     Examples
     --------
     >>> [csv_cell(text) for text in ("A", "=1+1", "'tis", "-5 %")]
     ['A', "'=1+1", "''tis", "'-5 %"]
-    >>> [csv_text(cell) for cell in ("A", "'=1+1", "''tis", "'-5 %", "'A'")]
-    ['A', '=1+1', "'tis", '-5 %', "'A'"]
     """
     return "'" + text if text[:1] and text[0] in GUARDED else text
-
-
-def csv_text(cell: str) -> str:
-    """The text of a cell that `csv_cell` wrote; others stay as they are."""
-    return cell[1:] if cell[:1] == "'" and cell[1:2] and cell[1] in GUARDED else cell
 
 
 def frame_of(columns: Mapping[str, Any], library: FrameLibrary) -> Any:

@@ -200,10 +200,9 @@ def test_damaged_coordinates_are_refused(part: str, value: object, message: str)
 def test_a_session_goes_on_in_the_coordinates_it_began_with() -> None:
     """A design that was remembered for other coordinates of the same arms is not taken."""
     arms = sa.ArmSet.from_features(dependent(9))
-    session = sa.Session(sa.P1RAGE(), arms, budget=60, seed=2)
-    data = json.loads(session.to_json())
+    data = arms.to_dict()
     for name in ("basis", "dual", "coordinates"):
-        data["arms"]["span"][name] = (-np.array(data["arms"]["span"][name])).tolist()
-    again = sa.Session.from_json(json.dumps(data))
+        data["span"][name] = (-np.array(data["span"][name])).tolist()
+    session = sa.Session(sa.P1RAGE(), sa.ArmSet.from_dict(data), budget=60, seed=2)
+    again = sa.Session.from_json(session.to_json())
     assert np.array_equal(again.arms.coordinates, -arms.coordinates)
-    assert json.loads(again.to_json())["arms"] == data["arms"]

@@ -202,15 +202,6 @@ def test_interim_lifts_are_wider_and_spend_a_fifth() -> None:
     np.testing.assert_allclose(usual.lift_intervals, level.lift_intervals, rtol=1e-6)
 
 
-def test_without_a_control_there_are_no_lifts() -> None:
-    found = session(control=None).recommend()
-    assert found.control is None
-    assert np.isnan(found.lifts).all()
-    assert np.isnan(found.relative).all()
-    assert np.isnan(found.of("guest").lift)
-    assert "Against" not in str(found)
-
-
 @pytest.mark.parametrize("policy", [sa.Peace(), sa.LinearThompson()])
 def test_policies_that_leave_variants_out_give_lifts_of_their_own_errors(
     policy: sa.Policy[Any],

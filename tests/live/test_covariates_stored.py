@@ -174,28 +174,6 @@ def test_rewards_made_of_events_are_adjusted_when_they_are_final() -> None:
 # What operators do, exports and imports
 
 
-def test_corrections_are_followed_and_replayed() -> None:
-    live = created(budget=250)
-    play(live, range(250), World())
-    before = live.recommend()
-    assert before.raw is not None
-    live.exclude(unit="u7", reason="a bot")
-    live.void("u50", reason="a mistake")
-    live.erase("u3")
-    changed = live.recommend()
-    assert changed.raw is not None
-    assert not np.array_equal(changed.estimates, before.estimates)
-    assert not np.array_equal(changed.raw, before.raw)
-    again = live.replay()
-    assert again.agrees, again
-    assert again.corrections == 3
-    snapshot, rows = live.storage.snapshot(live.key, everything=True), live.storage.log(live.key)
-    results = results_of(live.settings, snapshot, (), live.now())
-    for piece in results.pieces:
-        assert piece.moments is not None
-        same(piece.moments, moments_of(live, rows, piece.index, zero=False))
-
-
 def test_a_replay_notices_other_covariates_and_other_slopes() -> None:
     live = created()
     play(live, range(200), World())
@@ -293,6 +271,3 @@ def test_further_metrics_and_levels_are_not_adjusted() -> None:
         assert (one.visits, one.obstacle) == (other.visits, other.obstacle)
         if one.visits:
             assert np.array_equal(one.estimates, other.estimates)
-
-
-# What is refused

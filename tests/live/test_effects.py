@@ -13,7 +13,7 @@ from steadyarm.inference import Evidence
 from steadyarm.live.effects import Effects, effects_of
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import factors_of
-from tests.live.scorecards import NAMES, RATES, played
+from tests.live.scorecards import RATES, played
 
 FACTORS = {"headline": ("short", "long"), "image": ("cat", "dog", "none")}
 
@@ -25,14 +25,6 @@ def _evidence(arms: sa.ArmSet, means: np.ndarray, each: int, spread: float = 0.2
     counts = np.full((1, K), each)
     stats = SegmentStats(counts, each * means[None], each * (spread + means[None] ** 2))
     return Evidence.from_segments(arms, [(segment, stats)])
-
-
-def test_factors_are_told_from_names() -> None:
-    assert factors_of(NAMES) == FACTORS
-    assert factors_of(sa.ArmSet.factorial({"a": ["x=y", "b"], "c": ["1", "2"]}).names) == {
-        "a": ("x=y", "b"),
-        "c": ("1", "2"),
-    }
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,16 @@
-"""Events of metrics are replayed, exported and imported, to the bit."""
+"""Events of metrics are replayed."""
 
 from __future__ import annotations
 
-import csv
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import steadyarm as sa
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.export import read_export
 from steadyarm.storages import open_storage
 from steadyarm.storages.changes import Change
 from steadyarm.storages.records import Event
@@ -83,11 +78,6 @@ def lose_product(live: Experiment) -> None:
     tamper(live, "DELETE FROM steadyarm_series WHERE series = 'reward*spent'")
 
 
-def delay_event(live: Experiment) -> None:
-    late = "(SELECT created FROM steadyarm_assignments AS a WHERE a.number = e.number) + 3600000001"
-    tamper(live, f"UPDATE steadyarm_events AS e SET at = {late} WHERE number = {EVENT}")
-
-
 def foreign_event(live: Experiment) -> None:
     tamper(live, f"UPDATE steadyarm_events SET metric = 'unheard-of' WHERE number = {EVENT}")
 
@@ -109,7 +99,6 @@ def test_replay_computes_series_anew() -> None:
         (lose_event, "its rows give"),
         (change_sum, "its rows give"),
         (lose_product, "of 'reward[*]spent' of day"),
-        (delay_event, "came too late"),
         (foreign_event, "no metric 'unheard-of'"),
     ],
 )
@@ -119,43 +108,3 @@ def test_replay_finds_what_was_changed(change: Callable[[Experiment], None], wor
     found = live.replay()
     assert not found.agrees
     assert any(re.search(words, line) for line in found.differences), str(found)
-
-
-@pytest.mark.parametrize("primary", [None, PRIMARY], ids=["one reward", "events"])
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_events_are_exported_and_read(
-    tmp_path: Path, suffix: str, primary: dict[str, Any] | None
-) -> None:
-    live = declared(primary)
-    void = Change("void", target="u3", metric="clicked", reason="a mistake")
-    live.storage.correct(live.key, void, now=live.now())
-    test = read_export(live.export(tmp_path / f"log{suffix}"))
-    stored = live.storage.series(live.key)
-    assert len(test.series) == len(stored) > 4
-    for one, other in zip(test.series, stored, strict=True):
-        assert (one.segment, one.day, one.series) == (other.segment, other.day, other.series)
-        assert one.rewarded == other.rewarded
-        assert one.sums == pytest.approx(other.sums)
-    assert [c.metric for c in test.trace.corrections] == ["clicked"]
-
-
-@pytest.mark.parametrize("damage", ["lost", "no event", "no time"])
-def test_an_export_with_other_events_is_refused(tmp_path: Path, damage: str) -> None:
-    path = declared().export(tmp_path / "log.csv")
-    with path.open(newline="") as file:
-        rows = list(csv.reader(file))
-    place = rows[0].index("events")
-    line = next(i for i, row in enumerate(rows[1:], 1) if len(json.loads(row[place] or "[]")) > 1)
-    events = json.loads(rows[line][place])
-    if damage == "lost":
-        events = events[1:]
-    elif damage == "no event":
-        events[0][1] = 7
-    else:
-        events[0][3] = None
-    rows[line][place] = json.dumps(events)
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows(rows)
-    words = "of other rewards or events" if damage == "lost" else rf"row {line + 1}: .*event"
-    with pytest.raises(sa.InvalidInputError, match=words):
-        read_export(path)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import steadyarm as sa
@@ -61,34 +60,6 @@ def test_a_bot_is_named(storage: str | None, direction: Direction, tmp_path: Pat
         test.exclude(unit="user 700", reason="a bot")
         [found] = [f for f in test.health().findings if f.name == "outliers"]
         assert found.status == "ok"
-
-
-def test_values_of_counts_are_not_negative() -> None:
-    """In a live test and in the analysis of its log; the refused side is refused in differences."""
-    metric = sa.Metric("orders", "primary", "count", missing="drop")
-    test = sa.create_experiment(
-        "shop",
-        ["A", "B"],
-        sa.Steady(),
-        2000,
-        "memory",
-        seed=1,
-        metrics=[metric],
-        control="A",
-    )
-    orders = _orders(1000.0)
-    shown = [test.ask(f"user {k}") for k in range(2000)]
-    for assignment, reward in zip(shown, orders, strict=True):
-        test.tell(assignment, reward)
-    log = pd.DataFrame({"arm": [a.name for a in shown], "reward": orders, "probability": 0.5})
-    when = pd.date_range("2026-03-01", periods=2000, freq="5min")
-    log = log.assign(unit=range(2000), timestamp=when)
-    for verdict in (test.recommend(), sa.analyze(log, control="A").verdict):
-        assert (verdict.intervals[:, 0] >= 0).all()
-        assert verdict.lift_intervals is not None
-        refused = np.isinf(verdict.intervals[:, 1])
-        assert refused.any()
-        assert np.isinf(verdict.lift_intervals[1]).any()
 
 
 def test_few_large_orders_are_no_outliers_live_and_in_the_log(tmp_path: Path) -> None:

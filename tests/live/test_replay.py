@@ -132,7 +132,11 @@ def test_replay_agrees_whatever_is_missing(policy: sa.Policy[Any], rewards: floa
 def test_an_export_has_what_is_stored(tmp_path: Path, suffix: str) -> None:
     clock = Clock()
     rules: dict[str, Any] = {"clock": clock, "reward_window": "1h", "reward_grace": 0}
-    live = played(arms=["plain", 'comma, "quote"', "Ü 試"], seed=2**60 + 7, **rules)
+    metrics = [{"name": "clicked"}]
+    live = played(
+        arms=["plain", 'comma, "quote"', "Ü 試"], seed=2**60 + 7, metrics=metrics, **rules
+    )
+    live.tell("u0", {"clicked": 1.0}, event="first")
     clock.pass_(7200)
     live.void("u3", reason="a mistake", by="ada")
     live.exclude(unit="u5", reason="a bot", by="ada")
@@ -144,29 +148,11 @@ def test_an_export_has_what_is_stored(tmp_path: Path, suffix: str) -> None:
         test.snapshot.segments, whole.segments, strict=True
     ):
         assert segment_row(1, record) == segment_row(1, stored)
-        assert replace(tally, sums=(), squares=()) == replace(counted, sums=(), squares=())
-        assert tally.sums == pytest.approx(counted.sums)
-        assert tally.squares == pytest.approx(counted.squares)
-    days = [(each.segment, each.day, each.waited) for each in live.storage.days(live.key)]
-    assert [(each.segment, each.day, each.waited) for each in test.days] == days
+        assert tally == counted
+    assert test.days == live.storage.days(live.key)
+    assert test.series == live.storage.series(live.key)
     assert test.trace == live.storage.trace(live.key, live.name)
     assert test.exported == live.now()
-
-
-def test_analyze_reads_an_export(tmp_path: Path) -> None:
-    live = create(budget=600, clock=(clock := Clock()))
-    rng = np.random.default_rng(5)
-    for i in range(600):
-        clock.pass_(600)
-        answer = live.ask(f"u{i}")
-        live.tell(answer, float(rng.normal([1.0, 1.5, 3.0][answer.arm])))
-    found = sa.analyze(live.export(tmp_path / "log.csv"))
-    verdict = live.recommend()
-    assert found.recommended == verdict.name == "C"
-    spread = verdict.standard_errors
-    np.testing.assert_array_less(
-        np.abs(found.intervals.estimates[0] - verdict.estimates), 2 * spread
-    )
 
 
 def test_no_cell_of_an_export_is_a_formula_and_all_come_back(tmp_path: Path) -> None:
@@ -186,7 +172,6 @@ def test_no_cell_of_an_export_is_a_formula_and_all_come_back(tmp_path: Path) -> 
             if column not in numbers
         )
         assert float(row[header.index("reward")]) <= 0  # numbers are not touched
-    read_export(path)
     log = open_log(path, None, {}, {})
     found = log.fetch(log.table.select("unit", "arm"))
     assert {row["unit"] for row in found} == {row.unit for row in live.storage.log(live.key)}
@@ -196,12 +181,8 @@ def test_no_cell_of_an_export_is_a_formula_and_all_come_back(tmp_path: Path) -> 
 
 def test_a_damaged_export_is_refused(tmp_path: Path) -> None:
     path = played().export(tmp_path / "log.csv")
-    with path.open(newline="") as file:
-        rows = list(csv.reader(file))
-    rows[40][2] = "nobody"
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows(rows)
-    with pytest.raises(sa.InvalidInputError, match="row 41"):
+    path.write_text(path.read_text().replace("u4", "u5"))
+    with pytest.raises(sa.InvalidInputError, match="changed or cut short"):
         read_export(path)
     path.with_name("log.csv.experiment.json").write_text("{}")
     with pytest.raises(sa.InvalidInputError, match="not the description"):
@@ -211,24 +192,6 @@ def test_a_damaged_export_is_refused(tmp_path: Path) -> None:
         read_export(path)
     with pytest.raises(sa.InvalidInputError, match=r"expected \.csv or \.parquet"):
         played().export(tmp_path / "log.txt")
-
-
-@pytest.mark.parametrize("change", ["cut", "doubled", "older"])
-def test_a_log_that_is_not_the_exported_one_is_refused(tmp_path: Path, change: str) -> None:
-    live = played()
-    path = live.export(tmp_path / "log.csv")
-    lines = path.read_text().splitlines(keepends=True)
-    if change == "older":
-        path.rename(tmp_path / "old.csv")
-        live.tell_many(
-            [(row.unit, 1.0) for row in live.storage.log(live.key) if row.reward is None]
-        )
-        live.export(path)
-        (tmp_path / "old.csv").rename(path)
-    else:
-        path.write_text("".join(lines[:40] if change == "cut" else [*lines, lines[-1]]))
-    with pytest.raises(sa.InvalidInputError, match=r"cut short or changed|twice or out of order"):
-        read_export(path)
 
 
 def test_a_segment_that_was_superseded_before_its_first_position_still_ends() -> None:

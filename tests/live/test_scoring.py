@@ -88,25 +88,6 @@ def test_the_expected_end_is_told_from_the_pace(card: Scorecard) -> None:
     assert abs(card.expected_end - (card.seen + left)) < timedelta(hours=12)
 
 
-def test_a_draft_has_nothing_but_a_headline() -> None:
-    test = sa.create_experiment(
-        "x", ["A", "B"], sa.Steady(), 50, "memory", start=False, missing="drop"
-    )
-    card = scorecard_of(test)
-    assert card.headline == "Not started yet: 2 variants, 50 visits."
-    assert card.light == "none"
-    parts = (
-        card.course,
-        card.shares,
-        card.drift,
-        card.health,
-        card.waiting,
-        card.verdict,
-    )
-    assert parts == (None,) * 6
-    assert not card.ended
-
-
 def test_a_test_played_to_its_end_is_judged_once_and_its_course_ends_so() -> None:
     card = scorecard_of(played(budget=2400, visits=2400, days=3))
     assert card.settled

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -145,36 +144,6 @@ def test_the_budget_is_an_end() -> None:
         session.ask()
 
 
-@pytest.mark.parametrize("delay", [1, 2, 30])
-def test_slow_rewards_do_not_cut_epochs_into_pieces(delay: int) -> None:
-    arms = sa.ArmSet.one_hot(["A", "B", "C", "D"])
-    session = sa.Session(sa.P1RAGE(), arms, budget=400, seed=1)
-    late: list[sa.Assignment] = []
-    for _ in range(400):
-        late.append(session.ask())
-        if len(late) > delay:
-            session.tell(late.pop(0), 0.5)
-    # rounds 1, 1 + R, 1 + 2R, 1 + 3R and parts of 10; each may need one to carry on with
-    assert 40 <= len(session.results().pieces) <= 90
-
-
-def test_a_forgotten_reward_costs_no_more_than_itself() -> None:
-    X = np.vstack([np.outer([1.0, 1.1, 1.2], [1, 0, 0]), np.eye(3)[1:]])
-    for forgotten in (0, 1, 7):
-        session = sa.Session(sa.Peace(), sa.ArmSet.from_features(X), budget=400, seed=1)
-        rng = np.random.default_rng(0)
-        with contextlib.suppress(sa.BudgetSpentError):
-            while True:
-                a = session.ask()
-                if a.number < forgotten:
-                    session.forget(a)
-                else:
-                    session.tell(a, 0.01 * a.arm + rng.standard_normal())
-        told = session.asked - forgotten
-        assert session.recommend().rewards == told
-        assert not session._open
-
-
 def test_an_assignment_of_another_session_is_refused() -> None:
     one, two = (sa.Session(sa.GBAI(), ARMS, budget=50, seed=seed) for seed in (1, 2))
     pairs = [(one.ask(), two.ask()) for _ in range(50)]
@@ -206,36 +175,3 @@ def test_many_threads_lose_nothing() -> None:
 def test_settings_are_checked(given: dict[str, Any]) -> None:
     with pytest.raises(sa.InvalidInputError, match=next(iter(given)).rstrip("s")):
         sa.Session(**{"policy": sa.GBAI(), "arms": ARMS, "budget": 5, **given})
-
-
-@pytest.mark.parametrize("delay", [0, 5, 40, 700])
-def test_slow_rewards_leave_blocks_whole(delay: int) -> None:
-    """However late rewards are, every block but the last holds the whole list."""
-    policy, T = sa.Steady(), 1500
-    session = sa.Session(policy, ARMS, budget=T, seed=4)
-    late: list[sa.Assignment] = []
-    for _ in range(T):
-        late.append(session.ask())
-        if len(late) > delay:
-            a = late.pop(0)
-            session.tell(a, reward(a))
-    for a in late:
-        session.tell(a, reward(a))
-    pieces = session.results().pieces
-    assert sum(piece.used for piece in pieces) == T
-    for piece in pieces[:-1]:
-        blocks, rest = divmod(piece.used, piece.segment.block)
-        assert rest == 0
-        planned = np.rint(piece.segment.weights * piece.segment.block) * blocks
-        np.testing.assert_array_equal(piece.stats.counts, planned)
-
-
-def test_rewards_that_cannot_be_added_up_are_refused_as_in_experiments() -> None:
-    session = sa.Session(sa.Steady(), sa.ArmSet.one_hot(["A", "B"]), budget=40, seed=1)
-    with pytest.raises(sa.InvalidInputError, match=r"-1e\+100 to 1e\+100"):
-        session.tell(session.ask(), 1e300)
-    for _ in range(39):
-        session.ask()
-    for number in range(40):
-        session.tell(number, 1e100 if number % 2 else -1e100)
-    assert session.recommend().decision.word == "unclear"

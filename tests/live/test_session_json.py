@@ -1,10 +1,7 @@
-"""Sessions as JSON: what goes on is what was, and damage is noticed."""
+"""Sessions as JSON: a session that is read again goes on as before; changes are noticed."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -34,41 +31,13 @@ def test_going_on_from_json_gives_the_same_run(policy: sa.Policy[Any]) -> None:
     assert np.array_equal(straight.recommend().intervals, broken.recommend().intervals)
 
 
-NONSENSE: tuple[Any, ...] = (None, "x", -7, 1e300, math.nan, [], {})
-
-
-def test_damaged_json_is_refused_whatever_is_damaged() -> None:
-    """Every single value of a session's JSON replaced by nonsense: refused, or harmless."""
+def test_damaged_json_is_refused() -> None:
     session = sa.Session(sa.MixedPeace(), sa.ArmSet.one_hot(["A", "B"]), budget=40, seed=1)
-    for _ in range(25):
-        a = session.ask()
-        if a.number % 3:
-            session.tell(a, reward(a))
-    data = json.loads(session.to_json())
-    refused = 0
-    for path in _paths(data):
-        for nonsense in NONSENSE:
-            damaged = json.loads(json.dumps(data))
-            place = damaged
-            for step in path[:-1]:
-                place = place[step]
-            place[path[-1]] = nonsense
-            try:
-                again = sa.Session.from_json(json.dumps(damaged))
-                while again.asked < again.budget:
-                    again.tell(again.ask(), 0.5)
-                again.recommend()
-            except sa.SteadyArmError:
-                refused += 1
-    assert refused
-
-
-def _paths(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    entries = data.items() if isinstance(data, dict) else enumerate(data)
-    for key, value in entries:
-        yield (*path, key)
-        if isinstance(value, dict | list):
-            yield from _paths(value, (*path, key))
+    session.tell(session.ask(), 0.25)
+    text = session.to_json()
+    for damaged in (text.replace("0.25", "0.5"), text.replace('"asked": 1', '"asked": 2')):
+        with pytest.raises(sa.InvalidInputError, match="incomplete, or was changed"):
+            sa.Session.from_json(damaged)
 
 
 def test_a_session_goes_on_with_the_policy_it_was_run_with() -> None:
@@ -85,29 +54,9 @@ def test_a_session_goes_on_with_the_policy_it_was_run_with() -> None:
         ("[]", "but 'list'"),
         (None, "not the JSON of a session"),
         ('{"format": 99}', "but 99"),
-        ('{"format": 3}', "incomplete or damaged"),
-        ('{"format": 2}', "but 2"),
+        ('{"format": 4}', "incomplete, or was changed"),
     ],
 )
 def test_bad_json_is_refused(text: Any, message: str) -> None:
     with pytest.raises(sa.InvalidInputError, match=message):
         sa.Session.from_json(text)
-
-
-@pytest.mark.parametrize("tally", ["assigned", "forgotten", "counts"])
-def test_tallies_that_do_not_fit_the_assignments_are_refused(tally: str) -> None:
-    """One of an arm's tally goes to another arm, so that the sum is still right."""
-    session = sa.Session(sa.Steady(), ARMS, budget=60, seed=1)
-    for _ in range(60):
-        a = session.ask()
-        if a.number % 3 == 0:
-            session.tell(a, reward(a))
-        elif a.number % 3 == 1:
-            session.forget(a)
-    data = json.loads(session.to_json())
-    piece = data["books"]["open"][0]
-    giver = next(k for k in range(ARMS.size) if piece[tally][k])
-    piece[tally][giver] -= 1
-    piece[tally][(giver + 1) % ARMS.size] += 1
-    with pytest.raises(sa.InvalidInputError, match="do not fit its assignments"):
-        sa.Session.from_json(json.dumps(data))

@@ -15,7 +15,7 @@ from steadyarm.inference import Evidence
 from steadyarm.planning.question import EqualSplit
 from steadyarm.policies import Policy, Recommendations, State
 from steadyarm.policies.base import TallyState, best_arm, empty_tally, start_values
-from steadyarm.segments import Segment, SegmentStats, arms_between
+from steadyarm.segments import Segment, SegmentStats
 from tests.live.worlds import Clock, arms_of, create
 
 AB = sa.ArmSet.one_hot(["A", "B"])
@@ -140,32 +140,6 @@ def test_a_plan_beyond_the_budget_is_cut_alike() -> None:
         with pytest.raises(sa.BudgetSpentError):
             session.ask()
         assert live.replay().agrees
-
-
-def test_the_beginning_of_a_plan_is_a_random_part_of_it() -> None:
-    """All 6 sets of 2 of the 4 plays are equally likely: probabilities 3/6, 3/6 of (2,0), (1,1)."""
-    part = Segment.shuffled(np.array([[3, 1]])).lasting(2)
-    firsts = [arms_between(part, seed, 0, 0, 2).sum() for seed in range(4000)]
-    share = np.mean(np.array(firsts) == 1)
-    assert abs(share - 0.5) < 4 * 0.5 / np.sqrt(4000)
-    assert max(firsts) == 1
-
-
-def test_shares_turn_a_shuffled_plan_into_one_block() -> None:
-    policy = sa.AdjacentBAI()
-    live = create(arms=arms_of(3), policy=policy, budget=100, control={"arm 0": 0.25})
-    arms = [live.ask(f"u{i}").arm for i in range(100)]
-    assert arms.count(0) == 25
-    assert live.replay().agrees
-
-
-def test_a_shuffled_segment_of_broken_numbers_is_refused() -> None:
-    broken = Segment(np.full((1, 3), 1 / 3), np.array([10]), "shuffled")
-    with pytest.raises(sa.InvalidInputError, match="no whole numbers"):
-        broken.checked(3)
-    two = Segment.shuffled(np.array([[1, 1], [2, 2]]))
-    with pytest.raises(sa.InvalidInputError, match="one length"):
-        two.lasting(1)
 
 
 def orders(counts: tuple[int, int]) -> Iterator[np.ndarray[Any, Any]]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -56,30 +54,6 @@ def test_times_that_cannot_be_are_refused_and_nothing_is_lost() -> None:
             live.tell(one, 1.0, at=at)  # type: ignore[arg-type]  # refused
     live.tell(one, 1.0, at=datetime.fromtimestamp(START - 60, UTC))  # clocks differ a little
     assert live.status().total_rewarded == 1
-
-
-def test_a_wrong_clock_closes_no_windows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    url = f"sqlite:///{tmp_path}/live.db"
-    live = create(storage=url, reward_window="1h", missing="zero", budget=40)
-    given = [live.ask(f"u{i}") for i in range(40)]
-    with caplog.at_level(logging.WARNING):
-        fast = sa.load_experiment("test", url, clock=lambda: time.time() + 3 * HOURS)
-        fast.refresh()
-        assert fast.ask("u0").id == given[0].id
-    assert "differs from the storage's by 10800 s" in caplog.text
-    assert live.tell_many((one, 1.0) for one in given) == ["stored"] * 40
-    for one in (live, fast):
-        one.close()
-
-
-def test_who_comes_without_the_clock_of_a_simulation_closes_no_windows() -> None:
-    clock, storage = Clock(), open_storage("memory")
-    live = create(storage=storage, clock=clock, reward_window="1h", missing="zero", budget=8)
-    given = [live.ask(f"u{i}") for i in range(8)]
-    other = sa.load_experiment("test", storage)
-    other.refresh()
-    assert other.status().observed == 0
-    assert live.tell_many((one, 1.0) for one in given) == ["stored"] * 8
 
 
 def test_the_time_of_postgresql_is_the_servers(

@@ -161,22 +161,6 @@ def test_two_messy_weeks_end_with_the_estimate_of_the_clean_log(
     assert replayed.rewards == len(in_time)
 
 
-def test_sums_do_not_depend_on_the_order_of_delivery() -> None:
-    rng = np.random.default_rng(3)
-    values = rng.standard_normal(200) * 10.0 ** rng.integers(-12, 12, 200)
-    tallies = []
-    for order in (np.arange(200), rng.permutation(200)):
-        live = create(budget=200, policy=sa.Uniform())
-        ids = [live.ask(f"u{i}").id for i in range(200)]
-        for i in order:
-            live.tell(ids[i], float(values[i]))
-        tallies.append([t for _, t in live.storage.snapshot(live.key, everything=True).segments])
-    for one, other in zip(*tallies, strict=True):
-        size = np.abs(values).max()
-        np.testing.assert_allclose(one.sums, other.sums, rtol=1e-9, atol=1e-12 * size)
-        np.testing.assert_allclose(one.squares, other.squares, rtol=1e-9)
-
-
 def test_missing_rewards_fail_if_they_were_declared_to() -> None:
     clock = Clock()
     live = create(missing="fail", reward_window="1h", clock=clock, budget=100)

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Table, insert, update
 
 from steadyarm.storages.counting import RunningSeries, RunningTally, columns_of
-from steadyarm.storages.records import ExperimentRecord, LogRow, Snapshot, place_of
-from steadyarm.storages.schema import assignments, dump, events, experiments, rewards, segments
+from steadyarm.storages.records import ExperimentRecord, LogRow, Snapshot, dump, place_of
+from steadyarm.storages.schema import assignments, events, experiments, rewards, segments
 from steadyarm.storages.storage import Storage, segment_row
 from steadyarm.storages.traffic import (
     Transaction,

@@ -90,11 +90,13 @@ def described(source: Any) -> Described | None:
     from steadyarm.live.export import read_description  # which imports all that storages keep
 
     try:
-        experiment, segments, *_ = read_description(description)
+        snapshot = read_description(description).snapshot
+        experiment = snapshot.experiment
         config = experiment.config
         arms = ArmSet.from_dict(config["arms"])
         weights = {
-            str(record.index): record.segment.dense(arms.size).weights[0] for record in segments
+            str(record.index): record.segment.dense(arms.size).weights[0]
+            for record, _ in snapshot.segments
         }
         window, grace = config.get("reward_window"), config.get("reward_grace") or 0.0
         return Described(
@@ -234,19 +236,13 @@ def with_own_verdict(
 def _own_verdict(path: Path, control: str | None, level: float) -> Verdict:
     """What the test said when it was exported."""
     from steadyarm.live.export import read_export
-    from steadyarm.live.measured import metric_results
-    from steadyarm.live.results import results_of
+    from steadyarm.live.moment import Moment
     from steadyarm.live.settings import Settings
-    from steadyarm.live.stopping import LEVEL, stopped_in
+    from steadyarm.live.stopping import stopped_in
 
     test = read_export(path)
     head, snapshot = test.snapshot.experiment, test.snapshot
     settings = replace(Settings.from_dict(head.config), control=control)
     stopped = stopped_in(lambda name: test.trace.entries, settings, head)
-    now, series = test.exported, list(test.series)
-    results = results_of(settings, snapshot, test.days, now, stopped=stopped)
-    metrics, at_stop = (
-        metric_results(settings, snapshot, series, now, each, stopped=stopped)
-        for each in (level, LEVEL)
-    )
-    return results.check_complete().recommend(level, metrics=metrics, at_stop=at_stop)
+    moment = Moment(settings, snapshot, test.days, test.series, test.exported, stopped)
+    return moment.recommend(level)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -67,7 +67,7 @@ class ArmSet:
     feature_names : d strings
     span : the arms in a basis of their span
     given : (K, d) features as the user gave them; None if a recipe makes them
-    recipe : of a large one-hot, factorial or bundle set; else None
+    recipe : what a factorial or bundle set, or a large one-hot set, was made from; else None
 
     Examples
     --------
@@ -212,7 +212,7 @@ class ArmSet:
             given = given_rows(recipe.features())
             # effects of factors are independent, and their singular values spread by √K at most
             span = Span(given) if isinstance(recipe, Factorial) else None
-            return cls._of_rows(given, names[:], feature_names, span)
+            return replace(cls._of_rows(given, names[:], feature_names, span), recipe=recipe)
         names.check()
         check_names(feature_names, len(feature_names), "feature", "columns")
         return cls(names, feature_names, Span(rows), recipe=recipe)
@@ -330,13 +330,10 @@ class ArmSet:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of names and features, or of the recipe: equal for arm sets of equal content."""
-        if self.recipe is not None:
+        if self.given is None and self.recipe is not None:
             return hashlib.sha256(json.dumps(self.recipe.to_dict()).encode()).hexdigest()
         digest = hashlib.sha256("\x00".join((*self.names, "", *self.feature_names)).encode())
-        given = self.given
-        assert given is not None
-        for start, stop in self.blocks():
-            digest.update(np.ascontiguousarray(given.block(start, stop)).tobytes())
+        digest.update(np.ascontiguousarray(self.features, dtype=np.float64).reshape(-1).data)
         return digest.hexdigest()
 
     @cached_property
@@ -386,14 +383,17 @@ class ArmSet:
         Where coordinates are not the features they are in it, to the bit, so that a test that is
         read again goes on in the coordinates that it began with.
         """
-        if self.recipe is not None:
-            return self.recipe.to_dict()
+        recipe = None if self.recipe is None else self.recipe.to_dict()
+        if self.given is None and recipe is not None:
+            return recipe
         counted = isinstance(self.names, CountedNames)
         named: dict[str, Any] = {
             "names": None if counted else list(self.names),
             "feature_names": list(self.feature_names),
         }
         named["span"] = None if self.plain else span_to_dict(self.span)
+        if recipe is not None:
+            named["recipe"] = recipe
         return {**named, "features": self.features.tolist()}
 
     @classmethod
@@ -416,7 +416,8 @@ class ArmSet:
         names, feature_names = data["names"], data["feature_names"]
         given = given_rows(data["features"])
         span = span_from_dict(data["span"], given) if "span" in data else None
-        return cls._of_rows(given, names, feature_names, span)
+        arms = cls._of_rows(given, names, feature_names, span)
+        return replace(arms, recipe=recipe_from_dict(data.get("recipe", {})))
 
     def __len__(self) -> int:
         return self.size

@@ -7,7 +7,7 @@ A solver for many arms reads rows in blocks or by index and never asks for all o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -78,6 +78,7 @@ class DenseRows:
     """
 
     array: NDArray[np.floating]
+    shape: tuple[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.array, np.ndarray) or self.array.ndim != 2:
@@ -90,11 +91,7 @@ class DenseRows:
                 f"the rows are a {self.array.shape} array of {self.array.dtype}; expected "
                 "floating-point numbers, at least one row and one column."
             )
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of arms and of columns."""
-        return int(self.array.shape[0]), int(self.array.shape[1])
+        object.__setattr__(self, "shape", (int(self.array.shape[0]), int(self.array.shape[1])))
 
     def block(self, start: int, stop: int) -> Floats:
         """Rows start to stop - 1; a view where the array is contiguous float64."""

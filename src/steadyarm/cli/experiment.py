@@ -248,7 +248,7 @@ def _roll_out(args: argparse.Namespace) -> None:
       steadyarm experiment roll-out checkout --share 0.5
       steadyarm experiment roll-out checkout
 
-    Back to what units saw before:
+    Take it back:
 
       steadyarm experiment roll-out checkout --share 0 --change
     """

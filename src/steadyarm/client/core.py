@@ -25,10 +25,10 @@ from steadyarm.errors import (
     StorageError,
     UnknownAssignmentError,
 )
-from steadyarm.live.assigner import At, Values, finite_values, validate_unit
-from steadyarm.live.units import Covariates, Given, check_as_many
-from steadyarm.storages.records import LATEST, to_datetime, to_micros
-from steadyarm.validation import check_choice, finite_number, whole_number
+from steadyarm.live.assigner import At, Values, finite_values
+from steadyarm.live.units import Covariates, Given
+from steadyarm.storages.records import LATEST, to_datetime, to_micros, validate_unit
+from steadyarm.validation import check_choice, finite_number, length_error, whole_number
 from steadyarm.wire.responses import (
     PROBLEM,
     PROBLEMS,
@@ -559,9 +559,10 @@ class ExperimentCore:
         expected: Sequence[float | None] | None,
     ) -> Iterator[Sequence[Visit]]:
         """Units with what is known of each, in batches for one request each."""
-        check_as_many(units, attributes, "attributes")
-        check_as_many(units, covariates, "covariates")
-        check_as_many(units, expected, "expected")
+        lists = {"attributes": attributes, "covariates": covariates, "expected": expected}
+        for what, given in lists.items():
+            if given is not None and len(given) != len(units):
+                raise length_error(units, given, what)
         none = [None] * len(units)
         numbers = each_with_expected(covariates, expected) or none
         visits = zip(units, attributes or none, numbers, strict=True)

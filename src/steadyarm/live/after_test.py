@@ -13,7 +13,7 @@ Who belongs to a share of a roll-out is a pure function of the experiment's seed
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from random import random
 from typing import TYPE_CHECKING, Any
@@ -78,52 +78,38 @@ class Outside:
     default : the variant that units without one see; None before the first such unit
     reason : why it was chosen, in a sentence
     since : when, in microseconds since 1970; None before
-    roll_outs : the newest first; units that it does not reach see what they saw before
+    roll_out : the variant that is rolled out; None for none
     """
 
     default: str | None = None
     reason: str = ""
     since: int | None = None
-    roll_outs: tuple[RollOut, ...] = ()
-
-    @property
-    def roll_out(self) -> RollOut | None:
-        """The newest roll-out."""
-        return self.roll_outs[0] if self.roll_outs else None
+    roll_out: RollOut | None = None
 
     def variant_for(self, seed: int, unit: str) -> str | None:
-        """The variant that a roll-out shows to the unit; None if none reaches it.
+        """The variant that the roll-out shows to the unit; None if it does not reach it.
 
         Examples
         --------
-        >>> both = Outside(roll_outs=(RollOut("B", 0.5, 7), RollOut("A", 1.0, 3)))
-        >>> both.variant_for(1, "visitor 1"), both.variant_for(2, "visitor 1")
-        ('A', 'B')
+        >>> half = Outside(roll_out=RollOut("B", 0.5, 7))
+        >>> half.variant_for(1, "visitor 1"), half.variant_for(2, "visitor 1")
+        (None, 'B')
         """
-        if not self.roll_outs:
-            return None
-        place = place_of_unit(seed, unit)
-        return next((shown.variant for shown in self.roll_outs if place < shown.share), None)
-
-    def after(self, new: RollOut) -> Outside:
-        """The same after a further roll-out: of the same variant, or in front of those before."""
-        before = list(self.roll_outs)
-        if before and before[0].variant == new.variant:
-            before.pop(0)
-        # what newer roll-outs cover as a whole is shown to nobody
-        return replace(self, roll_outs=(new, *(old for old in before if old.share > new.share)))
+        shown = self.roll_out
+        reached = shown is not None and place_of_unit(seed, unit) < shown.share
+        return shown.variant if shown is not None and reached else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Numbers, texts and lists only."""
-        return vars(self) | {"roll_outs": [vars(roll_out).copy() for roll_out in self.roll_outs]}
+        """Numbers and texts only."""
+        return asdict(self)
 
     @classmethod
     def read(cls, stored: Mapping[str, Any] | None) -> Outside | None:
         """What `to_dict` wrote; None for None."""
         if stored is None:
             return None
-        roll_outs = tuple(RollOut(**roll_out) for roll_out in stored["roll_outs"])
-        return cls(**dict(stored) | {"roll_outs": roll_outs})
+        roll_out = stored["roll_out"]
+        return cls(**dict(stored) | {"roll_out": None if roll_out is None else RollOut(**roll_out)})
 
 
 def outside_texts(outside: Outside | None) -> list[str]:
@@ -133,22 +119,20 @@ def outside_texts(outside: Outside | None) -> list[str]:
     --------
     >>> outside_texts(Outside("A", "It is the control.", 0))
     ['New visitors see A, outside of the test. It is the control.']
-    >>> outside_texts(Outside(roll_outs=(RollOut("B", 0.1, 0), RollOut("C", 1.0, 0))))[1]
-    'C was rolled out before, at 1970-01-01 00:00 UTC, and is still shown to 90 % of all visitors.'
+    >>> outside_texts(Outside(roll_out=RollOut("B", 0.1, 0)))
+    ['B is rolled out to 10 % of all visitors since 1970-01-01 00:00 UTC.']
     """
     if outside is None:
         return []
-    texts, reached = [], 0.0
-    for shown in outside.roll_outs:
-        whom = f"{percent(shown.share - reached)} of all visitors"
+    texts, shown = [], outside.roll_out
+    if shown is not None:
         since = when(to_datetime(shown.since))
-        text = f"is rolled out to {whom} since {since}"
-        if reached:
-            text = f"was rolled out before, at {since}, and is still shown to {whom}"
-        texts.append(f"{shown.variant} {text}.")
-        reached = shown.share
-    if outside.default is not None and reached < 1:
-        who = "Other new visitors" if texts else "New visitors"
+        texts.append(
+            f"{shown.variant} is rolled out to {percent(shown.share)} of all visitors since "
+            f"{since}."
+        )
+    if outside.default is not None and (shown is None or shown.share < 1):
+        who = "New visitors" if shown is None else "Other new visitors"
         texts.append(f"{who} see {outside.default}, outside of the test. {outside.reason}")
     return texts
 
@@ -205,28 +189,6 @@ def default_of(settings: Settings, verdict: Verdict | SteadyArmError) -> tuple[s
     return control, f"It is the control. {WAS_OPEN}"
 
 
-def why_stopped(experiment: Experiment) -> WrongStateError:
-    """Why a stopped test assigns nothing: who stopped it, and when."""
-    entries = [entry for entry in experiment.history() if entry.action == "experiment.stopped"]
-    if not entries:
-        return WrongStateError(
-            f"{experiment.name!r} is stopped; only a running experiment assigns variants."
-        )
-    last = entries[-1]
-    on = f"{to_datetime(last.created):%Y-%m-%d}"
-    reason = str(last.detail.get("reason", "")).rstrip(".")
-    if last.author == ITSELF and reason:
-        return WrongStateError(
-            f"the test stopped itself on {on} because of this: {reason}. Read the "
-            'recommendation; tests with after="show" go on showing a variant.'
-        )
-    by = f" by {last.author}" if last.author else ""
-    return WrongStateError(
-        f"the experiment {experiment.name!r} was stopped on {on}{by}; only a running one "
-        "assigns variants."
-    )
-
-
 # Roll-outs
 
 
@@ -264,13 +226,16 @@ def roll_out(
         if stop and head.state in ("running", "paused"):
             experiment.stop(by)
         now = experiment.now()
-        if outside.default is None:
+        control = experiment.settings.control
+        if control is not None:
+            outside = replace(outside, default=control, reason="It is the control.", since=now)
+        elif outside.default is None:
             default, why = current_default(experiment)
             outside = replace(outside, default=default, reason=why, since=now)
         detail: dict[str, Any] = {"variant": chosen, "share": new.share, "reason": reason}
         if before is not None:
             detail["before"] = {"variant": before.variant, "share": before.share}
-        after = outside.after(new).to_dict()
+        after = replace(outside, roll_out=new).to_dict()
         if storage.show_outside(key, head.outside, after, ROLLED_OUT, now, by=by, detail=detail):
             return new
 
@@ -320,8 +285,8 @@ def _check_change(before: RollOut | None, new: RollOut, change: bool) -> None:
     if new.share < before.share:
         raise InvalidInputError(
             f"{before.variant!r} is rolled out to {percent(before.share)} of units, and a share of "
-            f"{percent(new.share)} takes it away from some, who then see what they saw before; if "
-            "you want that, say so: change=True, on the command line --change.",
+            f"{percent(new.share)} takes it away from some of them; if you "
+            "want that, say so: change=True, on the command line --change.",
             field="share",
         )
 

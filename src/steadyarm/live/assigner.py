@@ -27,11 +27,10 @@ from steadyarm.storages.records import (
     describe_state,
     to_datetime,
     to_micros,
+    validate_unit,
 )
 from steadyarm.validation import finite_number
 from steadyarm.wording import did_you_mean, shortened
-
-LONGEST = 512  # characters of a unit, or of the key of an event
 
 
 @dataclass(frozen=True)
@@ -123,27 +122,6 @@ class Visit:
 
 
 # Arguments
-
-
-def validate_unit(
-    unit: Any,
-    what: str = "the unit",
-    purpose: str = "names who gets the variant, such as a visitor's id",
-) -> str:
-    """Return a unit if databases can keep it: no zero bytes, no halves of characters.
-
-    what, purpose : of another text with the same rules, for the error
-    """
-    if isinstance(unit, str) and 0 < len(unit) <= LONGEST and "\0" not in unit:
-        try:
-            unit.encode()
-            return unit
-        except UnicodeEncodeError:
-            pass
-    given = "missing" if unit is None else shortened(unit)
-    raise InvalidInputError(
-        f"{what} is {given}; expected a text of 1 to {LONGEST} characters that {purpose}."
-    )
 
 
 def finite_values(given: Any) -> Values:

@@ -48,7 +48,6 @@ from steadyarm.storages.records import (
     Snapshot,
     Tally,
 )
-from steadyarm.validation import whole_number
 
 BUFFER = 1024  # positions drawn ahead at a time
 
@@ -180,7 +179,7 @@ class SegmentLedger:
             **self.segment.to_dict(),
             "carried_on": self.carried_on,
             "superseded": self.superseded,
-            "handed": self.used,
+            "used": self.used,
             "assigned": self.assigned.tolist(),
             "forgotten": self.forgotten.tolist(),
             "counts": self.stats.counts[0].tolist(),
@@ -196,39 +195,22 @@ class SegmentLedger:
         """The ledger that `to_dict` wrote of a test with so many arms.
 
         covariates : of its units, "known" included; 0 if the test has none
-
-        ValueError if its numbers have the wrong shape, or if no rewards can have these sums.
         """
         counts, assigned, forgotten = (
             np.array(data[name], dtype=np.int64) for name in ("counts", "assigned", "forgotten")
         )
         sums, squares = (np.array(data[name], dtype=np.float64) for name in ("sums", "squares"))
-        index, used = whole_number(data["index"], "index"), whole_number(data["handed"], "handed")
-        segment = Segment.from_dict(data).checked(arms)
-        numbers = (counts, assigned, forgotten, sums, squares)
-        with np.errstate(over="ignore", invalid="ignore"):
-            most = counts * squares  # Cauchy and Schwarz
-            if (
-                any(each.shape != (segment.columns,) for each in numbers)
-                or not (np.isfinite(sums) & np.isfinite(most)).all()
-                or not (sums**2 <= most * (1 + 1e-6)).all()
-                or min(counts.min(), forgotten.min()) < 0
-                or int(assigned.sum()) != used
-            ):
-                raise ValueError(f"the sums of segment {index} do not fit its assignments")
-        moments = None
+        segment, moments = Segment.from_dict(data).checked(arms), None
         if covariates:
             moments = Moments.from_dict(data["moments"], segment.columns, covariates)
-            if not np.array_equal(moments.assigned[0], assigned):
-                raise ValueError(f"the covariates of segment {index} do not fit its assignments")
         return cls(
-            index,
+            data["index"],
             segment,
             SegmentStats(counts[None], sums[None], squares[None]),
-            carried_on=bool(data["carried_on"]),
-            superseded=bool(data["superseded"]),
+            carried_on=data["carried_on"],
+            superseded=data["superseded"],
             observed=observed,
-            used=used,
+            used=data["used"],
             assigned=assigned,
             forgotten=forgotten,
             moments=moments,
@@ -331,7 +313,7 @@ def transition(
     """
     ledgers = tuple(ledgers)
     closed = tuple(ledger for ledger in ledgers if ledger.complete)
-    seen, slopes = adjusted_ledgers(closed, slopes)
+    seen, slopes = adjust_ledgers(closed, slopes)
     state = state_after(settings.policy, state, seen)
     if current in closed:
         current = None
@@ -417,7 +399,7 @@ def early_sums(
     """
     if not isinstance(settings.policy, IPSPolicy) or settings.policy.plays_few(settings.arms):
         return None
-    zero, found, rewards, most = settings.missing == "zero", list[EarlySums](), 0, 0
+    zero, known, rewards, most = settings.missing == "zero", list[EarlySums](), 0, 0
     for ledger in waiting:
         counts = ledger.assigned - ledger.forgotten if zero else ledger.stats.counts[0]
         played = int(np.count_nonzero(ledger.segment.weights))
@@ -425,10 +407,10 @@ def early_sums(
             continue  # too few to compare variants
         assert ledger.stats.squares is not None
         sums, squares = ledger.stats.sums[0].tolist(), ledger.stats.squares[0].tolist()
-        found.append(EarlySums(ledger.index, *map(tuple, (counts.tolist(), sums, squares))))
+        known.append(EarlySums(ledger.index, *map(tuple, (counts.tolist(), sums, squares))))
         rewards, most = rewards + ledger.recorded, max(most, played)
-    numbers = sum(3 * len(each.counts) for each in found)
-    return tuple(found) if FEWEST * most <= rewards and 0 < numbers <= MOST_EARLY else None
+    numbers = sum(3 * len(each.counts) for each in known)
+    return tuple(known) if FEWEST * most <= rewards and 0 < numbers <= MOST_EARLY else None
 
 
 def state_with(
@@ -439,12 +421,12 @@ def state_with(
     segments : those of `early`, by index
     """
     policy = settings.policy
-    for each in early:
+    for sums in early:
         assert isinstance(policy, IPSPolicy)
         assert isinstance(state, IPSState)
-        segment = segments[each.segment]
+        segment = segments[sums.segment]
         X = policy.features(settings.arms, segment.arms)
-        stats = SegmentStats(*(np.array([numbers]) for numbers in each[1:]))
+        stats = SegmentStats(*(np.array([numbers]) for numbers in sums[1:]))
         state = policy.observe(state, *rewards_so_far(X, segment, stats, state.theta))
     return state
 
@@ -460,11 +442,11 @@ def early_segment(policy: Policy[Any], state: State, scratch: State, planned: Se
     state : of complete segments; scratch : with rewards so far; both may be batches
     planned : what follows from `state` alone. Its reference stays, which predicts whole rewards
     """
-    found = policy.next_segment(scratch)
-    if found is None or found.columns != planned.columns or not isinstance(policy, IPSPolicy):
+    early = policy.next_segment(scratch)
+    if early is None or early.columns != planned.columns or not isinstance(policy, IPSPolicy):
         return planned
     share = 0.5 + 0.5 * (state.played / np.maximum(scratch.played, 1))[:, None]
-    weights = share * found.weights + (1 - share) * planned.weights
+    weights = share * early.weights + (1 - share) * planned.weights
     if planned.order == "blocks":
         X = policy.features(state.arms)
         weights = exact_allocation(X, Allocation(weights), planned.block).weights
@@ -481,7 +463,7 @@ def why_it_waits(policy: Policy[Any]) -> str:
     )
 
 
-def adjusted_ledgers(
+def adjust_ledgers(
     ledgers: Iterable[SegmentLedger], slopes: Slopes | None
 ) -> tuple[list[SegmentLedger], Slopes | None]:
     """Ledgers whose rewards are adjusted for covariates, and what slopes are fitted from next.
@@ -491,7 +473,7 @@ def adjusted_ledgers(
 
     slopes : None if the test has no covariates
     """
-    found = []
+    results = []
     for ledger in ledgers:
         seen, moments = ledger, ledger.moments
         if slopes is not None and moments is not None and ledger.recorded:
@@ -499,15 +481,15 @@ def adjusted_ledgers(
             stats, level = adjusted(ledger.stats, moments, beta), level_variance(moments, beta)
             seen = replace(ledger, stats=stats, level=float(level[0]))
             slopes = slopes.after(ledger.stats, moments)
-        found.append(seen)
-    return found, slopes
+        results.append(seen)
+    return results, slopes
 
 
 def state_after(policy: Policy[Any], state: State, ledgers: Iterable[SegmentLedger]) -> State:
     """The policy's state after further segments; those without a reward leave it as it is.
 
     Each is read by itself, so that the state does not depend on which of them came together. If
-    the test has covariates, ledgers are those that `adjusted_ledgers` returns.
+    the test has covariates, ledgers are those that `adjust_ledgers` returns.
     """
     for ledger in ledgers:
         for segment, stats in as_seen(policy, state.arms, [ledger]):
@@ -525,15 +507,15 @@ def as_seen(
     rewarded = [ledger for ledger in ledgers if ledger.recorded]
     if not isinstance(policy, IPSPolicy):
         return [(ledger.segment.lasting(ledger.recorded), ledger.stats) for ledger in rewarded]
-    found = []
+    pieces = []
     last, X = None, np.empty((0, 0))
     for ledger in rewarded:
         played = ledger.segment.arms
         if last is None or played is not last[0]:
             last, X = (played,), policy.features(arms, played)
         segment = ledger.segment.in_blocks()  # a part of a shuffled one is no shuffled one
-        found.append((X, segment, ledger.stats, ledger.missing[None]))
-    return fill_missing(found) if found else []
+        pieces.append((X, segment, ledger.stats, ledger.missing[None]))
+    return fill_missing(pieces) if pieces else []
 
 
 # Experiments in a storage

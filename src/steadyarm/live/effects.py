@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import combinations
 from math import comb, prod
 from typing import Literal
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc, stdtrit
 
 from steadyarm.arms.arm_set import ArmSet
-from steadyarm.arms.recipes import CONSTANT, Bundles, Factorial
+from steadyarm.arms.recipes import Bundles, Factorial
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import Evidence
 from steadyarm.inference.drift import group_pieces
@@ -91,55 +90,19 @@ class Effects:
 def bundles_in(arms: ArmSet) -> Bundles | None:
     """What `ArmSet.bundles` made the set of; None if another constructor did.
 
-    Small sets do not keep it. Their features begin with those of the items, so it is found by
-    making names and features again, whatever signs names have in them.
-
     Examples
     --------
     >>> bundles_in(ArmSet.bundles(["tea + milk", "cake", "fruit"], size=2)).items
     ('tea + milk', 'cake', 'fruit')
     >>> bundles_in(ArmSet.one_hot(["tea + cake", "tea + fruit", "cake + fruit"]))
     """
-    if arms.recipe is not None:
-        return arms.recipe if isinstance(arms.recipe, Bundles) else None
-    return _found_in(arms) if arms.feature_names[0] == CONSTANT else None
-
-
-@lru_cache(maxsize=32)  # every scorecard asks
-def _found_in(arms: ArmSet) -> Bundles | None:
-    for n, order in _shapes(arms.dimension):
-        for size in range(order, n):
-            recipe = Bundles(arms.feature_names[1 : n + 1], size, order)
-            if comb(n, size) == arms.size and _makes(recipe, arms):
-                return recipe
-    return None
-
-
-def _shapes(columns: int) -> list[tuple[int, int]]:
-    """Numbers of items, and orders up to which their products are this many columns."""
-    found = []
-    for n in range(2, columns):
-        total, order = 1, 0
-        while total < columns and order < n - 1:
-            order += 1
-            total += comb(n, order)
-        if total == columns:
-            found.append((n, order))
-    return found
-
-
-def _makes(recipe: Bundles, arms: ArmSet) -> bool:
-    return (
-        recipe.feature_names == arms.feature_names
-        and all(a == b for a, b in zip(recipe.names, arms.names, strict=True))
-        and np.array_equal(recipe.features(), arms.features)
-    )
+    return arms.recipe if isinstance(arms.recipe, Bundles) else None
 
 
 def with_and_without(arms: ArmSet, recipe: Bundles) -> tuple[Floats, Floats]:
     """(n, r) coordinates averaged over all bundles with each item, and over those without it."""
     n, size = len(recipe.items), recipe.size
-    rows = None if arms.recipe is None else recipe.rows
+    rows = recipe.rows if arms.given is None else None
     highest = min(recipe.interactions, size)
     # Of large sets the products of the highest order are the coordinates.
     orders = range(highest + 1) if rows is None else (highest,)
@@ -259,7 +222,9 @@ def _items(evidence: Evidence, recipe: Bundles, level: float, arm: int | None) -
     tail = (1 - level) / (2 * len(recipe.items))
     main = fit.effects("item", recipe.items, included, included - left_out, tail)
     sign = -1 if evidence.direction == "maximize" else 1
-    main.sort(key=lambda one: sign * float(f"{one.difference:.9g}"))  # equal ones keep their order
+    main.sort(
+        key=lambda effect: sign * float(f"{effect.difference:.9g}")
+    )  # equal ones keep their order
     chosen = () if arm is None else recipe.names.items_of(arm)
     return Effects({"item": recipe.items}, tuple(main), (), level, "items", chosen)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from math import nan
 from pathlib import Path
@@ -25,7 +25,7 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.inference import HealthReport
-from steadyarm.live.after_test import Outside, RollOut, choose_default, roll_out, why_stopped
+from steadyarm.live.after_test import Outside, RollOut, choose_default, roll_out
 from steadyarm.live.assigner import (
     AssignmentId,
     At,
@@ -36,22 +36,20 @@ from steadyarm.live.assigner import (
     Visit,
     not_running,
     refusal,
-    validate_unit,
     validate_values,
     when_of,
 )
-from steadyarm.live.breakdowns import Breakdown, breakdown_of
+from steadyarm.live.breakdowns import Breakdown
 from steadyarm.live.decisions import decide, is_over
 from steadyarm.live.estimates import MetricResult
 from steadyarm.live.export import export_experiment
-from steadyarm.live.measured import metric_results
 from steadyarm.live.metrics import microseconds
+from steadyarm.live.moment import Moment
 from steadyarm.live.replay import Replay, replay
 from steadyarm.live.results import (
     LiveResults,
     LiveTest,
     Status,
-    results_of,
     status_of,
     with_outlier,
 )
@@ -60,8 +58,6 @@ from steadyarm.live.stopping import ITSELF, LEVEL, stop_now, stopped_in
 from steadyarm.live.units import (
     Covariates,
     Given,
-    check_as_many,
-    check_attribute,
     levels_in,
     values_in,
 )
@@ -81,7 +77,9 @@ from steadyarm.storages.records import (
     parse_assignment_id,
     to_datetime,
     to_micros,
+    validate_unit,
 )
+from steadyarm.validation import length_error
 from steadyarm.wording import shortened
 
 if TYPE_CHECKING:
@@ -98,7 +96,6 @@ ONLY = {
     "running": "a running one can be paused",
     "paused": "a paused one can be resumed",
 }
-OWN_CLOCK = "given"  # in the config of experiments that were created with a clock
 
 
 class Experiment(LiveTest):
@@ -109,7 +106,6 @@ class Experiment(LiveTest):
     storage : where it is kept
     record : what the storage has of it
     policy : a policy of your own that the storage cannot name
-    clock : seconds since 1970, for simulations; by default the storage's clock
 
     Attributes
     ----------
@@ -135,15 +131,12 @@ class Experiment(LiveTest):
         storage: Storage,
         record: ExperimentHead,
         policy: Policy[Any] | None = None,
-        clock: Callable[[], float] | None = None,
     ) -> None:
         self.storage = storage
         self.name, self.key, self.tag = record.name, record.key, record.tag
         self.settings = Settings.from_dict(record.config, policy)
         self.created = to_datetime(record.created)
-        self._clock, self._simulated = clock, record.config.get("clock") == OWN_CLOCK
         self._values = self.settings.variant_values
-        self._warned = False  # that the clock given is wrong
         self._over = False  # the test is over for ever, so that units are only looked up
         self._examined: object = None  # what the look rested on that is done with
         self._next_look = 0.0  # when it is examined next whether there are more
@@ -158,28 +151,8 @@ class Experiment(LiveTest):
         return self.storage.find(self.name).state
 
     def now(self) -> int:
-        """The time by the storage's clock, or by the one that the experiment was created with.
-
-        A clock given by somebody else is compared with the storage's: if they differ by more than
-        a second it is not used, since it would close windows for all.
-        """
-        if self._clock is None:
-            return self.storage.now()
-        own = microseconds(self._clock())
-        if self._simulated:
-            return own
-        now = self.storage.now()
-        if abs(own - now) <= SECOND:
-            return own
-        if not self._warned:
-            self._warned = True
-            log.warning(
-                "the clock given for experiment %r differs from the storage's by %.0f s; the "
-                "storage's is used.",
-                self.name,
-                abs(own - now) / SECOND,
-            )
-        return now
+        """The time by the storage's clock, in microseconds since 1970."""
+        return self.storage.now()
 
     # Assignments
 
@@ -232,9 +205,10 @@ class Experiment(LiveTest):
         expected: Sequence[float | None] | None = None,
     ) -> list[Visit]:
         """Validate the arguments of `ask_many`; a visit that is wrong holds its error."""
-        check_as_many(units, attributes, "attributes")
-        check_as_many(units, covariates, "covariates")
-        check_as_many(units, expected, "expected")
+        lists = {"attributes": attributes, "covariates": covariates, "expected": expected}
+        for what, given in lists.items():
+            if given is not None and len(given) != len(units):
+                raise length_error(units, given, what)
         visits = []
         for i, unit in enumerate(units):
             try:
@@ -313,8 +287,6 @@ class Experiment(LiveTest):
                 else:
                     self._over = True
                     return None  # the default has to be chosen
-            if default is None and result.state == "stopped":
-                refused = why_stopped(self)
         return [self._answer_visit(visit, outside, default, refused, now) for visit in visits]
 
     def _answer_visit(
@@ -509,7 +481,7 @@ class Experiment(LiveTest):
         """
         closed = False
         while self.due:
-            snapshot, now = self.storage.snapshot(self.key), self._closing_time()
+            snapshot, now = self.storage.snapshot(self.key), self.now()
             decision = decide(self.settings, snapshot, now, need=False)
             if decision is None:
                 break
@@ -532,11 +504,12 @@ class Experiment(LiveTest):
         """
         if self.state not in ("running", "paused"):
             return
-        results = self._results()
+        moment = self.read_moment()
+        results = moment.results
         look = results.last_look
         if not look or look == self._examined or not results.tells:
             return
-        stopped, done = stop_now(results, self.metrics(LEVEL))
+        stopped, done = stop_now(results, moment.metrics(LEVEL))
         self._examined = look if done else None
         if stopped is not None:
             detail = stopped.to_dict()
@@ -547,11 +520,7 @@ class Experiment(LiveTest):
     def due(self) -> bool:
         """Whether `refresh` has something to do; cheap."""
         parts = self.storage.progress(self.key)
-        return any(is_over(self.settings, part, self._closing_time()) for part in parts)
-
-    def _closing_time(self) -> int:
-        """The time by which windows close; never where the clock of a simulation is not given."""
-        return 0 if self._simulated and self._clock is None else self.now()
+        return any(is_over(self.settings, part, self.now()) for part in parts)
 
     def _target(self, target: LiveAssignment | str) -> Target:
         """Number and check of an assignment, or the unit."""
@@ -590,7 +559,8 @@ class Experiment(LiveTest):
 
         A visit is mature when its reward window and the grace after it have ended, or its reward
         and those of all visits before it are in. Nothing pending counts as zero. If the test may
-        stop early, the verdict is that of its last look, and intervals hold at all looks at once.
+        stop early, the verdict is that of its last look, and intervals hold at all looks at once
+        with probability 0.95. Another `level` or `anytime` asks for an analysis beside the looks.
 
         Parameters
         ----------
@@ -606,28 +576,8 @@ class Experiment(LiveTest):
         """
         bounds = self.settings.reward_range if anytime else None
         if by is not None:
-            return self._breakdown(by, level, anytime, bounds)
-        results, metrics = self.results(), self.metrics(level, anytime)
-        stops = self.settings.stop is not None and level != LEVEL
-        at_stop = self.metrics(LEVEL) if stops else metrics
-        return results.recommend(level, anytime, bounds, metrics, at_stop)
-
-    def _breakdown(
-        self,
-        by: str,
-        level: float,
-        anytime: bool | None,
-        bounds: tuple[float, float] | None,
-    ) -> Breakdown:
-        check_attribute(self.settings.attributes, by)
-        snapshot = self.storage.snapshot(self.key, everything=True)
-        series, days = self.storage.series(self.key), self.storage.days(self.key)
-        stopped = stopped_in(self.storage.history, self.settings, snapshot.experiment)
-        results = results_of(self.settings, snapshot, days, self.now(), stopped=stopped)
-        results = results.check_complete()
-        verdict = results.recommend(level, anytime, bounds)
-        against = verdict.control or verdict.name
-        return breakdown_of(results, snapshot, series, by, against, level, anytime, bounds)
+            return self.read_moment().breakdown(by, level, anytime, bounds)
+        return self.read_moment().recommend(level, anytime, bounds)
 
     def metrics(self, level: float = 0.95, anytime: bool | None = None) -> tuple[MetricResult, ...]:
         """What is known of the metrics beside the primary one, each on visits whose window ended.
@@ -635,27 +585,27 @@ class Experiment(LiveTest):
         level, anytime : as for `recommend`; intervals of all secondary metrics hold at once, and
             those of each guardrail by themselves
         """
-        if not self.settings.further:
-            return ()
-        snapshot = self.storage.snapshot(self.key, everything=True)
-        series = self.storage.series(self.key)
-        stopped = stopped_in(self.storage.history, self.settings, snapshot.experiment)
-        return metric_results(self.settings, snapshot, series, self.now(), level, anytime, stopped)
+        return self.read_moment().metrics(level, anytime)
 
     def health(self) -> HealthReport:
         """Whether variants were assigned as planned, and whose rewards are missing or late."""
-        found = self._results()
-        return with_outlier(found, None if found.clicks else self.storage.extreme(self.key))
+        results = self.read_moment().results
+        return with_outlier(results, None if results.clicks else self.storage.extreme(self.key))
 
     def results(self) -> LiveResults:
         """All that the test says of itself; missing="fail" refuses missing rewards at the end."""
-        return self._results().check_complete()
+        return self.read_moment().results.check_complete()
 
-    def _results(self) -> LiveResults:
-        snapshot = self.storage.snapshot(self.key, everything=True)
+    def read_moment(self) -> Moment:
+        """What is stored of the test now, from which all results follow."""
+        snapshot, days = (
+            self.storage.snapshot(self.key, everything=True),
+            self.storage.days(self.key),
+        )
+        needed = self.settings.further or self.settings.attributes
+        series = self.storage.series(self.key) if needed else ()
         stopped = stopped_in(self.storage.history, self.settings, snapshot.experiment)
-        days = self.storage.days(self.key)
-        return results_of(self.settings, snapshot, days, self.now(), stopped=stopped)
+        return Moment(self.settings, snapshot, days, series, self.now(), stopped)
 
     def status(self) -> Status:
         """Where the test stands, in numbers."""
@@ -810,7 +760,8 @@ class Experiment(LiveTest):
         """Show a variant to new and old units, outside of the test and at no budget.
 
         Who belongs to the share follows from the unit alone, so that a share that grows keeps its
-        units. Others go on with what they saw: their variant of the test, or the default.
+        units. Others keep their variant of the test; new ones see the control or, if there is none,
+        the default.
 
         Parameters
         ----------

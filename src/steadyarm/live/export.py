@@ -1,8 +1,8 @@
-"""Exports of live experiments: the log as CSV or Parquet, a description beside it, and back.
+"""Exports of live experiments: the log as CSV or Parquet, and a description beside it.
 
 The columns are those that `analyze` reads; if the experiment has metrics a further one has all
-events, as JSON. The description is JSON with the experiment's record, its segments, audit entries
-and corrections.
+events, as JSON. The description is JSON with the experiment's record, its segments with their
+sums, audit entries and corrections. `read_export` reads it back.
 """
 
 from __future__ import annotations
@@ -11,41 +11,36 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, replace
 from datetime import datetime
-from functools import cache
+from hashlib import file_digest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, get_args
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from steadyarm.arms.recipes import LazyNames, names_in
-from steadyarm.errors import InvalidInputError, MissingExtraError, SteadyArmError
+from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.estimators import is_one_hot
 from steadyarm.segments import Segment
 from steadyarm.storages.changes import AuditEntry, Correction, Trace
-from steadyarm.storages.counting import Metrics, RunningSeries, RunningTally, columns_of
+from steadyarm.storages.counting import Metrics
 from steadyarm.storages.records import (
-    LATEST,
     DaySums,
     EarlySums,
     ExperimentRecord,
     ExperimentState,
     LogRow,
-    MetricEvent,
     SegmentRecord,
     SeriesSums,
     Snapshot,
-    check_of,
+    Tally,
     id_of,
-    parse_assignment_id,
     place_of,
     to_datetime,
-    to_micros,
 )
-from steadyarm.validation import check_choice, finite_number, whole_number
-from steadyarm.wording import csv_cell, csv_text
+from steadyarm.validation import check_choice, whole_number
+from steadyarm.wording import csv_cell
 
 if TYPE_CHECKING:
     from steadyarm.live.experiment import Experiment
@@ -55,9 +50,6 @@ GUARDS = ("unit", "arm")  # texts that users chose; in CSV files they are guarde
 COLUMNS = (*READ, "position", "policy_version", "id", "rewarded_at", "received_at", "excluded")
 TIMES = ("timestamp", "rewarded_at", "received_at")
 FORMAT = 1
-PAGE = 10_000  # rows read at a time
-
-Counts = dict[int, list[int]]  # rows and rewards by segment; and events, if there are any
 
 
 def segment_to(record: SegmentRecord) -> dict[str, Any]:
@@ -83,7 +75,7 @@ def description_path(log: Path) -> Path:
 def export_experiment(experiment: Experiment, path: str | Path, named: bool = True) -> Path:
     """Write the log into a .csv or .parquet file, and a description beside it.
 
-    Neither is there before both are complete.
+    Neither file exists before both are complete.
 
     named : whether the audit entries say who did what and why, which not every reader may know
     """
@@ -93,24 +85,25 @@ def export_experiment(experiment: Experiment, path: str | Path, named: bool = Tr
         raise InvalidInputError(f"{path} ends with {path.suffix!r}; expected .csv or .parquet.")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = [at.with_name(f".{at.name}.{os.getpid()}.tmp") for at in (path, description)]
-    snapshot = experiment.storage.snapshot(experiment.key, everything=True)
-    trace = experiment.storage.trace(experiment.key, experiment.name)
-    counts: Counts = {}
-    now = experiment.now()
+    storage, key, name = experiment.storage, experiment.key, experiment.name
+    trace = storage.trace(key, name)
+    snapshot = storage.snapshot(key, everything=True)
+    now, days, series = experiment.now(), storage.days(key), storage.series(key)
     try:
         if path.suffix == ".csv":
             with temporary[0].open("w", encoding="utf-8", newline="") as file:
-                file.writelines(csv_lines(experiment, snapshot, counts))
+                file.writelines(csv_lines(experiment, snapshot))
         else:
-            write_parquet(experiment, temporary[0], snapshot, counts)
-        if experiment.storage.trace(experiment.key, experiment.name) != trace:
+            write_parquet(experiment, temporary[0], snapshot)
+        if storage.trace(key, name) != trace:
             raise InvalidInputError(
                 "the experiment was corrected while it was exported; export it again."
             )
         if not named:
             trace = replace(trace, entries=tuple(map(_unnamed, trace.entries)))
-        described = json.dumps(_described(path, snapshot, counts, trace, now))
-        temporary[1].write_text(described, encoding="utf-8")
+        test = ExportedTest(snapshot, days, series, trace, now)
+        described = {"log": path.name, "sha256": _digest(temporary[0])} | _describe(test)
+        temporary[1].write_text(json.dumps(described), encoding="utf-8")
         os.replace(temporary[0], path)
         os.replace(temporary[1], description)
     except OSError as error:
@@ -121,22 +114,24 @@ def export_experiment(experiment: Experiment, path: str | Path, named: bool = Tr
     return path
 
 
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
 def _unnamed(entry: AuditEntry) -> AuditEntry:
     """The entry without its author, and without details but those of a test that stopped itself."""
     itself = entry.action == "experiment.stopped" and "look" in entry.detail
     return replace(entry, author="", detail=entry.detail if itself else {})
 
 
-def csv_lines(
-    experiment: Experiment, until: Snapshot | None = None, counts: Counts | None = None
-) -> Iterator[str]:
+def csv_lines(experiment: Experiment, until: Snapshot | None = None) -> Iterator[str]:
     """The log as the text of a CSV file, some thousand lines at a time.
 
     until : leave out assignments made after this
-    counts : filled with how many rows, rewards and events there are, by segment
     """
     yield ",".join(_columns(experiment)) + "\r\n"
-    for rows in _tables(experiment, until, counts):
+    for rows in _tables(experiment, until):
         for name in GUARDS:
             rows[name] = [csv_cell(text) for text in rows[name]]
         for name in TIMES:
@@ -146,13 +141,8 @@ def csv_lines(
         yield text.getvalue()
 
 
-def write_parquet(
-    experiment: Experiment,
-    path: Path,
-    until: Snapshot | None = None,
-    counts: Counts | None = None,
-) -> None:
-    """The log as a Parquet file."""
+def write_parquet(experiment: Experiment, path: Path, until: Snapshot | None = None) -> None:
+    """Write the log as a Parquet file; `until` is as for `csv_lines`."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -169,7 +159,7 @@ def write_parquet(
     }
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _columns(experiment)])
     with parquet.ParquetWriter(path, schema) as writer:
-        for rows in _tables(experiment, until, counts):
+        for rows in _tables(experiment, until):
             writer.write_table(pa.table(rows, schema=schema))
 
 
@@ -183,12 +173,12 @@ def write_zip(experiment: Experiment, path: Path) -> None:
 
 @dataclass(frozen=True)
 class ExportedTest:
-    """A test as it stood when it was exported; the sums are counted from its rows.
+    """A test as it stood when it was exported.
 
     Attributes
     ----------
+    snapshot, days, series, trace : as the methods of `Storage` give them
     exported : when that was
-    days, series : as `Storage.days` and `Storage.series` give them
     """
 
     snapshot: Snapshot
@@ -199,29 +189,20 @@ class ExportedTest:
 
 
 def read_export(path: str | Path) -> ExportedTest:
-    """Read what `export_experiment` wrote."""
+    """Read the test that `export_experiment` wrote; its log must not have changed since."""
     path = Path(path)
-    experiment, records, counts, trace, exported = read_description(description_path(path))
-    metrics = Metrics.of(experiment.config)
-    columns = {record.index: columns_of(record.segment) for record in records}
-    sums = {index: RunningTally(columns[index]) for index in columns}
-    series = RunningSeries(metrics)
-    for page in _checked(path, _read(path, experiment), counts):
-        for row in page:
-            if _segment(row) not in sums:
-                raise InvalidInputError(f"{path} has rows of a segment that was never opened.")
-            sums[_segment(row)].add(row)
-            if metrics:
-                series.add(row)
-    all_series = series.sums(columns)
-    snapshot = Snapshot(
-        experiment,
-        tuple((record, sums[record.index].tally()) for record in records),
-        tuple(sorted({place_of(each.number)[0] for each in trace.corrections if each.late})),
-        tuple(part for part in all_series if part.series in metrics.steering),
-    )
-    days = (part for index in sorted(sums) for part in sums[index].day_sums(index))
-    return ExportedTest(snapshot, tuple(days), all_series, trace, exported)
+    data = _read_json(description_path(path))
+    if data.get("sha256") != _digest(path):
+        raise InvalidInputError(
+            f"{path} was changed or cut short after it was exported, or its description belongs "
+            "to another file; export the experiment again."
+        )
+    return _read_test(description_path(path), data)
+
+
+def read_description(path: Path) -> ExportedTest:
+    """Read the test from the description beside a log, which is not looked at."""
+    return _read_test(path, _read_json(path))
 
 
 def _columns(experiment: Experiment) -> list[str]:
@@ -245,9 +226,7 @@ def _covariates(config: Mapping[str, Any]) -> list[str]:
     return [name for name in config.get("covariates", ()) if name not in taken]
 
 
-def _tables(
-    experiment: Experiment, until: Snapshot | None, counts: Counts | None
-) -> Iterator[dict[str, list[Any]]]:
+def _tables(experiment: Experiment, until: Snapshot | None) -> Iterator[dict[str, list[Any]]]:
     """The log as columns, page by page; times are datetimes."""
     columns, arms = _columns(experiment), experiment.arms
     covariates = _covariates(experiment.storage.find(experiment.name).config)
@@ -256,8 +235,6 @@ def _tables(
     for page in experiment.storage.pages(experiment.key):
         if ends is not None:
             page = [row for row in page if _position(row) < ends.get(_segment(row), 0)]
-        if counts is not None:
-            _count(page, counts)
         played = [_segment(row) for row in page]
         unknown = set(played) - segments.keys()
         for index, record in experiment.storage.segments(experiment.key, unknown).items():
@@ -304,35 +281,25 @@ def _datetime(time: int | None) -> datetime | None:
     return None if time is None else to_datetime(time)
 
 
-def _count(page: Iterable[LogRow], counts: Counts) -> None:
-    for row in page:
-        count = counts.setdefault(_segment(row), [0, 0])
-        count[0] += 1
-        count[1] += row.reward is not None
-        if row.events:
-            count += [0] * (3 - len(count))
-            count[2] += len(row.events)
-
-
-def _described(
-    path: Path, snapshot: Snapshot, counts: Counts, trace: Trace, now: int
-) -> dict[str, Any]:
+def _describe(test: ExportedTest) -> dict[str, Any]:
+    snapshot = test.snapshot
     return {
         "format": FORMAT,
-        "exported": now,
-        "log": path.name,
-        "rows": {str(index): found for index, found in counts.items()},
+        "exported": test.exported,
         "experiment": {k: v for k, v in asdict(snapshot.experiment).items() if k != "key"},
-        "segments": [segment_to(record) for record, _ in snapshot.segments],
-        "audit": [asdict(entry) for entry in trace.entries],
-        "corrections": [list(astuple(each)) for each in trace.corrections],
+        "segments": [
+            segment_to(record) | {"tally": asdict(tally)} for record, tally in snapshot.segments
+        ],
+        "corrected": snapshot.corrected,
+        "unmatched": snapshot.unmatched,
+        "days": [asdict(part) for part in test.days],
+        "series": [asdict(part) for part in test.series],
+        "audit": [asdict(entry) for entry in test.trace.entries],
+        "corrections": [astuple(correction) for correction in test.trace.corrections],
     }
 
 
-def read_description(
-    path: Path,
-) -> tuple[ExperimentRecord, list[SegmentRecord], Counts, Trace, int]:
-    """The experiment, its segments, counts, history and the time, from the file beside a log."""
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -345,117 +312,39 @@ def read_description(
             f"{path} is not the description of an exported experiment; expected the file that "
             "export wrote beside the rows."
         )
+    return data
+
+
+def _read_test(path: Path, data: Mapping[str, Any]) -> ExportedTest:
     try:
         experiment = ExperimentRecord(key=0, **data["experiment"])
         check_choice(experiment.state, "state", get_args(ExperimentState))
-        segments = [segment_from(entry) for entry in data["segments"]]
-        counts = {int(index): list(map(int, found)) for index, found in data["rows"].items()}
+        tallies = [Tally(**_freeze(entry.pop("tally"))) for entry in data["segments"]]
+        segments = zip(map(segment_from, data["segments"]), tallies, strict=True)
+        days = tuple(
+            DaySums(**_freeze(part | {"tally": Tally(**_freeze(part["tally"]))}))
+            for part in data["days"]
+        )
+        series = tuple(SeriesSums(**_freeze(part)) for part in data["series"])
+        steering = Metrics.of(experiment.config).steering
+        snapshot = Snapshot(
+            experiment,
+            tuple(segments),
+            tuple(data["corrected"]),
+            tuple(part for part in series if part.series in steering),
+            tuple(data["unmatched"]),
+        )
         trace = Trace(
             tuple(AuditEntry(**entry) for entry in data["audit"]),
-            tuple(Correction(*each) for each in data["corrections"]),
+            tuple(Correction(*correction) for correction in data["corrections"]),
         )
-        return experiment, segments, counts, trace, int(data["exported"])
+        return ExportedTest(snapshot, days, series, trace, int(data["exported"]))
     except (LookupError, TypeError, ValueError) as error:
         raise InvalidInputError(
             f"{path} is incomplete or damaged: {error!r}; export the experiment again."
         ) from None
 
 
-def _checked(path: Path, log: Iterable[list[LogRow]], counts: Counts) -> Iterator[list[LogRow]]:
-    """The rows, if they are those that were exported: each once, in order, none missing."""
-    read: Counts = {}
-    last = -1
-    for page in log:
-        for row in page:
-            if row.number <= last:
-                raise InvalidInputError(
-                    f"{path} has rows twice or out of order, around place {place_of(row.number)}."
-                )
-            last = row.number
-        _count(page, read)
-        yield page
-    if read != counts:
-        rows, described = (sum(n for n, *_ in count.values()) for count in (read, counts))
-        raise InvalidInputError(
-            f"{path} has {rows:,} rows, but its description is of {described:,}, or of other "
-            "rewards or events; it was cut short or changed, or they do not belong together."
-        )
-
-
-def _read(path: Path, experiment: ExperimentRecord) -> Iterator[list[LogRow]]:
-    arm_of, tag = cache(_finder(experiment.config["arms"])), experiment.tag
-    batch: list[LogRow] = []
-    for line, row in enumerate(_rows(path), start=2):
-        try:
-            batch.append(_row(row, tag, arm_of))
-        except SteadyArmError:
-            raise
-        except (LookupError, TypeError, ValueError) as error:
-            raise InvalidInputError(f"{path}, row {line}: {error}.") from None
-        if len(batch) >= PAGE:
-            yield batch
-            batch = []
-    yield batch
-
-
-def _row(row: Mapping[str, Any], tag: str, arm_of: Callable[[str], int]) -> LogRow:
-    """A row as it is stored; ValueError or the like if it cannot be one."""
-    parsed = parse_assignment_id(row["id"], tag)
-    if parsed is None or parsed[1] != check_of(row["unit"] or ""):
-        raise ValueError(f"{row['id']!r} is no id of this experiment and unit")
-    recorded = row["reward"] not in (None, "")
-    rewarded = _time(row["rewarded_at"]) if recorded else None
-    received = _time(row["received_at"]) if recorded and row.get("received_at") else rewarded
-    return LogRow(
-        parsed[0],
-        row["unit"] or "",
-        arm_of(row["arm"]),
-        float(row["probability"]),
-        _time(row["timestamp"]),
-        float(row["reward"]) if recorded else None,
-        rewarded,
-        None if received == rewarded else received,
-        int(row["excluded"]) if row.get("excluded") not in (None, "") else None,
-        tuple(sorted(_event(*each) for each in json.loads(row.get("events") or "[]"))),
-    )
-
-
-def _event(metric: Any, event: Any, value: Any, at: Any, received: Any) -> MetricEvent:
-    """An event as it is stored; ValueError or the like if it cannot be one."""
-    if not isinstance(metric, str) or not isinstance(event, str):
-        raise ValueError(f"{metric!r} and {event!r} do not name an event")
-    times = [None if time is None else to_micros(time, LATEST) for time in (at, received)]
-    if times[0] is None:
-        raise ValueError(f"the event {event!r} of {metric!r} has no time")
-    return MetricEvent(metric, event, finite_number(value, "an event"), times[0], times[1])
-
-
-def _finder(arms: Mapping[str, Any]) -> Callable[[str], int]:
-    """How the arm of a name is found; LookupError or ValueError if there is none."""
-    names = names_in(arms)
-    if isinstance(names, LazyNames):
-        return names.index
-    return {name: k for k, name in enumerate(names)}.__getitem__
-
-
-def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
-    if path.suffix == ".parquet":
-        from pyarrow import parquet
-
-        with parquet.ParquetFile(path) as file:
-            for group in file.iter_batches():
-                yield from group.to_pylist()
-        return
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                guarded = {name: csv_text(row[name]) for name in GUARDS if row.get(name)}
-                yield row | guarded
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{path} cannot be read: {error}") from None
-
-
-def _time(value: Any) -> int:
-    return to_micros(
-        value if isinstance(value, datetime) else datetime.fromisoformat(value), LATEST
-    )
+def _freeze(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a record as JSON has them, with tuples in place of lists."""
+    return {k: tuple(value) if isinstance(value, list) else value for k, value in values.items()}

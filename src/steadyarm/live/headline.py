@@ -36,15 +36,15 @@ def headline(card: Scorecard) -> str:
             if card.ended
             else f"Waiting for the first of {status.budget:,} visits to {K:,} variants."
         )
-    if unhealthy := _unhealthy(card):
-        return f"{_progress(card)}: {unhealthy}"
+    if unhealthy := _describe_failures(card):
+        return f"{_describe_progress(card)}: {unhealthy}"
     if card.verdict is None:
-        sentences = [f"{_progress(card)}: {card.obstacle}"]
+        sentences = [f"{_describe_progress(card)}: {card.obstacle}"]
     else:
         looks = card.verdict.stopping
         sentences = [
-            f"{_progress(card)}, {_standing(card, card.verdict)}",
-            _guarded(card.verdict),
+            f"{_describe_progress(card)}, {_describe_standing(card, card.verdict)}",
+            _describe_guardrails(card.verdict),
             "" if looks is None or (looks.reason and not looks.recommended) else looks.text,
             card.verdict.reach,
         ]
@@ -54,7 +54,7 @@ def headline(card: Scorecard) -> str:
     if card.needs_stop:
         sentences.append("Stop the test when no more rewards will come: then all are judged.")
     if card.drift is not None:
-        sentences.append(_drifted(card.drift, card.by_day))
+        sentences.append(_describe_drift(card.drift, card.by_day))
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -92,7 +92,7 @@ def rewards_in_words(settings: Settings) -> tuple[str, ...]:
 
 def announcement(card: Scorecard) -> str:
     """What is worth saying aloud when it changes: a decision, else who leads; failing checks."""
-    if (unhealthy := _unhealthy(card)) or card.verdict is None:
+    if (unhealthy := _describe_failures(card)) or card.verdict is None:
         return unhealthy
     labels, decision = dict(zip(card.names, card.labels, strict=True)), card.decision
     if decision.word in ("ship", "keep") and decision.variant is not None:
@@ -114,14 +114,14 @@ def since(report: DriftReport, moved: Floats) -> date:
     return date.fromisoformat(report.periods[split + 1])
 
 
-def _guarded(verdict: Verdict) -> str:
+def _describe_guardrails(verdict: Verdict) -> str:
     """Which guardrails the recommended variant breaks, if any."""
     guardrails = (result for result in verdict.metrics if result.metric.role == "guardrail")
     broken = [result.name for result in guardrails if verdict.name in result.broken]
     return f"But {listed(broken)} got worse by more than is allowed." if broken else ""
 
 
-def _progress(card: Scorecard) -> str:
+def _describe_progress(card: Scorecard) -> str:
     status = card.status
     if card.status.total_assigned >= status.budget or card.policy_ended:
         return f"After all {card.status.total_assigned:,} visits"
@@ -130,7 +130,7 @@ def _progress(card: Scorecard) -> str:
     return f"{word[status.state]}{so_far}" if status.state in word else so_far.capitalize()
 
 
-def _standing(card: Scorecard, verdict: Verdict) -> str:
+def _describe_standing(card: Scorecard, verdict: Verdict) -> str:
     """Who leads or beats the control, by how much, and how sure that is."""
     labels, K = dict(zip(card.names, card.labels, strict=True)), card.size
     name = labels[verdict.name]
@@ -150,7 +150,10 @@ def _standing(card: Scorecard, verdict: Verdict) -> str:
     if against is not None and verdict.shown is None:
         return _against_control(card.labels, verdict, against) + gone
     rivals = [labels[other] for other in others]
-    said = _sure(name, rivals, verdict.others, K - len(dropped), final, card.ended) + gone
+    said = (
+        _describe_certainty(name, rivals, verdict.others, K - len(dropped), final, card.ended)
+        + gone
+    )
     if gone:
         said = said.replace("is the best;", "is the best of those measured to the end;")
     if against is not None and against.better[verdict.row]:
@@ -201,7 +204,9 @@ def _some(names: Sequence[str], rest: bool) -> str:
     return listed(names) if len(names) <= FEW else f"{len(names):,} variants"
 
 
-def _sure(name: str, others: list[str], more: int, K: int, final: bool, ended: bool) -> str:
+def _describe_certainty(
+    name: str, others: list[str], more: int, K: int, final: bool, ended: bool
+) -> str:
     """Who leads, and who of the K that were measured to the end may be as good.
 
     more : how many of these are not among the others that have names
@@ -227,14 +232,18 @@ def _sure(name: str, others: list[str], more: int, K: int, final: bool, ended: b
     return f"{name} {ahead}; {len(others) + more + 1:,} of {K:,} variants {verb}."
 
 
-def _unhealthy(card: Scorecard) -> str:
+def _describe_failures(card: Scorecard) -> str:
     """That nothing must be decided yet, and what to look at, if a health check fails."""
     findings = () if card.health is None else card.health.findings
-    failing = [f"{one.explanation} {one.advice}" for one in findings if one.status == "fail"]
+    failing = [
+        f"{finding.explanation} {finding.advice}"
+        for finding in findings
+        if finding.status == "fail"
+    ]
     return f"not healthy, do not decide yet. {' '.join(failing)}".strip() if failing else ""
 
 
-def _drifted(report: DriftReport, by_day: bool) -> str:
+def _describe_drift(report: DriftReport, by_day: bool) -> str:
     if report.gaps_move:
         k = int(np.argmin(report.arm_p_values))
         moved = report.estimates[:, k] - report.averages

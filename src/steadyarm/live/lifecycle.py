@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steadyarm import storages
-from steadyarm.arms import CONSTANT, ArmSet
+from steadyarm.arms import ArmSet
 from steadyarm.environments.families import arms_from_settings
 from steadyarm.errors import (
     ExperimentExistsError,
@@ -23,12 +23,12 @@ from steadyarm.errors import (
     UnknownExperimentError,
 )
 from steadyarm.live.decisions import check_servable, first_state, load_state
-from steadyarm.live.experiment import OWN_CLOCK, Experiment
-from steadyarm.live.metrics import Metric, duration_text, microseconds, unnamed, usual_grace
+from steadyarm.live.experiment import Experiment
+from steadyarm.live.metrics import Metric, microseconds, unnamed
 from steadyarm.live.settings import (
     NEVER_MATURE,
+    OF_PRIMARY,
     STOPPING,
-    USUAL_LOOKS,
     After,
     Looking,
     Missing,
@@ -41,7 +41,7 @@ from steadyarm.policies import Policy, is_policy_name, policy_from
 from steadyarm.segments import Direction
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import ExperimentRecord, new_tag
-from steadyarm.wording import did_you_mean, factors_of, shortened
+from steadyarm.wording import did_you_mean, shortened
 
 if TYPE_CHECKING:
     from steadyarm.storages.storage import Storage
@@ -101,8 +101,7 @@ def create_experiment(
     stop, looks, spending, futility, values, bulk, after : see `Settings`
     load_if_exists : an experiment of that name with the same settings is loaded instead
     start : False leaves it a draft until `Experiment.start`
-    clock : seconds since 1970, for simulations: all who load the experiment give the same one. By
-        default the storage's clock counts, for all processes alike
+    clock : seconds since 1970, in place of the storage's own clock, for simulations
     by : who creates it, for the audit log
 
     Returns
@@ -177,15 +176,15 @@ def _create(
 ) -> Experiment:
     stored = first_state(settings)
     check_servable(settings, load_state(settings, stored))
-    with _opened(storage) as opened:
+    with _opened(storage, clock) as opened:
         try:
             record = opened.create(
                 ExperimentRecord(
                     name=name,
                     tag=new_tag(),
                     state="running" if start else "draft",
-                    config=settings.to_dict() | ({} if clock is None else {"clock": OWN_CLOCK}),
-                    created=opened.now() if clock is None else microseconds(clock()),
+                    config=settings.to_dict(),
+                    created=opened.now(),
                     policy_state=stored,
                 ),
                 by=by,
@@ -193,10 +192,10 @@ def _create(
         except ExperimentExistsError:
             if not load_if_exists:
                 raise
-            experiment = Experiment(opened, opened.find(name), settings.policy, clock)
+            experiment = Experiment(opened, opened.find(name), settings.policy)
             _check_same(experiment, settings, ignore_seed=any_seed)
             return experiment
-        return Experiment(opened, record, settings.policy, clock)
+        return Experiment(opened, record, settings.policy)
 
 
 def load_experiment(
@@ -213,7 +212,7 @@ def load_experiment(
     name : of the experiment
     storage : a URL or an open storage; by default as for `create_experiment`
     policy : a policy of your own that the storage cannot name; else it is read from the storage
-    clock : seconds since 1970, for simulations; by default the storage's clock
+    clock : seconds since 1970, in place of the storage's own clock, for simulations
 
     Returns
     -------
@@ -230,8 +229,8 @@ def load_experiment(
     >>> sa.load_experiment("shop", storage).ask("visitor 1").name == first.name
     True
     """
-    with _opened(storage) as opened:
-        return Experiment(opened, opened.find(name), policy, clock)
+    with _opened(storage, clock) as opened:
+        return Experiment(opened, opened.find(name), policy)
 
 
 def create_from_description(
@@ -293,65 +292,46 @@ def _field(name: str) -> Iterator[None]:
 
 
 def description_of(settings: Settings) -> dict[str, Any]:
-    """The description from which `create_from_description` makes these settings, no defaults.
+    """The description from which `create_from_description` makes these settings.
 
     Examples
     --------
     >>> import steadyarm as sa
     >>> arms = sa.ArmSet.one_hot(["A", "B"])
     >>> description_of(Settings(arms, sa.Steady(), 1000, seed=1, missing="drop"))
-    {'arms': ['A', 'B'], 'budget': 1000, 'policy': 'steady', 'seed': 1, 'missing': 'drop'}
+    {'arms': ['A', 'B'], 'policy': 'Steady', 'budget': 1000, 'seed': 1, 'missing': 'drop'}
     """
+    left_out = {"arms", "policy", "control", "control_share", "metrics"}
+    if not unnamed(settings.metrics):
+        left_out |= OF_PRIMARY.keys()  # the primary metric says these
     description: dict[str, Any] = {
         "arms": arms_of(settings.arms),
-        "budget": settings.budget,
-        "policy": _described_policy(settings.policy),
-        "seed": settings.seed,
+        "policy": _describe_policy(settings.policy),
     }
-    plain = unnamed(settings.metrics)  # else the primary metric says all that follows
     for field in fields(Settings):
         value = getattr(settings, field.name)
-        wanted = (*(("direction", "missing") if plain else ()), "sticky", "bulk", "after")
-        if field.name in wanted and value != field.default:
-            description[field.name] = value
-    if plain and settings.reward_range is not None:
-        description["reward_range"] = list(settings.reward_range)
-    window, grace = settings.reward_window, settings.reward_grace
-    if plain and window is not None and grace is not None:
-        lasting = {"reward_window": window}
-        if grace != usual_grace(window):
-            lasting["reward_grace"] = grace
-        description |= {key: t if t % 1 else duration_text(t) for key, t in lasting.items()}
+        if field.name not in left_out and value not in (None, (), {}, field.default):
+            description[field.name] = list(value) if isinstance(value, tuple) else value
     if settings.control is not None:
         share = settings.control_share
         description["control"] = settings.control if share is None else {settings.control: share}
-    if settings.min_share:
-        description["min_share"] = _min_share(settings)
     if settings.metrics:
-        description["metrics"] = [metric.description() for metric in settings.metrics]
+        description["metrics"] = [_without_none(metric.plain()) for metric in settings.metrics]
     if settings.attributes:
         declared = settings.attributes.items()
         description["attributes"] = {name: list(levels) for name, levels in declared}
-    if settings.covariates:
-        description["covariates"] = list(settings.covariates)
-    usual = {"looks": USUAL_LOOKS, "spending": "obrien-fleming"}
-    for name in STOPPING:
-        if (value := getattr(settings, name)) != usual.get(name) and value is not None:
-            description[name] = value
-    if settings.values is not None:
-        description["values"] = dict(settings.values)
     return description
 
 
 def arms_of(arms: ArmSet) -> Any:
     """The arms of a description: names, factors, items, or all features."""
     if arms.recipe is not None:
-        return _recipe(arms.recipe.to_dict())
+        recipe = arms.recipe.to_dict()
+        if "factorial" in recipe:
+            recipe["factorial"] = dict(recipe["factorial"])
+        return recipe
     if arms.feature_names == arms.names and np.array_equal(arms.features, np.eye(arms.size)):
         return list(arms.names)
-    factorial = None if arms.large else _factorial(arms)
-    if factorial is not None:
-        return factorial
     return {
         "features": arms.features.tolist(),
         "names": list(arms.names),
@@ -359,62 +339,16 @@ def arms_of(arms: ArmSet) -> Any:
     }
 
 
-def _recipe(recipe: dict[str, Any]) -> Any:
-    if "one_hot" in recipe:
-        return recipe["one_hot"]
-    if "factorial" in recipe:
-        recipe["factorial"] = dict(recipe["factorial"])
-        if recipe["constant"]:
-            del recipe["constant"]
-    return recipe
+def _describe_policy(policy: Policy[Any]) -> str | dict[str, Any]:
+    """The name, and the settings that are not the default."""
+    usual = {field.name: field.default for field in fields(policy)}
+    settings = _without_none(policy.to_dict())
+    settings = {key: value for key, value in settings.items() if usual.get(key, MISSING) != value}
+    return settings if len(settings) > 1 else str(settings["name"])
 
 
-def _factorial(arms: ArmSet) -> dict[str, Any] | None:
-    factors = factors_of(arms.names)
-    if factors is None:
-        return None
-    constant = arms.feature_names[0] == CONSTANT
-    # products of polynomials 1 + (levels - 1) x: their coefficients count the columns by order
-    columns = np.ones(1)
-    for levels in factors.values():
-        columns = np.convolve(columns, [1, len(levels) - 1])
-    for order in range(1, len(factors) + 1):
-        if columns[1 : order + 1].sum() + constant == arms.dimension:
-            description: dict[str, Any] = {
-                "factorial": {factor: list(levels) for factor, levels in factors.items()},
-                "interactions": order,
-            }
-            if not constant:
-                description["constant"] = False
-            try:
-                rebuilt = ArmSet.factorial(factors, interactions=order, constant=constant)
-            except InvalidInputError:  # names may look like factors that nobody could create
-                return None
-            return description if rebuilt == arms else None
-    return None
-
-
-def _described_policy(policy: Policy[Any]) -> str | dict[str, Any]:
-    """The name, and the settings that are not the default; None is always a default."""
-    settings = policy.to_dict()
-    name = settings.pop("name")
-    if is_policy_name(name):
-        usual = {field.name: field.default for field in fields(type(policy))}
-        settings = {
-            key: value for key, value in settings.items() if usual.get(key, MISSING) != value
-        }
-        name = name.lower()
-    settings = {key: value for key, value in settings.items() if value is not None}
-    return {"name": name} | settings if settings else name
-
-
-def _min_share(settings: Settings) -> float | dict[str, float]:
-    # a control with a share is none of those that a number stands for
-    others = settings.arms.size - (settings.control_share is not None)
-    shares = set(settings.min_share.values())
-    if len(shares) == 1 and len(settings.min_share) == others:
-        return shares.pop()
-    return dict(settings.min_share)
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -470,10 +404,12 @@ def _in_words(error: Exception) -> str:
 
 
 @contextmanager
-def _opened(storage: str | Storage | None) -> Iterator[Storage]:
-    """The storage, which stays open if all goes well; one that was opened here is closed if not."""
+def _opened(storage: str | Storage | None, clock: Callable[[], float] | None) -> Iterator[Storage]:
+    """Open a storage; if an error follows, close it again unless it was open before."""
     opened = open_storage(storage)
     try:
+        if clock is not None:
+            opened.now = lambda: microseconds(clock())
         yield opened
     except BaseException:
         if opened is not storage:

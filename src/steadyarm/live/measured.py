@@ -167,7 +167,7 @@ def results_of_metric(
         index: values[1] for (name, index), values in sums.items() if name == "*".join(metric.ratio)
     }
     widening = _widening(metric, below, under)
-    return of(own, _linearized(numerator, denominator, products, *values, widening))
+    return of(own, _linearize(numerator, denominator, products, *values, widening))
 
 
 def _widening(metric: Metric, below: Metric, results: LiveResults) -> Floats:
@@ -229,7 +229,7 @@ def _ratio_of(metric: Metric, above: Metric, below: Metric) -> Metric:
     )
 
 
-def _linearized(
+def _linearize(
     above: Iterable[tuple[SegmentRecord, Tally]],
     below: Iterable[tuple[SegmentRecord, Tally]],
     products: Mapping[int, Floats],
@@ -286,7 +286,7 @@ def with_references(
     return tuple(referenced)
 
 
-def _declared(metric: Metric, evidence: Evidence) -> Evidence:
+def _apply_declaration(metric: Metric, evidence: Evidence) -> Evidence:
     """The evidence with what is declared of the metric, which sums do not show.
 
     A metric is yes or no even where not one has happened.
@@ -307,7 +307,7 @@ def _estimate(
 
     watched : intervals hold at all times, not only for a single analysis at the end
     """
-    evidence = _declared(metric, evidence)
+    evidence = _apply_declaration(metric, evidence)
     names, budget, against = settings.arms.names, settings.budget, None
     control = None if settings.control is None else settings.arms.index(settings.control)
     if watched:

@@ -268,14 +268,16 @@ class Metric:
 
     def plain(self) -> dict[str, Any]:
         """All fields, in numbers, texts and lists; `described` reads it, too."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return found | {name: found[name] and list(found[name]) for name in LISTS}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {name: values[name] and list(values[name]) for name in LISTS}
 
     def to_dict(self) -> dict[str, Any]:
         """The same with times in microseconds, as storages read them."""
-        found = self.plain()
-        times = {name: None if found[name] is None else microseconds(found[name]) for name in TIMES}
-        return found | times
+        values = self.plain()
+        times = {
+            name: None if values[name] is None else microseconds(values[name]) for name in TIMES
+        }
+        return values | times
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -317,24 +319,6 @@ class Metric:
                 field="metrics",
             )
         return cls(**given)
-
-    def description(self) -> dict[str, Any]:
-        """The table that `described` reads, without what is usual."""
-        usual = Metric(self.name, kind=self.kind, role=self.role, margin=self.margin)
-        found: dict[str, Any] = {"name": self.name}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in ("role", "kind", "margin"):
-                if value != field.default:
-                    found[field.name] = value
-            elif field.name == "grace":
-                if value is not None and value != usual_grace(self.times[0] or 0.0):
-                    found["grace"] = duration_text(value)
-            elif value != getattr(usual, field.name):
-                found[field.name] = list(value) if isinstance(value, tuple) else value
-        if self.times[0] is not None:
-            found["window"] = duration_text(self.times[0])
-        return found
 
 
 LISTS, TIMES = ("range", "ratio"), ("window", "grace")

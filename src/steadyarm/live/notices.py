@@ -113,7 +113,9 @@ def _make_body(
         decision = card.decision
         variant = None if decision.variant is None else _shorten(decision.variant, LONGEST_NAME)
         findings = () if card.health is None else card.health.findings
-        failures = [_shorten(one.explanation) for one in findings if one.status == "fail"]
+        failures = [
+            _shorten(finding.explanation) for finding in findings if finding.status == "fail"
+        ]
         data["headline"] = _shorten(card.headline)
         data["decision"] = {
             "word": decision.word,

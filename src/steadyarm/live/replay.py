@@ -16,7 +16,7 @@ import numpy as np
 
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.live.decisions import (
-    adjusted_ledgers,
+    adjust_ledgers,
     first_slopes,
     first_state,
     is_over,
@@ -34,7 +34,6 @@ from steadyarm.segments import Draws, Segment
 from steadyarm.storages.changes import Correction, as_observed
 from steadyarm.storages.counting import Columns, Metrics, RunningSeries, RunningTally, columns_of
 from steadyarm.storages.records import (
-    EarlySums,
     ExperimentRecord,
     LogRow,
     SegmentRecord,
@@ -112,8 +111,7 @@ def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -
         _compare_series(measured, storage.series(experiment.key), series, columns, report)
     # Tallies of another moment say nothing about decisions.
     if storage.trace(experiment.key, experiment.name).corrections == corrections:
-        changed = {place_of(each.number)[0] for each in corrections}
-        _follow(_as_observed(before, seen, observed.sums(columns)), settings, changed, report)
+        _follow(_as_observed(before, seen, observed.sums(columns)), settings, report)
     return Replay(
         sum(tally.total_assigned for tally in sums.values()),
         sum(tally.total_rewarded for tally in sums.values()),
@@ -173,7 +171,6 @@ def _count(
         for index in {place_of(number)[0] for number in lately} & known.keys()
     }
     names, draws, units = settings.arms.names, Draws(), set[str]()
-    late = None if settings.missing == "fail" else settings.window
     for page in log:
         rows = []
         for row in page:
@@ -196,11 +193,6 @@ def _count(
                     f"place {place_of(row.number)} shows {shown} with probability "
                     f"{row.probability!r}; the draw is {names[arm]} with {probability!r}"
                 )
-            if late is not None and row.rewarded is not None:
-                if row.rewarded - row.created > late:
-                    report(f"the reward of place {place_of(row.number)} came after its window")
-                elif (row.received or row.rewarded) - row.created > late + settings.grace:
-                    report(f"the reward of place {place_of(row.number)} arrived after its grace")
             if settings.sticky == "unit":
                 if row.unit in units:
                     report(f"unit {row.unit!r} has two assignments")
@@ -228,15 +220,9 @@ def _count_events(row: LogRow, series: RunningSeries, report: _Differences) -> N
     metrics, place = series.metrics, place_of(row.number)
     try:
         series.add(row)
-        rules = [metrics.rule(event.metric) for event in row.events]
     except InvalidInputError as error:
         report(f"place {place}: {error}")
         return
-    for event, rule in zip(row.events, rules, strict=True):
-        if rule.window is not None and event.at - row.created > rule.window:
-            report(f"the event {event.event!r} of {rule.name!r} of place {place} came too late")
-        elif rule.window is not None and event.arrived - row.created > rule.window + rule.grace:
-            report(f"the event {event.event!r} of {rule.name!r} of place {place} arrived too late")
     if metrics.by_event and row.reward != metrics.primary.value(row.events):
         report(
             f"the reward of place {place} is {row.reward!r}, its events count as "
@@ -320,13 +306,8 @@ def _compare_tallies(
             report(f"segment {record.index} has more assignments than its counter says")
 
 
-def _follow(
-    snapshot: Snapshot, settings: Settings, changed: set[int], report: _Differences
-) -> None:
-    """Let the policy decide again: every allocation from what it had observed when it opened.
-
-    changed : indices of segments with corrections
-    """
+def _follow(snapshot: Snapshot, settings: Settings, report: _Differences) -> None:
+    """Let the policy decide again: every allocation from what it had observed when it opened."""
     closed = sorted(
         ((record, tally) for record, tally in snapshot.segments if record.closed is not None),
         key=lambda pair: pair[0].closed or 0,
@@ -336,14 +317,14 @@ def _follow(
     slopes, series = first_slopes(settings), snapshot.series_by_segment()
     for record, tally in closed:
         ledger = ledger_of(settings, record, tally, True, series.get(record.index, ()))
-        seen, slopes = adjusted_ledgers([ledger], slopes)
+        seen, slopes = adjust_ledgers([ledger], slopes)
         states.append(state_after(settings.policy, states[-1], seen))
     for record, tally in closed:
         if not is_over(settings, progress_of(record, tally), record.closed_at or 0):
             report(f"segment {record.index} was observed by the policy before it was over")
     if [record.closed for record, _ in closed] != list(range(1, len(closed) + 1)):
         report("the policy did not observe segments one by one")
-    known = {record.index: (record, tally) for record, tally in snapshot.segments}
+    segments = {record.index: record.segment for record, _ in snapshot.segments}
     previous: SegmentRecord | None = None
     spare = settings.budget
     for record, _ in snapshot.segments:
@@ -354,11 +335,7 @@ def _follow(
         if previous is not None and record.carried_on and not previous.superseded:
             carrying = previous.segment
         early = record.early or ()
-        wrong = [why for each in early if (why := _refuted(each, record, known, settings, changed))]
-        if wrong:
-            report(f"segment {record.index} {wrong[0]}")
-        elif early:
-            segments = {index: each.segment for index, (each, _) in known.items()}
+        if early:
             scratch = state_with(settings, state, segments, early)
         try:
             planned = next_segment(settings, state, carrying, spare, scratch)
@@ -380,29 +357,6 @@ def _follow(
     )
     if not _values_agree(computed, kept):
         report("the policy's state differs from what its segments lead to")
-
-
-def _refuted(
-    early: EarlySums,
-    opened: SegmentRecord,
-    known: Mapping[int, tuple[SegmentRecord, Tally]],
-    settings: Settings,
-    changed: set[int],
-) -> str | None:
-    """Why a segment cannot have been opened with these rewards of another; None if it can."""
-    index = early.segment
-    if index >= opened.index or index not in known:
-        return f"rests on rewards of segment {index}, which was not there"
-    record, tally = known[index]
-    if record.closed is not None and record.closed <= opened.policy_version:
-        return f"rests on rewards so far of segment {index}, which the policy had observed"
-    # A reward that was taken back may have been there.
-    all_count = settings.missing == "zero" or index in changed
-    most = tally.assigned if all_count else tally.rewarded
-    fits = all(len(numbers) == len(most) for numbers in early[1:])
-    if not fits or any(n > there for n, there in zip(early.counts, most, strict=True)):
-        return f"rests on more rewards than segment {index} has"
-    return None
 
 
 def _differ(record: SegmentRecord, planned: Segment, carried_on: bool) -> str | None:

@@ -36,7 +36,7 @@ from steadyarm.inference.intervals import variance_kept
 from steadyarm.live.after_test import Outside, RollOut
 from steadyarm.live.decisions import (
     SegmentLedger,
-    adjusted_ledgers,
+    adjust_ledgers,
     as_seen,
     first_slopes,
     first_state,
@@ -48,7 +48,7 @@ from steadyarm.live.decisions import (
 )
 from steadyarm.live.estimates import MetricResult
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import InterimAnalysis, Stopped, looks_taken, verdict_at_look
+from steadyarm.live.stopping import LEVEL, InterimAnalysis, Stopped, looks_taken, verdict_at_look
 from steadyarm.live.verdict import (
     Decision,
     Verdict,
@@ -188,19 +188,20 @@ class LiveResults:
         anytime: bool | None = None,
         reward_range: tuple[float, float] | None = None,
         metrics: tuple[MetricResult, ...] = (),
-        at_stop: tuple[MetricResult, ...] | None = None,
     ) -> Verdict:
         """The best variant on mature visits; `Session.recommend` describes the parameters.
 
+        A test that may stop early is judged at its last look, unless another analysis is asked for.
+
         metrics : what is known of further metrics, whose guardrails have a say in the decision
-        at_stop : the same at the level at which tests stop; by default `metrics`
         """
         check_fraction(level, "level")
-        if self.settings.stop is not None and anytime is None and reward_range is None:
-            return verdict_at_look(self, level, metrics, at_stop)
+        usual = level == LEVEL and anytime is None and reward_range is None
+        if self.settings.stop is not None and usual:
+            return verdict_at_look(self, metrics)
         if self.stopped is not None:  # another analysis than the one that stopped the test
             every = replace(self, stopped=None)
-            return every.recommend(level, anytime, reward_range, metrics, at_stop)
+            return every.recommend(level, anytime, reward_range, metrics)
         policy = self.settings.policy
         used, watched = self.spending(level, anytime)
         if reward_range is not None and anytime is False:
@@ -263,7 +264,7 @@ class LiveResults:
         )
 
     def decided(
-        self, verdict: Verdict, metrics: Sequence[MetricResult], least: int = 0
+        self, verdict: Verdict, metrics: Sequence[MetricResult] = (), least: int = 0
     ) -> Decision:
         """What follows from a verdict, guardrails respected.
 
@@ -383,7 +384,7 @@ class LiveResults:
     @cached_property
     def adjusted(self) -> list[SegmentLedger]:
         """The pieces of `judged`, adjusted for covariates with slopes from the pieces before."""
-        return adjusted_ledgers(self.judged(), first_slopes(self.settings))[0]
+        return adjust_ledgers(self.judged(), first_slopes(self.settings))[0]
 
     @cached_property
     def raw_evidence(self) -> Evidence:
@@ -419,14 +420,14 @@ class LiveResults:
             )
         report = health_report(
             self.settings.arms.names,
-            [_logged(piece) for piece in self.pieces],
-            mature=[_logged(piece) for piece in self.mature],
+            [_log_segment(piece) for piece in self.pieces],
+            mature=[_log_segment(piece) for piece in self.mature],
         )
         fit = self._fit(self.mature)
         findings = [*report.findings, *([] if fit is None else [fit.finding])]
         if self.excluded:  # they are not lost
             findings = [finding for finding in findings if finding.name != "lost rows"]
-            findings.insert(1, _excluded(self.excluded, self.assigned + self.excluded))
+            findings.insert(1, _describe_excluded(self.excluded, self.assigned + self.excluded))
         if zeros := sum(piece.zeros for piece in self.mature):
             # Where only successes are reported, differences in what is missing are the effect.
             missing = Finding(
@@ -437,7 +438,7 @@ class LiveResults:
                 "come and count as zero, as declared; lost ones cannot be told from them.",
             )
             findings = [missing if f.name == missing.name else f for f in findings]
-        if (silent := self._silent()) is not None:
+        if (silent := self._check_silence()) is not None:
             findings.insert(0, silent)
         if self.in_time:
             findings.append(late_finding(self.settings.arms.names, self.in_time))
@@ -452,7 +453,7 @@ class LiveResults:
         )
         return f"{why}, so no variant leads."
 
-    def _silent(self) -> Finding | None:
+    def _check_silence(self) -> Finding | None:
         """A failing check of a test whose visits should have brought a reward by now."""
         settings = self.settings
         if any(p.stats.sums.any() or np.any(p.stats.squares) for p in self.pieces):
@@ -572,13 +573,13 @@ def level_on_the_way(level: float) -> float:
     return 1 - ON_THE_WAY * (1 - level)
 
 
-def _logged(piece: SegmentLedger) -> LoggedSegment:
+def _log_segment(piece: SegmentLedger) -> LoggedSegment:
     """Excluded visits are like lost rows: harmless if excluding does not depend on the arm."""
     drawn = (piece.assigned + piece.excluded)[None]
     return LoggedSegment(piece.segment, piece.assigned[None], piece.stats.counts, drawn)
 
 
-def _excluded(excluded: int, assigned: int) -> Finding:
+def _describe_excluded(excluded: int, assigned: int) -> Finding:
     return Finding(
         "excluded visits",
         "ok",
@@ -607,7 +608,9 @@ def results_of(
     ended, given_up = _standing(settings, snapshot, now)
     series = snapshot.series_by_segment()
     pieces = [
-        _counted(settings, record, tally, given_up[record.index], series.get(record.index, ()))
+        _judged_ledger(
+            settings, record, tally, given_up[record.index], series.get(record.index, ())
+        )
         for record, tally in snapshot.segments
         if tally.total_assigned > tally.total_excluded
     ]
@@ -639,7 +642,7 @@ def _in_time(snapshot: Snapshot, days: Iterable[DaySums]) -> Iterator[LoggedSegm
             yield LoggedSegment(segment, assigned, kept)
 
 
-def _counted(
+def _judged_ledger(
     settings: Settings,
     record: SegmentRecord,
     tally: Tally,
@@ -672,7 +675,7 @@ def results_by_day(
         record, assigned = records[part.segment], part.tally.total_assigned
         cut = replace(record, index=index, segment=record.segment.lasting(assigned))
         mine = [sums for sums in series.get(part.segment, ()) if sums.day == part.day]
-        pieces.append(_counted(whole.settings, cut, part.tally, given_up=True, series=mine))
+        pieces.append(_judged_ledger(whole.settings, cut, part.tally, given_up=True, series=mine))
     daily = replace(whole, pieces=tuple(pieces), ended=True, stopped=None)
     return daily, [part.day for part in parts]
 
@@ -819,11 +822,11 @@ def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str
     slopes, series = first_slopes(settings), snapshot.series_by_segment()
     for record, tally in closed:
         piece = (
-            [_counted(settings, record, tally, True, series.get(record.index, ()))]
+            [_judged_ledger(settings, record, tally, True, series.get(record.index, ()))]
             if tally.counted().total_rewarded
             else []
         )
-        seen, slopes = adjusted_ledgers(piece, slopes)
+        seen, slopes = adjust_ledgers(piece, slopes)
         states.append(state_after(policy, states[-1], seen))
     if policy.waits and not all(
         _would_play(settings, states[record.policy_version], record.segment)

@@ -24,25 +24,23 @@ from steadyarm.inference.sequences import confidence_path
 from steadyarm.live.breakdowns import Breakdown, breakdown_of
 from steadyarm.live.decisions import SegmentLedger, load_state
 from steadyarm.live.effects import Effects, effects_of, has_effects
-from steadyarm.live.estimates import MetricResult
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.headline import announcement, headline
-from steadyarm.live.measured import metric_results
+from steadyarm.live.moment import Moment
 from steadyarm.live.results import (
     LiveResults,
     Status,
     level_on_the_way,
     results_by_day,
-    results_of,
     rewards_until,
     status_of,
     with_outlier,
 )
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import LEVEL, schedule_of, stopped_in
+from steadyarm.live.stopping import LEVEL, schedule_of
 from steadyarm.live.verdict import Decision, Verdict
 from steadyarm.storages.changes import AuditEntry
-from steadyarm.storages.records import DaySums, SeriesSums, Snapshot, to_datetime
+from steadyarm.storages.records import DaySums, Snapshot, to_datetime
 from steadyarm.wording import counted, labels_of
 
 LOOKS, FEWER, MANY = 60, 16, 64  # looks of a course; fewer where there are many variants
@@ -157,23 +155,6 @@ class Waiting:
     rewarded: Integers
     late: Integers
     hours: Floats
-
-
-@dataclass(frozen=True)
-class Moment:
-    """What is stored of a test at one moment, and what follows from it.
-
-    Attributes
-    ----------
-    results : of the test
-    snapshot, series : the sums that they rest on
-    spans : first and last assignment, by segment
-    """
-
-    results: LiveResults
-    snapshot: Snapshot
-    series: Sequence[SeriesSums]
-    spans: Spans
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,8 +327,8 @@ def _of_those(
     """Counts of the variants shown, from those of the arms that were assigned."""
     if shown is None:
         return counts
-    found = dict(zip(range(len(counts)) if arms is None else arms, counts, strict=True))
-    return tuple(found.get(k, 0) for k in shown.tolist())
+    by_arm = dict(zip(range(len(counts)) if arms is None else arms, counts, strict=True))
+    return tuple(by_arm.get(k, 0) for k in shown.tolist())
 
 
 Standing = Literal["best", "leads", "ahead", "open", "maybe", "out", "dropped", "unknown"]
@@ -385,18 +366,20 @@ def standing_of(card: Scorecard, k: int) -> Standing:
     if k == verdict.row:
         if not card.settled:
             return "leads"
-        others = {names[j] for j in range(len(names)) if j != k and not _dropped(card, verdict, j)}
+        others = {
+            names[j] for j in range(len(names)) if j != k and not _is_dropped(card, verdict, j)
+        }
         alone = bool(others) and others.isdisjoint(verdict.plausible) and not verdict.others
         good = card.light != "fail" and not verdict.caution
         return "best" if alone and good else "ahead"
-    if _dropped(card, verdict, k):
+    if _is_dropped(card, verdict, k):
         return "dropped"
     if names[k] not in verdict.plausible:
         return "out"
     return "maybe" if card.ended else "open"
 
 
-def _dropped(card: Scorecard, verdict: Verdict, k: int) -> bool:
+def _is_dropped(card: Scorecard, verdict: Verdict, k: int) -> bool:
     """Whether a variant has no estimate; one that is still assigned merely has no reward yet."""
     planned = card.planned is not None and bool(card.planned[k] > 0)
     return bool(np.isnan(verdict.estimates[k])) and not planned
@@ -524,13 +507,13 @@ def drift_by_day(results: LiveResults, days: Sequence[int], level: float) -> Dri
 
 def waiting_of(sums: Iterable[DaySums]) -> Waiting:
     """Rewards by the day of their assignment."""
-    found: dict[int, NDArray[np.int64]] = {}
+    totals: dict[int, NDArray[np.int64]] = {}
     for part in sums:
-        row = found.setdefault(part.day, np.zeros(4, dtype=np.int64))
+        row = totals.setdefault(part.day, np.zeros(4, dtype=np.int64))
         tally = part.tally.counted()
         row += (tally.total_assigned, tally.total_rewarded, sum(part.late), sum(part.waited))
-    days = sorted(found)
-    assigned, rewarded, late, waited = np.array([found[day] for day in days]).T
+    days = sorted(totals)
+    assigned, rewarded, late, waited = np.array([totals[day] for day in days]).T
     hours = np.where(rewarded > 0, waited / np.maximum(rewarded, 1) / HOUR, np.nan)
     return Waiting(tuple(map(date_of, days)), assigned, rewarded, late, hours)
 
@@ -575,38 +558,28 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
     >>> scorecard_of(test).headline
     'Waiting for the first of 500 visits to 2 variants.'
     """
-    storage, settings, now = experiment.storage, experiment.settings, experiment.now()
-    snapshot = storage.snapshot(experiment.key, everything=True)
-    days = storage.days(experiment.key)
+    storage, settings = experiment.storage, experiment.settings
+    moment = experiment.read_moment()
+    snapshot, days, results, spans = moment.snapshot, moment.days, moment.results, moment.spans
     status = status_of(settings, snapshot)
-    stopped = stopped_in(storage.history, settings, snapshot.experiment)
-    results = results_of(settings, snapshot, days, now, stopped=stopped)
-    spans = _spans(snapshot)
     started = min((start for start, _ in spans.values()), default=None)
     waiting = waiting_of(days) if days else None
     policy_ended = _has_chosen(settings, snapshot)
     left, end = status.budget - status.total_assigned, None
     runs = status.state == "running" and left > 0 and not policy_ended
     if waiting is not None and started is not None and runs:
-        end = expected_end(waiting, started, to_datetime(now), left)
-    metrics: tuple[MetricResult, ...] = ()
-    at_stop = metrics
-    series = storage.series(experiment.key) if settings.further or settings.attributes else ()
-    if settings.further:
-        metrics = at_stop = metric_results(settings, snapshot, series, now, level, stopped=stopped)
-        if settings.stop is not None and level != LEVEL:
-            at_stop = metric_results(settings, snapshot, series, now, LEVEL, stopped=stopped)
+        end = expected_end(waiting, started, to_datetime(moment.now), left)
     verdict, obstacle = None, ""
     try:
-        verdict = results.check_complete().recommend(level, metrics=metrics, at_stop=at_stop)
+        verdict = moment.recommend(level)
     except RewardsPendingError as error:
         obstacle = f"{str(error).partition('. ')[0].rstrip('.')}."  # the rest says what to do
     drift, by_day = None, False
     if verdict is not None and settings.policy.unbiased:
         drift = drift_by_day(*results_by_day(results, snapshot, days), level)
         by_day = drift is not None
-        drift = _alarmed(drift, results, level)
-    open_until = rewards_until(settings, snapshot, now)
+        drift = _test_drift(drift, results, level)
+    open_until = rewards_until(settings, snapshot, moment.now)
     until = None if open_until is None else to_datetime(open_until)
     stuck = settings.policy.waits and any(p.exhausted and p.waiting for p in results.pieces)
     needs_stop = (
@@ -615,14 +588,14 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
         and not results.ended
         and settings.missing != "fail"
     )
-    shown = _shown(settings, status, verdict)
+    shown = _select_shown(settings, status, verdict)
     health = None
     if results.pieces:
         extreme = None if results.clicks else storage.extreme(experiment.key)
         health = with_outlier(results, extreme)
     return Scorecard(
         name=experiment.name,
-        seen=to_datetime(now),
+        seen=to_datetime(moment.now),
         settings=settings,
         status=status,
         started=started,
@@ -637,14 +610,14 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
         health=health,
         waiting=waiting,
         shown=shown,
-        planned=_planned(results, shown) if results.pieces else None,
+        planned=_planned_shares(results, shown) if results.pieces else None,
         needs_stop=needs_stop,
         corrections=tuple(experiment.corrections()),
-        moment=Moment(results, snapshot, series, spans),
+        moment=moment,
     )
 
 
-def _shown(settings: Settings, status: Status, verdict: Verdict | None) -> Integers | None:
+def _select_shown(settings: Settings, status: Status, verdict: Verdict | None) -> Integers | None:
     """Of a large set those on the verdict's short list, else those assigned most often."""
     if not settings.arms.large:
         return None
@@ -652,11 +625,11 @@ def _shown(settings: Settings, status: Status, verdict: Verdict | None) -> Integ
         return verdict.shown
     arms = range(settings.arms.size) if status.arms is None else status.arms
     pairs = sorted(zip(status.assigned, arms, strict=True), key=lambda pair: (-pair[0], pair[1]))
-    found = [k for _, k in pairs[:SHORT]] or list(range(SHORT))
-    return np.array(sorted(found), dtype=np.int64)
+    most_assigned = [k for _, k in pairs[:SHORT]] or list(range(SHORT))
+    return np.array(sorted(most_assigned), dtype=np.int64)
 
 
-def _planned(results: LiveResults, shown: Integers | None) -> Floats:
+def _planned_shares(results: LiveResults, shown: Integers | None) -> Floats:
     """Shares with which the variants shown are assigned in the last piece."""
     segment = results.pieces[-1].segment
     if segment.arms is None:
@@ -664,15 +637,6 @@ def _planned(results: LiveResults, shown: Integers | None) -> Floats:
     assert shown is not None
     place = np.minimum(np.searchsorted(segment.arms, shown), segment.columns - 1)
     return np.where(segment.arms[place] == shown, segment.weights[0][place], 0.0)
-
-
-def _spans(snapshot: Snapshot) -> dict[int, tuple[datetime, datetime]]:
-    """First and last assignment of each segment that has one."""
-    return {
-        record.index: (to_datetime(record.opened), to_datetime(tally.last))
-        for record, tally in snapshot.segments
-        if tally.last is not None
-    }
 
 
 def _has_chosen(settings: Settings, snapshot: Snapshot) -> bool:
@@ -704,7 +668,9 @@ def _end_with(course: Course, verdict: Verdict, names: Sequence[str]) -> None:
             course.others[-1] = verdict.possible - int(course.plausible[-1].sum())
 
 
-def _alarmed(by_day: DriftReport | None, results: LiveResults, level: float) -> DriftReport | None:
+def _test_drift(
+    by_day: DriftReport | None, results: LiveResults, level: float
+) -> DriftReport | None:
     """The report by day, else by shares; whether anything moves is tested in one way for both."""
     report = results.drift(PERIODS, level)
     if by_day is None:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from hashlib import sha256
 from threading import RLock
 from typing import Any
 
@@ -27,7 +28,6 @@ from steadyarm.errors import (
 )
 from steadyarm.live.decisions import (
     SegmentLedger,
-    as_seen,
     first_slopes,
     transition,
     why_it_waits,
@@ -38,9 +38,8 @@ from steadyarm.live.stopping import Stopped, stop_now
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy, State
 from steadyarm.segments import Direction, SegmentStats
-from steadyarm.validation import finite_number, whole_number
 
-FORMAT = 3
+FORMAT = 4
 PLAIN = ("seed", "direction", "covariates", "values", *STOPPING)  # settings that are JSON as such
 
 Floats = NDArray[np.float64]
@@ -273,7 +272,8 @@ class Session(LiveTest):
         """The best variant on mature visits: the first ones, up to those that wait for rewards.
 
         If the test may stop early, the verdict is that of its last look, and intervals hold at all
-        looks at once with probability `level`.
+        looks at once with probability 0.95. Another `level`, `anytime` or `reward_range` asks for
+        an analysis beside the looks.
 
         Parameters
         ----------
@@ -396,33 +396,28 @@ class Session(LiveTest):
         settings, share = self.settings, self.settings.control_share
         control = settings.control if share is None else {settings.control: share}
         with self._lock:
-            return json.dumps(
-                {
-                    "format": FORMAT,
-                    "policy": self.policy.to_dict(),
-                    "arms": self.arms.to_dict(),
-                    **{name: getattr(settings, name) for name in PLAIN},
-                    "control": control,
-                    "slopes": None if self._slopes is None else self._slopes.to_dict(),
-                    "stopped": None if self._stopped is None else self._stopped.to_dict(),
-                    "looked": self._looked,
-                    "state": self._state.to_dict(),
-                    "books": {
-                        "asked": self._asked,
-                        "opened": len(self._open) + len(self._closed),
-                        "current": None if self._current is None else self._current.index,
-                        "open": [ledger.to_dict() for ledger in self._open.values()],
-                        "closed": [ledger.to_dict() for ledger in self._closed],
-                        "waiting": [
-                            [number, index, arm, *([] if z is None else [z.tolist()])]
-                            for number, (index, arm, z) in self._waiting.items()
-                        ],
-                        "least": self._least,
-                        "largest": self._largest,
-                    },
-                    "finished": self._finished,
-                }
-            )
+            content = {
+                "policy": self.policy.to_dict(),
+                "arms": self.arms.to_dict(),
+                **{name: getattr(settings, name) for name in PLAIN},
+                "control": control,
+                "slopes": None if self._slopes is None else self._slopes.to_dict(),
+                "stopped": None if self._stopped is None else self._stopped.to_dict(),
+                "looked": self._looked,
+                "state": self._state.to_dict(),
+                "asked": self._asked,
+                "current": None if self._current is None else self._current.index,
+                "open": [ledger.to_dict() for ledger in self._open.values()],
+                "closed": [ledger.to_dict() for ledger in self._closed],
+                "waiting": [
+                    [number, index, arm, None if z is None else z.tolist()]
+                    for number, (index, arm, z) in self._waiting.items()
+                ],
+                "least": self._least,
+                "largest": self._largest,
+                "finished": self._finished,
+            }
+            return json.dumps({"format": FORMAT, "sha256": _digest(content), "session": content})
 
     @classmethod
     def from_json(cls, text: str, policy: Policy[Any] | None = None) -> Session:
@@ -447,96 +442,46 @@ class Session(LiveTest):
                 f"this is not a session of format {FORMAT} but {given!r}; it was written by "
                 "another version of SteadyArm or is something else."
             )
-        try:
-            arms, budget = ArmSet.from_dict(data["arms"]), data["state"]["budget"]
-            policy = load_policy(data["policy"], policy, "Session.from_json(text, policy=…)")
-            settings = {name: data[name] for name in ("control", *PLAIN)}
-            session = cls(policy, arms, budget, **settings)
-            session._read(data)
-        except InvalidInputError:
-            raise
-        except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        content: Any = data.get("session")
+        if data.get("sha256") != _digest(content):
             raise InvalidInputError(
-                f"this JSON of a session is incomplete or damaged: {error!r}."
-            ) from None
+                "this JSON of a session is incomplete, or was changed after it was written."
+            )
+        arms, budget = ArmSet.from_dict(content["arms"]), content["state"]["budget"]
+        policy = load_policy(content["policy"], policy, "Session.from_json(text, policy=…)")
+        settings = {name: content[name] for name in ("control", *PLAIN)}
+        session = cls(policy, arms, budget, **settings)
+        session._read(content)
         return session
 
-    def _read(self, data: Mapping[str, Any]) -> None:
-        """Take over what `to_json` wrote; ValueError if it cannot be right."""
-        state = self.policy.state_type.from_dict(data["state"], self.arms)
-        if not self._state.resembles(state):
-            raise ValueError("its state does not fit its policy and arms")
-        self._state, self._finished = state, bool(data["finished"])
-        books, size = data["books"], self.arms.size
+    def _read(self, content: Mapping[str, Any]) -> None:
+        """Take over what `to_json` wrote."""
+        size = self.arms.size
         c = 1 + len(self.settings.covariates) if self.settings.covariates else 0
+        self._state = self.policy.state_type.from_dict(content["state"], self.arms)
         if c:
-            self._slopes = Slopes.from_dict(data["slopes"], c)
-        ledgers = [SegmentLedger.from_dict(entry, size, covariates=c) for entry in books["open"]]
+            self._slopes = Slopes.from_dict(content["slopes"], c)
+        ledgers = [SegmentLedger.from_dict(entry, size, covariates=c) for entry in content["open"]]
         self._open = {ledger.index: ledger for ledger in ledgers}
-        self._closed = [SegmentLedger.from_dict(each, size, True, c) for each in books["closed"]]
-        self._current = None if books["current"] is None else self._open[books["current"]]
-        self._asked = whole_number(books["asked"], "asked")
+        self._closed = [
+            SegmentLedger.from_dict(entry, size, True, c) for entry in content["closed"]
+        ]
+        self._current = None if content["current"] is None else self._open[content["current"]]
+        self._asked, self._finished = content["asked"], content["finished"]
         self._waiting = {
-            number: (index, arm, _row(z[0], c) if c else None)
-            for number, index, arm, *z in books["waiting"]
+            number: (index, arm, None if z is None else np.array(z, dtype=np.float64))
+            for number, index, arm, z in content["waiting"]
         }
-        self._least, self._largest = books["least"], books["largest"]
-        if data["stopped"] is not None:
-            self._stopped = Stopped.from_dict(data["stopped"])
-        self._looked = whole_number(data["looked"], "looked")
-        self._check(ledgers + self._closed, books["opened"])
+        self._least, self._largest = content["least"], content["largest"]
+        if content["stopped"] is not None:
+            self._stopped = Stopped.from_dict(content["stopped"])
+        self._looked = content["looked"]
 
-    def _check(self, ledgers: list[SegmentLedger], opened: Any) -> None:
-        """After reading: whether ledgers, waiting assignments and the policy's state agree."""
-        if sorted(ledger.index for ledger in ledgers) != list(range(opened)):
-            raise ValueError("a segment is there twice, or missing")
-        if not sum(ledger.used for ledger in ledgers) == self._asked <= self.budget:
-            raise ValueError(f"{self._asked} assignments were made, but segments have others")
-        waiting = {index: np.zeros_like(each.assigned) for index, each in self._open.items()}
-        for number, (index, arm, _) in self._waiting.items():
-            if not 0 <= whole_number(number, "a waiting number") < self._asked:
-                raise ValueError(f"assignment {number} waits but was never made")
-            column = self._open[index].segment.column_of(whole_number(arm, "a waiting arm"))
-            waiting[index][column] += 1
-        first = self.policy.next_segment(self.policy.start(self.arms, self.budget))
-        planned = None if first is None else first.reference
-        for ledger in ledgers:
-            pending, reference = waiting.get(ledger.index, 0), ledger.segment.reference
-            if not np.array_equal(ledger.missing, ledger.forgotten + pending):
-                raise ValueError(f"the sums of segment {ledger.index} do not fit its assignments")
-            if (reference is None) != (planned is None) or (
-                reference is not None
-                and planned is not None
-                and (reference.shape != planned.shape or not np.isfinite(reference).all())
-            ):
-                raise ValueError(f"the reference of segment {ledger.index} does not fit its policy")
-        recorded = any(ledger.recorded for ledger in ledgers)
-        if (self._least is not None, self._largest is not None) != (recorded, recorded):
-            raise ValueError("the range of the rewards does not fit their number")
-        if recorded:
-            least, largest = (finite_number(x, "a reward") for x in (self._least, self._largest))
-            if least > largest:
-                raise ValueError("the least reward exceeds the largest")
-        closed = sum(
-            int(segment.rounds[0])
-            for ledger in self._closed
-            for segment, _ in as_seen(self.policy, self.arms, [ledger])
-        )
-        if int(self._state.played[0]) != closed:
-            raise ValueError(
-                f"the policy has seen {self._state.played[0]} rounds, segments say {closed}"
-            )
+
+def _digest(content: Any) -> str:
+    """A hash of what a session wrote, by which changes are noticed."""
+    return sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _forget(ledger: SegmentLedger, arm: int, z: Floats | None) -> None:
     ledger.forget(arm)
-
-
-def _row(z: Any, covariates: int) -> Floats:
-    """Covariates of a waiting assignment; ValueError if they are not finite numbers."""
-    row = np.array(z, dtype=np.float64)
-    if row.shape != (covariates,) or not np.isfinite(row).all():
-        raise ValueError(
-            f"the covariates {z!r} of a waiting assignment are no {covariates} numbers"
-        )
-    return row

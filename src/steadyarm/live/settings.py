@@ -295,7 +295,9 @@ class Settings:
     @cached_property
     def variant_values(self) -> Sequence[Any]:
         """The value of each variant, given or derived, in their order."""
-        return values_of(self.arms.names, self.values)
+        recipe = self.arms.recipe
+        values = values_of(self.arms.names if recipe is None else recipe.names, self.values)
+        return values if self.arms.large else tuple(values[:])
 
     def shown(self, value: float) -> str:
         """A mean reward as people read it: with its unit, if the primary metric has a name.
@@ -442,18 +444,18 @@ class Settings:
         >>> Settings(arms, sa.Steady(), 1000, 1, reward_window="2d", missing="zero").cautions()
         []
         """
-        found = []
+        warnings = []
         if self.missing == "zero" and self.reward_window is None:
-            found.append(NEVER_MATURE)
+            warnings.append(NEVER_MATURE)
         if self.missing == "zero" and self.direction == "minimize":
-            found.append(
+            warnings.append(
                 "a reward that never comes counts as zero, the best there is where less is better: "
                 'a variant that loses its measurements would win; missing="drop" is safer.'
             )
         arms = self.arms
         if self.budget < FEW * (arms.rank if arms.large else arms.size):
-            found.append("the budget is small for so many variants; see steadyarm plan.")
-        return found
+            warnings.append("the budget is small for so many variants; see steadyarm plan.")
+        return warnings
 
     def to_dict(self, arms: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Numbers, texts and lists only.
@@ -463,25 +465,16 @@ class Settings:
         levels, products = encode_levels(self.attributes)
         covariates, their_products = encode_covariates(self.covariates, self.missing)
         ratios = [list(metric.ratio) for metric in self.metrics if metric.ratio]
-        further: dict[str, Any] = {
-            "metrics": [metric.to_dict() for metric in self.metrics] + levels + covariates,
-            "products": ratios + products + their_products,
-        }
-        if self.attributes:
-            further["attributes"] = {name: list(self.attributes[name]) for name in self.attributes}
-        left_out = {"metrics", "attributes", "covariates", "values", "bulk"}
-        left_out |= set(STOPPING if self.stop is None else ())
-        left_out |= {"after"} if self.after == "show" else set()
-        own = (field.name for field in fields(self) if field.name not in left_out)
-        return {name: getattr(self, name) for name in own} | {
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {
             "arms": self.arms.to_dict() if arms is None else dict(arms),
             "policy": self.policy.to_dict(),
             "reward_range": None if self.reward_range is None else list(self.reward_range),
             "min_share": dict(self.min_share),
-            **(further if self.metrics or self.attributes or self.covariates else {}),
-            **({"covariates": list(self.covariates)} if self.covariates else {}),
-            **({} if self.values is None else {"values": dict(self.values)}),
-            **({"bulk": True} if self.bulk else {}),
+            "metrics": [metric.to_dict() for metric in self.metrics] + levels + covariates,
+            "products": ratios + products + their_products,
+            "attributes": {name: list(self.attributes[name]) for name in self.attributes},
+            "covariates": list(self.covariates),
+            "values": None if self.values is None else dict(self.values),
         }
 
     @classmethod
@@ -498,8 +491,7 @@ class Settings:
         Settings
         """
         values = dict(data)
-        for name in ("clock", "products"):  # for `lifecycle`, services and storages
-            values.pop(name, None)
+        values.pop("products", None)  # for storages
         values["metrics"] = tuple(map(Metric.from_dict, without_known(values.get("metrics", ()))))
         if not unnamed(values["metrics"]):
             values = {name: value for name, value in values.items() if name not in OF_PRIMARY}

@@ -240,7 +240,7 @@ def stopped_in(
     """
     if settings.stop != "when sure" or head.state not in ("stopped", "archived"):
         return None
-    entries = [each for each in history(head.name) if each.action == "experiment.stopped"]
+    entries = [entry for entry in history(head.name) if entry.action == "experiment.stopped"]
     if not entries or "look" not in entries[-1].detail:
         return None
     return Stopped.from_dict(entries[-1].detail, entries[-1].created)
@@ -249,18 +249,10 @@ def stopped_in(
 # The verdict at the last interim analysis, and whether the test stops there
 
 
-def verdict_at_look(
-    results: LiveResults,
-    level: float = LEVEL,
-    metrics: tuple[MetricResult, ...] = (),
-    at_stop: tuple[MetricResult, ...] | None = None,
-) -> Verdict:
+def verdict_at_look(results: LiveResults, metrics: tuple[MetricResult, ...] = ()) -> Verdict:
     """The verdict at the last look; before the first one estimates without limits.
 
-    What is said of stopping is said at the level at which tests stop, whatever `level` is asked.
-
     metrics : what is known of further metrics, whose guardrails have a say in the decision
-    at_stop : the same at the level at which tests stop; by default `metrics`
     """
     if not results.tells:
         results.explain_emptiness()
@@ -276,14 +268,14 @@ def verdict_at_look(
         settings,
         results.state_so_far(),
         evidence,
-        level,
+        LEVEL,
         anytime=True,
         as_policy=results.as_policy(pieces),
         looks=schedule,
     )
     if settings.covariates:
         verdict = replace(verdict, **there.beside(verdict))
-    verdict = results.with_visits(verdict, pieces, level, watched=True)
+    verdict = results.with_visits(verdict, pieces, LEVEL, watched=True)
     ahead = None if results.ended or over else next_look(settings, looks, results.mature)
     soonest = 0 if ahead is None else max(ahead[0] - verdict.judged, 0)
     plain, decision = (results.decided(verdict, given, soonest) for given in ((), metrics))
@@ -299,9 +291,6 @@ def verdict_at_look(
         decision = plain = Decision("unclear", f"No clear winner: {why}.")
         decides = True
     verdict = replace(verdict, decision=decision, metrics=metrics)
-    if level != LEVEL:
-        usual = verdict_at_look(results, LEVEL, metrics if at_stop is None else at_stop)
-        return replace(verdict, stopping=usual.stopping)
     report = StopReport(
         rule=settings.stop or "",
         spending=settings.spending or "",
@@ -309,7 +298,7 @@ def verdict_at_look(
         looks=_look_results(settings, looks, pieces, sequence),
         recommended=decides and decision == plain and not over,
         reason=decision.text if decides else "",
-        ahead="" if ahead is None else _ahead(*ahead),
+        ahead="" if ahead is None else _describe_next(*ahead),
     )
     if (stopped := results.stopped) is not None:
         when = None if stopped.when is None else to_datetime(stopped.when)
@@ -319,7 +308,7 @@ def verdict_at_look(
     return replace(verdict, stopping=report)
 
 
-def _ahead(visits: int, until: int | None) -> str:
+def _describe_next(visits: int, until: int | None) -> str:
     """What the next interim analysis rests on."""
     if until is None:
         return f"The next interim analysis is on the first {visits:,} visits."
@@ -334,7 +323,7 @@ def stop_now(
     Also whether that look is done with: it is not if only a guardrail or a health check kept the
     test from stopping, since these may be fine a little later.
     """
-    verdict = verdict_at_look(results, metrics=metrics)
+    verdict = verdict_at_look(results, metrics)
     report = verdict.stopping
     if report is None or not report.recommended:
         return None, not verdict.unhealthy and (report is None or not report.reason)
@@ -354,16 +343,16 @@ def _look_results(
     pieces: Sequence[SegmentLedger],
     sequence: ConfidenceSequence,
 ) -> tuple[InterimResult, ...]:
-    """What was found at each look."""
+    """The results of each look."""
     brought = np.cumsum([bool(piece.recorded) for piece in pieces])
-    found = []
+    results = []
     for look in looks:
         j = int(brought[look.pieces - 1]) - 1
         boundary, reached = (np.inf, 0.0) if j < 0 else _extent(settings, sequence, j)
         when = None if look.last is None else to_datetime(look.last)
         share = look.visits / settings.budget
-        found.append(InterimResult(look.number, look.visits, share, when, boundary, reached))
-    return tuple(found)
+        results.append(InterimResult(look.number, look.visits, share, when, boundary, reached))
+    return tuple(results)
 
 
 def _extent(settings: Settings, sequence: ConfidenceSequence, j: int) -> tuple[float, float]:
@@ -384,8 +373,8 @@ def _extent(settings: Settings, sequence: ConfidenceSequence, j: int) -> tuple[f
     ways = [((1 - LEVEL) / 2, leads[others].min())]
     if settings.control is not None and others[row := arms.index(settings.control)]:
         ways.append(((1 - LEVEL) / (2 * max(sequence.evidence.family - 1, 1)), leads[row]))
-    found = [(float(sequence.factor(j, alpha)[0, 0]), float(lead)) for alpha, lead in ways]
-    boundary, reached = max(found, key=lambda way: way[1] / way[0])
+    ways_reached = [(float(sequence.factor(j, alpha)[0, 0]), float(lead)) for alpha, lead in ways]
+    boundary, reached = max(ways_reached, key=lambda way: way[1] / way[0])
     return (np.inf if boundary > 1e9 else boundary), reached
 
 

@@ -140,19 +140,6 @@ def levels_in(declared: Declared, given: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def check_as_many(units: Sequence[Any], given: Sequence[Any] | None, what: str) -> None:
-    """Refuse lists of what is known of units that are longer or shorter than that of the units.
-
-    what : "attributes" or "covariates"
-    """
-    if given is not None and len(given) != len(units):
-        raise InvalidInputError(
-            f"there are {what} of {len(given)} units, but {len(units)} units; give as many, "
-            "with None for units of which nothing is known.",
-            field=what,
-        )
-
-
 def encode_levels(declared: Declared) -> tuple[list[dict[str, Any]], list[list[str]]]:
     """All levels as entries of a config: among its metrics, and among its products."""
     names = [series_of(name, level) for name in declared for level in levels_of(declared, name)]
@@ -254,23 +241,23 @@ def moments_in(
     for part in series:
         more = np.array([part.rewarded, part.sums, part.squares], dtype=object)
         sums[part.series] = sums[part.series] + more if part.series in sums else more
-    found = Moments.empty(1, len(tally.assigned), 1 + len(names))
-    found.assigned[0] = np.subtract(tally.assigned, tally.excluded)
+    moments = Moments.empty(1, len(tally.assigned), 1 + len(names))
+    moments.assigned[0] = np.subtract(tally.assigned, tally.excluded)
     nothing = np.zeros((3, len(tally.assigned)))
 
     def of(what: int, *factors: str) -> Any:
         """(m,) of a series: its number of values, their sum or that of their squares."""
         return sums.get("*".join(factors), nothing)[what].astype(np.float64)
 
-    totals, seen = found.totals[0], found.seen[0]  # (m, c) each
-    all_squares, squares = found.total_squares[0], found.squares[0]  # (m, c, c) each
+    totals, seen = moments.totals[0], moments.seen[0]  # (m, c) each
+    all_squares, squares = moments.total_squares[0], moments.squares[0]  # (m, c, c) each
     totals[:, 0] = all_squares[:, 0, 0] = of(NUMBER, KNOWN)
     seen[:, 0] = squares[:, 0, 0] = of(NUMBER, KNOWN, REWARD)
-    found.products[0, :, 0] = of(SUM, KNOWN, REWARD)
+    moments.products[0, :, 0] = of(SUM, KNOWN, REWARD)
     for a, name in enumerate(names, start=1):
         totals[:, a], all_squares[:, a, a] = of(SUM, name), of(SQUARES, name)
         seen[:, a], squares[:, a, a] = of(SUM, name, REWARDED), of(SQUARES, name, REWARDED)
-        found.products[0, :, a] = of(SUM, name, REWARD)
+        moments.products[0, :, a] = of(SUM, name, REWARD)
         for whole, wholes in ((totals, all_squares), (seen, squares)):
             wholes[:, 0, a] = wholes[:, a, 0] = whole[:, a]  # a product with 1
         for b, other in enumerate(names[a:], start=a + 1):
@@ -278,4 +265,4 @@ def moments_in(
             squares[:, a, b] = squares[:, b, a] = of(SUM, name, other, REWARDED)
     if everything:
         seen[:], squares[:] = totals, all_squares
-    return found
+    return moments

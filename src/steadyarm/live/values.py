@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import product
-from math import comb, isfinite
 from typing import Any, overload
 
-from steadyarm.arms.recipes import BETWEEN, BundleNames, FactorialNames, LazyNames
+from steadyarm.arms.recipes import BETWEEN, BundleNames, FactorialNames
 from steadyarm.errors import InvalidInputError
-from steadyarm.wording import factors_of, shortened, strung
+from steadyarm.wording import strung
 
 LARGEST_VALUE = 16 * 1024  # bytes of a value as JSON
-DEEPEST = 32  # lists and objects in each other
 EXACT = 2**53  # up to here every program reads whole numbers exactly
 
 
 def values_of(names: Sequence[str], given: Mapping[str, Any] | None = None) -> Sequence[Any]:
     """The value of each variant, in the order of their names.
 
+    names : those of the recipe, if the set of variants has one
+
     Whoever gets a value shares it with others, and must not change it.
 
     Examples
     --------
-    >>> values_of(["size=S, hat=no", "size=S, hat=yes", "size=L, hat=no", "size=L, hat=yes"])[1]
+    >>> values_of(FactorialNames({"size": ("S", "L"), "hat": ("no", "yes")}))[1]
     {'size': 'S', 'hat': 'yes'}
-    >>> values_of(["a + b", "a + c", "b + c"])[2], values_of(["A", "B"])[0]
+    >>> values_of(BundleNames(("a", "b", "c"), 2))[2], values_of(["A", "B"])[0]
     (['b', 'c'], 'A')
     >>> values_of(["A", "B"], {"A": {"price": 9}, "B": {"price": 12}})[1]
     {'price': 12}
@@ -39,19 +38,11 @@ def values_of(names: Sequence[str], given: Mapping[str, Any] | None = None) -> S
         return tuple(given[name] for name in names)
     if isinstance(names, (FactorialNames, BundleNames)):
         return _LazyValues(names)
-    if isinstance(names, LazyNames):
-        return names
-    factors = factors_of(names)
-    if factors is not None:
-        rows = product(*factors.values())
-        return tuple(dict(zip(factors, row, strict=True)) for row in rows)
-    if _are_bundles(names):
-        return tuple(name.split(BETWEEN) for name in names)
-    return tuple(names)
+    return names
 
 
 class _LazyValues(Sequence[Any]):
-    """Values of a large set, each made when somebody asks for it."""
+    """Values of combinations or bundles, each computed when it is read."""
 
     def __init__(self, names: FactorialNames | BundleNames) -> None:
         self._names = names
@@ -69,18 +60,6 @@ class _LazyValues(Sequence[Any]):
         if isinstance(self._names, BundleNames):
             return self._names[index].split(BETWEEN)
         return self._names.levels_of(index)
-
-
-def _are_bundles(names: Sequence[str]) -> bool:
-    """Whether these are the names that `ArmSet.bundles` gives, for two items or more in each."""
-    if not names or BETWEEN not in names[0]:
-        return False
-    bundles = [name.split(BETWEEN) for name in names]
-    items, size = tuple(dict.fromkeys(item for each in bundles for item in each)), len(bundles[0])
-    if comb(len(items), size) != len(names):
-        return False
-    made = BundleNames(items, size)
-    return all(made[k] == name for k, name in enumerate(names))
 
 
 def validate_variant_values(
@@ -122,12 +101,21 @@ def validate_variant_values(
             f"there is no value for {strung(missing, 8)}; give one for every variant, or for none.",
             field="values",
         )
-    return {name: _checked(given[name], name) for name in names}
+    return {name: _validate(given[name], name) for name in names}
 
 
-def _checked(given: Any, name: str) -> Any:
-    value = _plain(given, name, 0)
-    size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+def _validate(given: Any, name: str) -> Any:
+    """Return a value in JSON's own types, if JSON can say it and every program reads it alike."""
+    try:
+        text = json.dumps(given, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        size = len(text.encode())
+        value = json.loads(text, parse_int=_exact_int)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            f"the value of {name!r} is no JSON: {error}. Expected texts, numbers, true, false, "
+            "null, lists and objects.",
+            field="values",
+        ) from None
     if size > LARGEST_VALUE:
         raise InvalidInputError(
             f"the value of {name!r} has {size:,} bytes as JSON; expected at most "
@@ -137,33 +125,9 @@ def _checked(given: Any, name: str) -> Any:
     return value
 
 
-def _plain(given: Any, name: str, depth: int) -> Any:
-    """The value in JSON's own types; refused if JSON cannot say it, or not in the same way."""
-    why = "expected texts, numbers, true, false, null, lists and objects with texts as keys"
-    if depth > DEEPEST:
-        why = f"expected at most {DEEPEST} lists and objects in each other"
-    elif given is None or isinstance(given, bool):
-        return given
-    elif isinstance(given, str):
-        try:
-            given.encode()
-            return str(given)
-        except UnicodeEncodeError:
-            why = "expected a text without halves of characters"
-    elif isinstance(given, int):
-        if abs(given) <= EXACT:
-            return int(given)
-        why = "expected whole numbers up to 2**53, which every program reads exactly"
-    elif isinstance(given, float):
-        if isfinite(given):
-            return float(given)
-        why = "JSON has no such number"
-    elif isinstance(given, (list, tuple)):
-        return [_plain(each, name, depth + 1) for each in given]
-    elif isinstance(given, Mapping) and all(isinstance(key, str) for key in given):
-        return {
-            _plain(key, name, depth): _plain(each, name, depth + 1) for key, each in given.items()
-        }
-    raise InvalidInputError(
-        f"the value of {name!r} has {shortened(given)} in it; {why}.", field="values"
-    )
+def _exact_int(digits: str) -> int:
+    if abs(number := int(digits)) > EXACT:
+        raise ValueError(
+            f"{digits} is above 2**53, up to which every program reads numbers exactly"
+        )
+    return number

@@ -694,11 +694,13 @@ def decision_of(
         if against is None and verdict.sure:
             lone = verdict.variants == 1
             why = "it is the only variant" if lone else "it is the best, all others are ruled out"
-            return _guarded(Decision("ship", f"Ship {name}: {why}.", name), "", None, guardrails)
+            return _apply_guardrails(
+                Decision("ship", f"Ship {name}: {why}.", name), "", None, guardrails
+            )
         if against is not None and against.chosen == verdict.row != against.control:
             better = f"it beats {verdict.control} by {against.amount(verdict.row)}"
             ship = Decision("ship", f"Ship {name}: {better}.", name)
-            return _guarded(ship, better, verdict.control, guardrails)
+            return _apply_guardrails(ship, better, verdict.control, guardrails)
         if against is not None and against.chosen == against.control:
             others = [other for other in verdict.names if other != verdict.control]
             no = f"{others[0]} is not better" if len(others) == 1 else "no other variant beats it"
@@ -714,7 +716,7 @@ def decision_of(
     return Decision("running", f"Too early to decide{tell}.", None, more)
 
 
-def _guarded(
+def _apply_guardrails(
     ship: Decision, better: str, control: str | None, guardrails: Sequence[MetricResult]
 ) -> Decision:
     """The decision to ship a variant, unless a guardrail forbids it.

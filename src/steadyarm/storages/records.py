@@ -79,7 +79,39 @@ ID = re.compile(r"([^-]+)-(0|[1-9]\d{0,8})-(0|[1-9]\d{0,9})-([0-9a-f]{6})")
 LATEST = 2**53  # microseconds, some 285 years
 POSITIONS = 2**32  # that a segment may have, so that the number of an assignment fits into 64 bits
 ERASED = re.compile(r"erased-[0-9a-f]{32}")  # see `pseudonym`
+LONGEST_UNIT = 512  # characters of a unit, or of the key of an event
 SKEW = 300_000_000  # microseconds by which the clocks of those who report rewards may be off
+
+
+def validate_unit(
+    unit: Any,
+    what: str = "the unit",
+    purpose: str = "names who gets the variant, such as a visitor's id",
+) -> str:
+    """Return a unit if databases can keep it: no zero bytes, no halves of characters.
+
+    what, purpose : of another text with the same rules, for the error
+    """
+    if isinstance(unit, str) and 0 < len(unit) <= LONGEST_UNIT and "\0" not in unit:
+        try:
+            unit.encode()
+            return unit
+        except UnicodeEncodeError:
+            pass
+    given = "missing" if unit is None else shortened(unit)
+    raise InvalidInputError(
+        f"{what} is {given}; expected a text of 1 to {LONGEST_UNIT} characters that {purpose}."
+    )
+
+
+def dump(value: Any) -> str:
+    """JSON; floats are read back bit for bit."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def load(text: str | None) -> Any:
+    """What `dump` wrote; None for NULL."""
+    return None if text is None else json.loads(text)
 
 
 def new_tag() -> str:

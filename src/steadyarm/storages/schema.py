@@ -7,7 +7,6 @@ no foreign keys, because they take locks. Each change of the tables is also a re
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import (
@@ -316,16 +315,6 @@ OWNED = (events, rewards, assignments, corrections, series, tallies, notices, se
 
 
 # Parts of statements
-
-
-def dump(value: Any) -> str:
-    """JSON; floats are read back bit for bit."""
-    return json.dumps(value, separators=(",", ":"))
-
-
-def load(text: str | None) -> Any:
-    """What `dump` wrote; None for NULL."""
-    return None if text is None else json.loads(text)
 
 
 def log_columns(assigned: FromClause, rewarded: FromClause) -> tuple[ColumnElement[Any], ...]:

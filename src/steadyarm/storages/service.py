@@ -19,12 +19,11 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from steadyarm.errors import InvalidInputError, SteadyArmError, StorageError
 from steadyarm.storages.corrections import note
 from steadyarm.storages.engine import HINTS, Database
+from steadyarm.storages.records import dump, load
 from steadyarm.storages.schema import (
     CLOSED,
     AnyRow,
-    dump,
     experiments,
-    load,
     marks,
     notices,
     outbox,

@@ -80,13 +80,13 @@ from steadyarm.storages.records import (
     Summary,
     Tally,
     describe_state,
+    dump,
+    load,
 )
 from steadyarm.storages.schema import (
     AnyRow,
     assignments,
-    dump,
     experiments,
-    load,
     rewards,
     same_assignment,
     segments,

@@ -48,6 +48,7 @@ from steadyarm.storages.records import (
     Target,
     day_of,
     is_of,
+    load,
     number_of,
     place_of,
 )
@@ -57,7 +58,6 @@ from steadyarm.storages.schema import (
     assignments,
     events,
     experiments,
-    load,
     log_columns,
     rewards,
     same_assignment,

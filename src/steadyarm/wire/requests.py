@@ -20,14 +20,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.assigner import LONGEST
 from steadyarm.live.settings import After, Missing, Spending, Sticky, Stop
 from steadyarm.segments import Direction
+from steadyarm.storages.records import LONGEST_UNIT
 from steadyarm.wording import did_you_mean, shortened
 
-Id = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
-AnyId = Annotated[str, Meta(max_length=LONGEST)]
-Unit = Annotated[str, Meta(min_length=1, max_length=LONGEST, pattern=r"^[^\u0000]*$")]
+Id = Annotated[str, Meta(min_length=1, max_length=LONGEST_UNIT)]
+AnyId = Annotated[str, Meta(max_length=LONGEST_UNIT)]
+Unit = Annotated[str, Meta(min_length=1, max_length=LONGEST_UNIT, pattern=r"^[^\u0000]*$")]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Level = Annotated[float, Meta(gt=0, lt=1)]
 Name = Annotated[str, Meta(examples=["checkout"])]
@@ -243,7 +243,7 @@ class NewEvent(Request, kw_only=True):
     """
 
     unit: Unit
-    event: Annotated[str, Meta(min_length=1, max_length=LONGEST, examples=["purchase"])]
+    event: Annotated[str, Meta(min_length=1, max_length=LONGEST_UNIT, examples=["purchase"])]
     value: float = 1.0
     id: Unit | None = None
     at: Time | None = None

@@ -37,7 +37,7 @@ from steadyarm.live.assigner import LiveAssignment, ReportStatus
 from steadyarm.live.breakdowns import Breakdown, LevelResult
 from steadyarm.live.estimates import Estimates, MetricResult, Safety
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.settings import STOPPING, After, Missing, Settings, Sticky, variants_in
+from steadyarm.live.settings import After, Missing, Settings, Sticky, variants_in
 from steadyarm.live.values import values_of
 from steadyarm.live.verdict import Verdict, Word
 from steadyarm.segments import Direction
@@ -241,17 +241,14 @@ class SettingsAnswer(Response):
         if not arms.large or arms.recipe is not None:
             known = {key: value for key, value in arms.to_dict().items() if key != "span"}
         found = settings.to_dict(known) | {
-            "attributes": dict(settings.attributes),
-            "covariates": list(settings.covariates),
             "metrics": [metric.plain() for metric in settings.metrics],  # declared ones alone
-            **{name: getattr(settings, name) for name in (*STOPPING, "values", "bulk", "after")},
         }
         return msgspec.convert(json_ready(found), cls)
 
     @property
     def names(self) -> Sequence[str]:
         """The names of all variants; empty if only the service has them."""
-        recipe = recipe_from_dict(self.arms)
+        recipe = recipe_from_dict(self.arms.get("recipe", self.arms))
         return tuple(self.arms.get("names", ())) if recipe is None else recipe.names
 
     @property
@@ -301,21 +298,21 @@ class OutsideAnswer(Response):
     default : the variant that units without one see; null before the first such unit
     reason : why it was chosen, in a sentence
     since : when it was chosen, in UTC; null before
-    roll_outs : variants that were rolled out, the newest first; a unit that it does not reach sees
-        what it saw before
+    roll_out : the variant that is rolled out; null for none
     """
 
     default: str | None
     reason: str
     since: Time | None
-    roll_outs: list[RollOutAnswer]
+    roll_out: RollOutAnswer | None
 
     @classmethod
     def of(cls, outside: Outside) -> Self:
         """As an experiment keeps it."""
         since = None if outside.since is None else to_datetime(outside.since)
-        roll_outs = [RollOutAnswer.of(roll_out) for roll_out in outside.roll_outs]
-        return cls.read(outside, since=since, roll_outs=roll_outs)
+        shown = outside.roll_out
+        roll_out = None if shown is None else RollOutAnswer.of(shown)
+        return cls.read(outside, since=since, roll_out=roll_out)
 
 
 class ExperimentAnswer(Response):
