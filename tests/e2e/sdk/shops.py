@@ -32,16 +32,14 @@ class Shop:
     Attributes
     ----------
     token : with the scope write
-    keys : publishable ones by their names: `web` for pages of the shop, `signed` for those that
-        prove their units, `elsewhere` for pages of another origin, `other` for another experiment
-    secret : with which units of the key `signed` are signed
+    keys : publishable ones by their names: `web` for pages of the shop, `elsewhere` for pages of
+        another origin
     """
 
     folder: Path
     port: int
     token: str
     keys: Mapping[str, str]
-    secret: str
 
     @property
     def url(self) -> str:
@@ -87,15 +85,13 @@ def create_shop(folder: Path, origin: str) -> Shop:
     made = {
         "shop": new_token("shop", "write"),
         "web": new_key("web", shown, [origin], rate),
-        "signed": new_key("signed", shown, [origin], rate, signed=True),
         "elsewhere": new_key("elsewhere", shown, ["https://shop.example"], rate),
-        "other": new_key("other", ["banner"], [origin], rate),
     }
     with closing(open_storage(_storage(folder))) as storage:
         for _, record in made.values():
             storage.tokens.add(record)
     keys = {name: token for name, (token, _) in made.items() if token.startswith("pk_")}
-    return Shop(folder, free_port(), made["shop"][0], keys, made["signed"][1].signing or "")
+    return Shop(folder, free_port(), made["shop"][0], keys)
 
 
 def _storage(folder: Path) -> str:

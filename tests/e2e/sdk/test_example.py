@@ -15,8 +15,6 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 import steadyarm as sa
 from tests.client.servers import serving
-from tests.e2e.browser.accessibility import faults
-from tests.e2e.browser.chromium import SIZES
 from tests.e2e.sdk.node import ROOT
 from tests.e2e.sdk.pages import PageServer
 
@@ -58,10 +56,6 @@ def come(page: Page, address: str) -> str:
     return HEADLINES[page.locator("h1").inner_text()]
 
 
-def test_the_page_is_short() -> None:
-    assert len((HOME / "index.html").read_text().splitlines()) <= 35
-
-
 def test_a_whole_test_in_a_browser_ends_with_a_verdict(
     visitor: BrowserContext, pages: PageServer, tmp_path: Path
 ) -> None:
@@ -100,15 +94,3 @@ def test_a_whole_test_in_a_browser_ends_with_a_verdict(
         assert typed(recommend, storage).startswith("Ship warm: it beats as now")
         come(page, address)  # nobody who comes later waits for anything
     come(page, address)  # nor if the service is gone
-
-
-def test_the_page_is_shown_as_it_stands_without_a_service_and_to_everybody(
-    visitor: BrowserContext, pages: PageServer
-) -> None:
-    page = visitor.new_page()
-    for width in (390, 1280):
-        page.set_viewport_size({"width": width, "height": SIZES[width]})
-        page.goto("/examples/web/?" + urlencode({"url": "http://127.0.0.1:9", "key": "pk_none"}))
-        expect(page.locator("main")).to_be_visible()
-        assert page.locator("h1").inner_text() == "Mountain tea, first harvest"
-    assert not faults(page)

@@ -50,12 +50,6 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_every_program_has_at_most_ten_lines(name: str) -> None:
-    lines = [line for line in PROGRAMS[name].splitlines() if line.strip()]
-    assert 6 <= len(lines) <= 10
-
-
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service without tokens that has the experiment of the page."""
