@@ -19,7 +19,7 @@ import steadyarm as sa
 from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting, scorecard_of
 from steadyarm.plot import live, save, standings, sweeps
 from steadyarm.plot.sources import CHARTS, chart_for, picked
-from steadyarm.plot.spec import Spec, csv_of, for_page, shown, svg, table_of
+from steadyarm.plot.spec import Measure, Spec, csv_of, for_page, shown, svg, table_of
 from steadyarm.simulation import clopper_pearson
 from tests.reports.worlds import visited
 from tools.vendor_vega import FILE, head
@@ -125,7 +125,7 @@ def course() -> Course:
 
 def test_estimates_draw_five_variants_and_two_bands() -> None:
     given = course()
-    spec = live.estimates(given, ["C", "D", "E", "F", "G"], rates=True)
+    spec = live.estimates(given, ["C", "D", "E", "F", "G"], Measure("purchase", rates=True))
     check(spec)
     assert {row["variant"] for row in rows_of(spec)} == set("CDEFG")
     last = [row for row in rows_of(spec) if row["visits"] == 4000]

@@ -21,6 +21,7 @@ from steadyarm.plot.spec import (
     LINES,
     QUIET,
     RULER,
+    Measure,
     Rows,
     Spec,
     chart,
@@ -32,13 +33,14 @@ from steadyarm.plot.spec import (
     layers,
     level,
     number,
+    p_text,
     plain,
     scale_of,
     shown,
     shown_apart,
     thinned,
 )
-from steadyarm.wording import amount, counted, labels_of, listed, p_value, percent
+from steadyarm.wording import counted, labels_of, listed, percent
 
 MOST = 5  # variants that are drawn
 BANDS = 2  # of them have a band; more cover each other
@@ -82,14 +84,14 @@ def _clock(times: Sequence[datetime] | None, visits: str = "visits") -> Spec:
 
 
 def lead_text(
-    label: str, estimate: float, ends: Floats, rates: bool, possible: int, variants: int
+    label: str, estimate: float, ends: Floats, measure: Measure, possible: int, variants: int
 ) -> str:
     """Which variant leads, and how many can still win."""
     low, high = ends.tolist()
     known = np.isfinite(high - low)
-    interval = f" (interval {amount(low, rates)} to {amount(high, rates)})" if known else ""
+    interval = f" (interval {measure.text(low)} to {measure.text(high)})" if known else ""
     return (
-        f"{shown(label, 60)} leads with an estimate of {amount(estimate, rates)}{interval}; not "
+        f"{shown(label, 60)} leads with an estimate of {measure.text(estimate)}{interval}; not "
         f"ruled out: {possible:,} of {counted(variants, 'variant')}."
     )
 
@@ -97,17 +99,11 @@ def lead_text(
 # Estimates
 
 
-def estimates(
-    course: Course,
-    picked: Sequence[str] | None = None,
-    rates: bool = False,
-    title: str = "estimated reward",
-) -> Spec:
+def estimates(course: Course, picked: Sequence[str] | None, measure: Measure) -> Spec:
     """How the estimates of the leading variants settled, with their intervals.
 
     picked : names of the variants that are drawn
-    rates : whether rewards are yes or no, so that their means are shown in per cent
-    title : what is estimated
+    measure : what the estimates are of
     """
     names, leader = _labels(course.names, picked), int(course.leaders[-1])
     here = np.ix_(course.rounds >= EARLY * course.rounds[-1], list(names))
@@ -127,7 +123,7 @@ def estimates(
     clock = _clock(course.times, "visits in the verdict")
     lone = float(len(course.rounds) == 1)  # a line through one point cannot be seen
     scale = scale_of(course.low[here], course.high[here], course.estimates[here])
-    value = number("estimate", title, rates, scale=scale)
+    value = number("estimate", measure.title, measure.rates, scale=scale)
     tips = hover(clock, field("variant", "nominal"), value, field("low"), field("high"))
     last = course.estimates[-1]
     rivals = sorted(names, key=lambda k: abs(last[k] - last[leader]))
@@ -143,7 +139,7 @@ def estimates(
         labels_of(course.names)[leader],
         last[leader],
         np.array([course.low[-1, leader], course.high[-1, leader]]),
-        rates,
+        measure,
         int(course.possible[-1]),
         course.variants,
     )
@@ -322,8 +318,8 @@ def _drift_summary(report: DriftReport) -> str:
     common = "moved" if report.level_moves else "was not seen to move"
     behind = sum(leader != report.best for leader in report.leaders)
     return (
-        f"Differences between variants {gaps} over time (p = {p_value(report.gap_p_value)}); the "
-        f"level common to all {common} (p = {p_value(report.level_p_value)}), which is harmless. "
+        f"Differences between variants {gaps} over time ({p_text(report.gap_p_value)}); the "
+        f"level common to all {common} ({p_text(report.level_p_value)}), which is harmless. "
         f"{_best(report)}, the best on average, was behind in {behind:,} of "
         f"{len(report.periods):,} periods."
     )

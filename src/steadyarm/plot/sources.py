@@ -18,7 +18,7 @@ from steadyarm.live.scorecard import Course, Scorecard, Shares, course_of, score
 from steadyarm.live.session import Session
 from steadyarm.live.verdict import Verdict
 from steadyarm.plot import live, standings
-from steadyarm.plot.spec import Spec, thinned
+from steadyarm.plot.spec import Measure, Spec, thinned
 from steadyarm.segments import Direction
 
 Test = Experiment | Scorecard | Session | Analysis
@@ -58,12 +58,12 @@ def has_rates(test: Seen) -> bool:
     return not isinstance(test, Analysis) and test.settings.reward_range == (0.0, 1.0)
 
 
-def measured(test: Seen) -> str:
-    """What estimates are of, with its unit, as axes say it."""
+def measure_of(test: Seen) -> Measure:
+    """What the estimates of a test are of."""
+    rates = has_rates(test)
     if isinstance(test, Analysis) or test.settings.primary.name == REWARD:
-        return "estimated reward"
-    metric = test.settings.primary
-    return f"{metric.name}, {metric.unit}" if metric.unit else metric.name
+        return Measure(rates=rates)
+    return Measure(test.settings.primary.name, test.settings.primary.unit, rates)
 
 
 def picked(test: Seen) -> list[str] | None:
@@ -75,12 +75,10 @@ def picked(test: Seen) -> list[str] | None:
 
 
 CHARTS: dict[str, Callable[[Seen], Spec]] = {
-    "estimates": lambda test: live.estimates(
-        _course(test), picked(test), has_rates(test), measured(test)
-    ),
+    "estimates": lambda test: live.estimates(_course(test), picked(test), measure_of(test)),
     "allocation": lambda test: live.allocation(_shares(test), picked(test)),
     "leaderboard": lambda test: standings.leaderboard(
-        _verdict(test), _direction(test), has_rates(test), measured(test)
+        _verdict(test), _direction(test), measure_of(test)
     ),
     "lifts": lambda test: standings.lifts(_verdict(test), _direction(test), has_rates(test)),
     "drift": lambda test: live.drift(_drift_report(test), picked(test), has_rates(test)),

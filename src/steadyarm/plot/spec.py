@@ -13,13 +13,14 @@ import json
 import math
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
 import numpy as np
 
 from steadyarm.errors import MissingExtraError
-from steadyarm.wording import csv_cell
+from steadyarm.wording import amount, csv_cell, p_value
 
 Spec = dict[str, Any]
 Rows = list[dict[str, Any]]
@@ -80,6 +81,36 @@ def config(dark: bool = False) -> Spec:
 
 
 # A chart and its parts.
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What estimates are of.
+
+    Attributes
+    ----------
+    name : of the metric
+    unit : of its values, such as "€"
+    rates : whether its values are yes or no, so that their means are shown in per cent
+
+    Examples
+    --------
+    >>> Measure("revenue", "€").text(19.347), Measure("purchase", rates=True).text(0.0534)
+    ('19.35 €', '5.34 %')
+    """
+
+    name: str = "estimated reward"
+    unit: str = ""
+    rates: bool = False
+
+    @property
+    def title(self) -> str:
+        """Of an axis."""
+        return f"{self.name}, {self.unit}" if self.unit else self.name
+
+    def text(self, value: float) -> str:
+        """A mean as people read it."""
+        return f"{amount(value, self.rates)} {self.unit}".rstrip()
 
 
 def chart(
@@ -154,7 +185,7 @@ def color(name: str, domain: Sequence[str], colors: Sequence[str] = LINES) -> Sp
             "orient": "bottom",
             "title": None,
             "columns": columns,
-            "labelLimit": 200,
+            "labelLimit": {"expr": "width < 420 ? max(width - 20, 100) : 200"},
             "symbolOpacity": 1,
         },
     }
@@ -240,6 +271,18 @@ def shown_apart(names: Sequence[str], most: int = 36) -> tuple[str, ...]:
         text if short.count(text) == 1 else f"{text} ({short[: i + 1].count(text)})"
         for i, text in enumerate(short)
     )
+
+
+def p_text(value: float) -> str:
+    """A p-value in a sentence.
+
+    Examples
+    --------
+    >>> p_text(0.0312), p_text(1e-9)
+    ('p = 0.031', 'p < 0.0001')
+    """
+    text = p_value(value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
 def thinned(count: int, most: int) -> list[int]:

@@ -21,6 +21,7 @@ from steadyarm.plot.spec import (
     OPEN,
     QUIET,
     ROW,
+    Measure,
     Rows,
     Spec,
     chart,
@@ -33,13 +34,14 @@ from steadyarm.plot.spec import (
     layers,
     level,
     number,
+    p_text,
     scale_of,
     shown,
     shown_apart,
 )
 from steadyarm.segments import Direction
 from steadyarm.simulation import Results
-from steadyarm.wording import POINTS, counted, labels_of, p_value, percent
+from steadyarm.wording import POINTS, counted, labels_of, percent
 
 DRAWN = 30  # rows; the table has all
 UNCLEAR = "no clear difference"
@@ -94,13 +96,10 @@ def _more(rows: Rows) -> str:
 # The variants from best to worst, and against the control
 
 
-def leaderboard(
-    verdict: Verdict, direction: Direction, rates: bool = False, title: str = "estimated reward"
-) -> Spec:
+def leaderboard(verdict: Verdict, direction: Direction, measure: Measure) -> Spec:
     """Estimate and interval of each variant, the recommended one on top, then the best.
 
-    rates : whether rewards are yes or no, so that their means are shown in per cent
-    title : what is estimated
+    measure : what the estimates are of
     """
     sign = 1.0 if direction == "maximize" else -1.0
     order = np.argsort(-sign * verdict.estimates, kind="stable")  # nan come last
@@ -130,13 +129,13 @@ def leaderboard(
         "Variants from best to worst",
         rows,
         "label",
-        number("estimate", title, rates),
+        number("estimate", measure.title, measure.rates),
         {"leads": ACCENT, "not ruled out": OPEN, "ruled out": QUIET},
         summary=lead_text(
             short[0],
             verdict.estimates[verdict.row],
             verdict.intervals[verdict.row],
-            rates,
+            measure,
             verdict.possible,
             verdict.variants,
         ),
@@ -334,7 +333,7 @@ def interactions(effects: Effects, rates: bool = False) -> Spec:
         rows,
         summary=(
             f"{shown(top.first, 60)} and {shown(top.second, 60)} depend on each other the most "
-            f"clearly (p = {p_value(top.p_value)}). {clear:,} of {pairs} clear, each taken by "
+            f"clearly ({p_text(top.p_value)}). {clear:,} of {pairs} clear, each taken by "
             "itself."
         ),
         note=(
