@@ -59,6 +59,8 @@ def test_a_declared_bound_gives_the_refused_limits(metric: sa.Metric) -> None:
     assert (verdict.intervals[:, 0] >= 0).all()
     low, high = verdict.lift_intervals[1]
     assert -np.inf < low < 0 < high < np.inf
+    assert verdict.relative_intervals is not None
+    assert verdict.relative_intervals[1, 0] >= -1  # no revenue is negative
 
 
 # What is said never contradicts itself, in sessions and in the analysis of their logs.

@@ -145,6 +145,7 @@ def lifts(
         level=float(level),
         method=analysis.scatter.method,
         assumption=ASSUMPTIONS[analysis.scatter.method],
+        bounds=evidence.bounds,
         shown=evidence.shown,
     )
 
@@ -261,6 +262,7 @@ def _at_piece(
         level=float(level),
         method=sequence.method,
         assumption=sequence.assumption,
+        bounds=evidence.bounds,
         shown=evidence.shown,
     )
 
@@ -347,6 +349,7 @@ def lifts_between(
     limits: Limits,
     values: tuple[Floats, Floats],
     standard_errors: Floats,
+    bounds: tuple[float, float] | None = None,
     **given: Any,
 ) -> Lifts:
     """Lifts from the limits of value_k - ratio times the control's value, for any ratio.
@@ -355,6 +358,7 @@ def lifts_between(
     limits : gives limits (n, K) for ratios (n, K)
     values : limits (n, K) of the values
     standard_errors : (n, K) of the differences
+    bounds : least and largest possible reward; where none is negative, nothing falls by over 100 %
     given : what else `Lifts` have
     """
     low, high = (np.array(limit) for limit in limits(np.ones(estimates.shape)))
@@ -372,6 +376,8 @@ def lifts_between(
     reach = (high - low) / np.abs(2 * np.where(np.isnan(sign), 1.0, estimates[:, [row]]))
     least = _edge(lambda r: too_small(*limits(r)), ratios, too_small(low, high), reach, -1.0)
     most = _edge(lambda r: too_large(*limits(r)), ratios, too_large(low, high), reach, 1.0)
+    if bounds is not None and bounds[0] >= 0:
+        least = np.maximum(least, 0.0)
     relative, errors = np.stack([ratios, least, most]) - 1, np.array(standard_errors)
     for numbers in (low, high, errors, *relative):
         numbers[:, row] = 0.0

@@ -18,6 +18,9 @@ from tests.e2e.browser.sites import Site
 PURCHASE = {"name": "purchase", "role": "primary", "kind": "yes/no"}
 
 
+CLAIMS = ("A is ahead", "A leads", "B leads", "best estimate", "● healthy\n")
+
+
 def create(api: httpx2.Client, name: str, arms: list[str], budget: int, **settings: Any) -> None:
     body = {"name": name, "arms": arms, "budget": budget, "seed": 1, **settings}
     api.post("/v1/experiments", json=body).raise_for_status()
@@ -40,6 +43,29 @@ def report_text(api: httpx2.Client, name: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
 
 
+def test_a_test_without_a_reward_above_zero_has_no_leader(visitor: Visitor, empty: Site) -> None:
+    page, _ = visitor(empty)
+    said = {
+        "fresh": "Waiting for the first of 400 visits",
+        "zeros": "All 400 rewards so far are 0.",
+    }
+    with empty.api() as api:
+        for name in said:
+            create(
+                api, name, ["A", "B"], 400, control="A", metrics=[PURCHASE | {"missing": "drop"}]
+            )
+        shown = assign(api, "zeros", [f"visitor {i}" for i in range(400)])
+        zeros = [{"unit": unit, "reward": 0} for unit in shown]
+        api.post("/v1/experiments/zeros/rewards:batch", json={"rewards": zeros})
+        for name, why in said.items():
+            assert api.get(f"/v1/experiments/{name}/recommendation").status_code == 409
+            page.goto(address(name))
+            for text in (main_text(page), report_text(api, name)):
+                assert why in text
+                assert not [claim for claim in CLAIMS if claim in text]
+        assert api.get("/v1/experiments/zeros/health").json()["status"] == "fail"
+
+
 def test_events_of_another_name_are_named(visitor: Visitor, empty: Site) -> None:
     page, _ = visitor(empty)
     units = [f"visitor {i}" for i in range(400)]
@@ -59,8 +85,7 @@ def test_events_of_another_name_are_named(visitor: Visitor, empty: Site) -> None
         expect(page.get_by_role("region", name="Decision")).to_contain_text("Not healthy")
         for text in (main_text(page), unescape(report_text(api, "misnamed"))):
             assert why in text
-            for claim in ("A is ahead", "A leads", "B leads", "best estimate", "● healthy\n"):
-                assert claim not in text
+            assert not [claim for claim in CLAIMS if claim in text]
         page.goto("/")
         expect(page.get_by_role("row", name="misnamed")).to_contain_text("failing")
 
