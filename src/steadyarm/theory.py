@@ -569,7 +569,7 @@ def g_bai_error_bound(
 
     However the world moves; θ is then the average over its rounds. For rewards of size up to R
     the exponent is divided by R². With rewards of up to two, which the paper's setting allows,
-    the constant 12 is not enough: see ``docs/research/theory.md`` for an instance.
+    the constant 12 is not enough: see ``docs/research/technical_note.md`` for an instance.
 
     Parameters
     ----------

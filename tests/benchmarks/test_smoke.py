@@ -34,6 +34,6 @@ def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
 
 
 def test_every_record_is_linked() -> None:
-    page = (ROOT / "docs/research/benchmarks.md").read_text()
+    page = (ROOT / "benchmarks/README.md").read_text()
     for path in (ROOT / "benchmarks/results").iterdir():
         assert path.name in page

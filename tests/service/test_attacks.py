@@ -33,7 +33,7 @@ from steadyarm.storages.service import Scope
 from tests.dashboard.clients import dashboard
 from tests.service.clients import SHOP, in_process
 
-GUIDE = (Path(__file__).parents[2] / "docs/operate/security.md").read_text()
+GUIDE = (Path(__file__).parents[2] / "docs/operate/production.md").read_text()
 SECRET = "a secret of the workers alone"
 
 
@@ -318,7 +318,7 @@ def test_the_proxy_of_the_guide_works_and_opens_nothing(tmp_path: Path) -> None:
     command = re.search(r"^(steadyarm serve --allowed-host .*?)( *#.*)?$", GUIDE, re.MULTILINE)
     assert block
     assert command
-    values = {"$host": "tests.example.org", "$http_host": "tests.example.org", "$scheme": "https"}
+    values = {"$host": "example.org", "$http_host": "example.org", "$scheme": "https"}
     values["$proxy_add_x_forwarded_for"] = "10.1.2.3"
     passed = dict(re.findall(r"proxy_set_header (\S+) +(\S+);", block[1]))
     headers = {name: values[value] for name, value in passed.items()}

@@ -2,8 +2,8 @@
 
 Rows of one unit are alike: five rows of one customer say less than one row of each of five. The
 estimate is the average over rows; its variance is that of sums over units, in whichever periods
-and variants their rows are (docs/analyze.md has the proof). A unit with one row is the plain case,
-and a cluster, such as a shop with its customers, is a coarser unit.
+and variants their rows are (proof: docs/research/technical_note.md). A unit with one row is the
+plain case, and a cluster, such as a shop with its customers, is a coarser unit.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def _yahoo(repeat: int) -> Environment:
     if not path:
         raise InvalidInputError(
             "the figure yahoo needs an instance of the Yahoo! R6A data, which cannot be shipped. "
-            f"Make one as docs/research/data.md shows, and set {YAHOO_FILE} to its file."
+            f"Make one as docs/research/reproduce.md shows, and set {YAHOO_FILE} to its file."
         )
     return yahoo_world(load_yahoo_instance(path), repeat=repeat)
 
