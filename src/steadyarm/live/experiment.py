@@ -262,7 +262,7 @@ class Experiment(LiveTest):
 
         refused : why there are no positions left
         """
-        now = self.now()
+        now = self.storage.now()
         waiting = [visit for visit in visits if visit.assigned is None and visit.error is None]
         units = [visit.unit for visit in waiting]
         if refused is None and not self._over:
