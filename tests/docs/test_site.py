@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import html
 import inspect
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 import steadyarm
 from tools.docs.pages import PUBLISHED
@@ -18,20 +13,6 @@ from tools.docs.reference import PAGES
 
 ROOT = Path(__file__).parents[2]
 LOADED = re.compile(r"<(?:script|img|link|iframe)\b[^>]*\b(?:src|href)=\"(?:https?:)?//[^\"]+")
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
-        cwd=ROOT,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
 
 
 def test_every_page_is_built_and_loads_from_nowhere_else(built: Path) -> None:

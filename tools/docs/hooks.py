@@ -28,8 +28,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Adapt links, except on pages that were written for the site."""
+    """Adapt links, except on pages that were written for the site; let search prefer the guides."""
     place = page.file.src_uri
+    if place in PAGES or place.startswith("project/"):
+        page.meta["search"] = {"boost": 0.1}
     return markdown if place in PAGES else turned(markdown, place)
 
 
