@@ -62,6 +62,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "values": {"values": {"A": 1, "B": {"price": [9, None]}, "C": "x"}, "missing": "drop"},
     "bulk": {"bulk": True, "missing": "drop"},
+    "traffic": {"traffic": 0.1, "layer": "checkout", "control": "A", "missing": "drop"},
     "after": {"after": "refuse", "missing": "drop"},
 }
 BASE: dict[str, Any] = {"arms": ["A", "B", "C"], "budget": 600, "policy": "steady", "seed": 7}

@@ -60,6 +60,18 @@ DECLARED = {
 }
 
 
+def test_a_preview_shows_a_variant_and_assigns_nothing(shop: InProcess) -> None:
+    for preview in ("shop=B", {"shop": "B", "cart": "A"}):
+        body = {"context": {"targetingKey": "colleague", "preview": preview}}
+        answer = shop.post(f"{FLAGS}/shop", body).json()
+        assert (answer["variant"], answer["reason"]) == ("B", "STATIC")
+    wrong = {"context": {"targetingKey": "colleague", "preview": "shop=Z"}}
+    assert shop.post(f"{FLAGS}/shop", wrong).status_code == 400
+    shown = shop.post(f"{BASE}/assignments", {"unit": "colleague", "preview": "C"}).json()
+    assert (shown["arm"], shown["in_test"]) == ("C", False)
+    assert assigned(shop) == 0
+
+
 def test_bulk_evaluation_spends_budget_only_where_that_was_wanted(shop: InProcess) -> None:
     shop.post("/v1/experiments", SHOP | {"name": "cart", "bulk": True})
     shop.post("/v1/experiments", SHOP | {"name": "later", "bulk": True, "start": False})

@@ -35,7 +35,7 @@ LONGEST_REASON = 1000  # characters
 WAS_OPEN = "Nothing was decided when the first of them came."
 
 
-def place_of_unit(seed: int, unit: str) -> float:
+def place_of_unit(seed: int | str, unit: str) -> float:
     """Where a unit stands among all units of an experiment, from 0 to below 1.
 
     A request without a unit stands anywhere, anew each time.

@@ -113,12 +113,22 @@ class Visit:
     values : its attributes and covariates, by the names of their metrics
     error : why it gets no variant: it is no proper unit, or its attributes or covariates are wrong
     assigned : its assignment, once it has one
+    included : whether the unit is in the test's share of the traffic
+    preview : the variant that it sees outside of the test, because somebody wants to look at it
     """
 
     unit: str
     values: Mapping[str, float]
     error: InvalidInputError | None = None
     assigned: Assigned | None = None
+    included: bool = True
+    preview: str | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is to be assigned a variant of the test."""
+        ready = self.error is None and self.preview is None
+        return ready and self.included and self.assigned is None
 
 
 # Arguments

@@ -25,7 +25,13 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.inference import HealthReport
-from steadyarm.live.after_test import Outside, RollOut, choose_default, roll_out
+from steadyarm.live.after_test import (
+    Outside,
+    RollOut,
+    choose_default,
+    place_of_unit,
+    roll_out,
+)
 from steadyarm.live.assigner import (
     AssignmentId,
     At,
@@ -137,6 +143,7 @@ class Experiment(LiveTest):
         self.settings = Settings.from_dict(record.config, policy)
         self.created = to_datetime(record.created)
         self._values = self.settings.variant_values
+        self._place = record.place or 0.0  # of its share of the traffic
         self._over = False  # the test is over for ever, so that units are only looked up
         self._examined: object = None  # what the look rested on that is done with
         self._next_look = 0.0  # when it is examined next whether there are more
@@ -162,6 +169,7 @@ class Experiment(LiveTest):
         attributes: Given | None = None,
         covariates: Covariates | None = None,
         expected: float | None = None,
+        preview: str | None = None,
     ) -> LiveAssignment:
         """The variant to show to a unit: a visitor, a session, a device.
 
@@ -174,8 +182,9 @@ class Experiment(LiveTest):
         covariates : numbers that are known of the unit, such as {"spend": 41.0}, of the covariates
             that were declared; kept with a new assignment, to take noise away
         expected : the covariate of that name: the reward that a model of your own predicts
+        preview : a variant to look at, outside of the test: nothing is stored
         """
-        visit = self._validate_visit(unit, attributes, covariates, expected)
+        visit = self._validate_visit(unit, attributes, covariates, expected, preview)
         (answer,) = self.answer_visits([visit])
         if isinstance(answer, SteadyArmError):
             raise answer
@@ -203,6 +212,7 @@ class Experiment(LiveTest):
         attributes: Sequence[Given | None] | None = None,
         covariates: Sequence[Covariates | None] | None = None,
         expected: Sequence[float | None] | None = None,
+        preview: str | None = None,
     ) -> list[Visit]:
         """Validate the arguments of `ask_many`; a visit that is wrong holds its error."""
         lists = {"attributes": attributes, "covariates": covariates, "expected": expected}
@@ -217,6 +227,7 @@ class Experiment(LiveTest):
                     attributes[i] if attributes else None,
                     covariates[i] if covariates else None,
                     expected[i] if expected else None,
+                    preview,
                 )
             except InvalidInputError as error:
                 visit = Visit("", {}, error)
@@ -229,13 +240,27 @@ class Experiment(LiveTest):
         attributes: Given | None = None,
         covariates: Covariates | None = None,
         expected: float | None = None,
+        preview: str | None = None,
     ) -> Visit:
         unit = "" if unit is None and self.settings.sticky == "none" else validate_unit(unit)
+        included = self._includes(unit)
+        if preview is not None:
+            self.arms.index(preview)
+            return Visit(unit, {}, included=included, preview=preview)
         if attributes is None and covariates is None and expected is None:
-            return Visit(unit, {})
+            return Visit(unit, {}, included=included)
         levels = levels_in(self.settings.attributes, attributes)
         values = values_in(self.settings.covariates, with_expected(covariates, expected))
-        return Visit(unit, dict.fromkeys(levels, 1.0) | values)
+        return Visit(unit, dict.fromkeys(levels, 1.0) | values, included=included)
+
+    def _includes(self, unit: str) -> bool:
+        """Whether a unit is in the test's share of the traffic."""
+        traffic, layer = self.settings.traffic, self.settings.layer
+        if traffic == 1:
+            return True
+        # Not by the seed alone, by which roll-outs choose units.
+        place = place_of_unit(f"{self.settings.seed} traffic" if layer is None else layer, unit)
+        return self._place <= place < self._place + traffic
 
     def answer_visits(self, visits: Sequence[Visit]) -> list[LiveAssignment | SteadyArmError]:
         """Assign variants; if the segment is exhausted, decide and assign again."""
@@ -263,7 +288,7 @@ class Experiment(LiveTest):
         refused : why there are no positions left
         """
         now = self.storage.now()
-        waiting = [visit for visit in visits if visit.assigned is None and visit.error is None]
+        waiting = [visit for visit in visits if visit.waits]
         units = [visit.unit for visit in waiting]
         if refused is None and not self._over:
             values = [visit.values for visit in waiting]
@@ -300,9 +325,11 @@ class Experiment(LiveTest):
         """What a visit is shown, in the test or outside of it, or why nothing."""
         if visit.error is not None:
             return visit.error
-        shown = outside and outside.variant_for(self.settings.seed, visit.unit)
+        shown = visit.preview or (outside and outside.variant_for(self.settings.seed, visit.unit))
         if shown is None and visit.assigned is not None:
             return self.answer(visit.assigned)
+        if shown is None and not visit.included:
+            shown = (outside and outside.default) or self.settings.control
         shown = shown or default
         if shown is None:
             assert refused is not None
@@ -462,6 +489,8 @@ class Experiment(LiveTest):
 
     def _shows_outside(self) -> bool:
         """Whether units without an assignment may have been shown something."""
+        if self.settings.traffic < 1:
+            return True
         known = self.storage.find_assignments(self.key, [])
         return known.outside is not None or (
             known.state != "running" and self.settings.after == "show"

@@ -50,7 +50,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 DESCRIBED = (
     *("arms", "policy", "budget", "seed", "direction", "reward_range", "reward_window"),
     *("reward_grace", "missing", "sticky", "control", "min_share", "metrics", "attributes"),
-    *("covariates", *STOPPING, "values", "bulk", "after"),
+    *("covariates", *STOPPING, "values", "bulk", "traffic", "layer", "after"),
 )
 
 
@@ -79,6 +79,8 @@ def create_experiment(
     futility: float | None = None,
     values: Mapping[str, Any] | Sequence[Any] | None = None,
     bulk: bool = False,
+    traffic: float = 1.0,
+    layer: str | None = None,
     after: After = "show",
     load_if_exists: bool = False,
     start: bool = True,
@@ -98,7 +100,7 @@ def create_experiment(
     seed : makes all draws reproducible; drawn and stored if it is not given
     direction, reward_range, reward_window, reward_grace, missing, sticky : see `Settings`
     control, min_share, metrics, attributes, covariates : see `Settings`
-    stop, looks, spending, futility, values, bulk, after : see `Settings`
+    stop, looks, spending, futility, values, bulk, traffic, layer, after : see `Settings`
     load_if_exists : an experiment of that name with the same settings is loaded instead
     start : False leaves it a draft until `Experiment.start`
     clock : seconds since 1970, in place of the storage's own clock, for simulations
@@ -140,6 +142,8 @@ def create_experiment(
         "futility": futility,
         "values": values,
         "bulk": bulk,
+        "traffic": traffic,
+        "layer": layer,
         "after": after,
     }
     check_name(name)

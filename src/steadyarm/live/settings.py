@@ -22,6 +22,7 @@ from steadyarm.live.metrics import (
     REWARD,
     SECOND,
     Metric,
+    check_name,
     range_of,
     seconds_of,
     unnamed,
@@ -122,6 +123,10 @@ class Settings:
     bulk : True lets a bulk evaluation of flags (docs/integrate/openfeature.md) assign variants, so
         that a page that fetches all flags at once takes part, whether it shows this one or not;
         by default only units that have a variant get it there
+    traffic : share of all units that take part in the test, above 0 and at most 1; others see the
+        control, outside of the test
+    layer : tests of one layer have no unit in common. Each gets a part of the layer as large as its
+        traffic, which is free again when the test is archived
     after : what units without a variant get once the test is over: "show" them the recommended
         variant if it is clear, else the control, without a control the leader; or "refuse" with an
         error. See docs/run/after_the_test.md
@@ -159,6 +164,8 @@ class Settings:
     futility: float | None = None
     values: Mapping[str, Any] | None = None
     bulk: bool = False
+    traffic: float = 1.0
+    layer: str | None = None
     after: After = "show"
 
     def __post_init__(self) -> None:
@@ -190,6 +197,7 @@ class Settings:
                 "that fetches its flags again would be assigned anew. Leave bulk out.",
                 field="bulk",
             )
+        self._check_traffic()
         self._check_missing()  # last: whoever left it out may have made a plain mistake, too
 
     def _take_primary(self) -> None:
@@ -263,6 +271,26 @@ class Settings:
                 f"the guardrail {guarded[0]!r} compares with the control, and none is given; name "
                 "the variant that people see today.",
                 field="control",
+            )
+
+    def _check_traffic(self) -> None:
+        """Check which share of all units takes part."""
+        self.traffic = finite_number(self.traffic, "traffic")
+        if not 0 < self.traffic <= 1:
+            raise InvalidInputError.of("traffic", self.traffic, "a share above 0 and at most 1")
+        if self.layer is not None:
+            check_name(self.layer, "the layer", "layer")
+        if self.traffic == 1 and self.layer is None:
+            return
+        field = "traffic" if self.layer is None else "layer"
+        if self.control is None:
+            raise InvalidInputError(
+                f"{field} leaves units out of the test; name the control, which they see.",
+                field="control",
+            )
+        if self.sticky == "none":
+            raise InvalidInputError(
+                f'{field} needs units that keep their variants; use sticky="unit".', field="sticky"
             )
 
     @cached_property

@@ -43,6 +43,7 @@ from steadyarm.wire.flags import NOTHING, TARGETING_KEY
 from steadyarm.wording import did_you_mean, shortened, strung
 
 UNIT_TOKEN = "unitToken"  # in a context: a signed unit, which else is in a header
+PREVIEW = "preview"
 Context = Mapping[str, Any]  # of an evaluation
 Outcome = Literal["stored", "repeated"] | SteadyArmError | RefusedError
 ASSIGN_FIRST = "Assign the unit before its events; units outside of the test do not count."
@@ -158,7 +159,21 @@ def _visits(experiment: Experiment, context: Context) -> list[Visit]:
     attributes, covariates = flags.select_declared(
         context, settings.attributes, settings.covariates
     )
-    return experiment.visits([_unit(context)], [attributes], [covariates])
+    preview = _preview(context, experiment.name)
+    return experiment.visits([_unit(context)], [attributes], [covariates], preview=preview)
+
+
+def _preview(context: Context, name: str) -> str | None:
+    """The variant of an experiment that somebody wants to look at, outside of the test.
+
+    A context has it as {"preview": {"shop": "B"}} or, as from the address of a page, "shop=B".
+    """
+    given = context.get(PREVIEW)
+    if isinstance(given, str):
+        experiment, _, variant = given.partition("=")
+        given = {experiment: variant}
+    shown = given.get(name) if isinstance(given, Mapping) else None
+    return shown if isinstance(shown, str) else None
 
 
 # Events

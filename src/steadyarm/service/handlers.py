@@ -50,7 +50,7 @@ async def assign(
     """Assign a variant to a unit; 200 if it had one already."""
     live = await service.find(request.path_params["name"])
     visits = live.experiment.visits(
-        [body.unit], [body.attributes], [body.covariates], [body.expected]
+        [body.unit], [body.attributes], [body.covariates], [body.expected], body.preview
     )
     (answer,) = await live.ask(visits)
     if isinstance(answer, SteadyArmError):

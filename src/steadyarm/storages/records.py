@@ -226,6 +226,8 @@ class ExperimentHead:
     observed : number of segments that the policy has observed
     outside : what is shown outside of the test, JSON-like; None as long as nobody has said so. Once
         there is something nothing new is assigned
+    layer : the tests of a layer have no unit in common; None for no layer
+    place : where its share of the layer begins, from 0 to below 1; None for no layer
     """
 
     key: int = 0
@@ -237,6 +239,8 @@ class ExperimentHead:
     version: int = 0
     observed: int = 0
     outside: Mapping[str, Any] | None = None
+    layer: str | None = None
+    place: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

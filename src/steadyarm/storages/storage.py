@@ -57,7 +57,12 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.engine import URL
 
-from steadyarm.errors import ExperimentExistsError, UnknownExperimentError, WrongStateError
+from steadyarm.errors import (
+    ExperimentExistsError,
+    InvalidInputError,
+    UnknownExperimentError,
+    WrongStateError,
+)
 from steadyarm.segments import Draws
 from steadyarm.storages import corrections, traffic
 from steadyarm.storages.changes import AuditEntry, Change, Corrected, Correction, Trace
@@ -110,6 +115,7 @@ from steadyarm.storages.traffic import (
     with_events,
 )
 from steadyarm.storages.upkeep import Pruned, prepare, prune
+from steadyarm.wording import strung
 
 T = TypeVar("T")
 
@@ -131,6 +137,15 @@ CREATE = upsert(experiments).on_conflict_do_nothing().returning(experiments.c.ke
 CONFIG = select(experiments.c.config).where(experiments.c.key == _key)
 CONFIGS = select(experiments.c.key, experiments.c.config).where(
     experiments.c.key.in_(bindparam("keys", expanding=True))
+)
+LAYER = (
+    select(experiments.c.name, experiments.c.place, experiments.c.config)
+    .where(
+        experiments.c.layer == bindparam("layer"),
+        experiments.c.state != "archived",
+        experiments.c.key != _key,
+    )
+    .order_by(experiments.c.place)
 )
 BY_NAME = select(experiments).where(experiments.c.name == bindparam("name"))
 BY_KEY = select(experiments).where(experiments.c.key == _key)
@@ -190,6 +205,7 @@ EXTREME = (
     .limit(1)
 )
 
+ROUNDING = 1e-9  # of sums of shares
 TOTALS = ("assigned", "rewarded", "late", "corrected", "measured")
 LONG = ("config", "policy_state")  # columns that lists do without
 
@@ -276,12 +292,14 @@ class Storage:
     def create(self, record: ExperimentRecord, *, by: str = "") -> ExperimentRecord:
         """Add an experiment without segments; returns its record with the key that it got.
 
+        An experiment with a layer gets a free part of it, as large as its traffic.
         ExperimentExistsError if the name is taken. The audit log gets an entry
         "experiment.created", by `by`.
         """
         row = {name: value for name, value in vars(record).items() if name != "key"}
         row |= {"config": dump(record.config), "policy_state": dump(record.policy_state)}
         row["outside"] = None if record.outside is None else dump(record.outside)
+        row["layer"] = layer = record.config.get("layer")
 
         def work(connection: Connection) -> ExperimentRecord:
             key = connection.execute(CREATE, row).scalar()
@@ -291,7 +309,12 @@ class Storage:
                     "another name."
                 )
             detail = {"state": record.state}
+            # The entry comes first: until it is committed no other experiment is created.
             note(connection, record.created, by, "experiment.created", record.name, detail)
+            if layer is not None:
+                place = _find_place(connection, key, layer, record.config["traffic"])
+                placed = update(experiments).where(experiments.c.key == key).values(place=place)
+                connection.execute(placed)
             return _experiment_of(connection.execute(BY_KEY, {"key": key}).one())
 
         return self._database.write(work)
@@ -640,6 +663,23 @@ class Storage:
 def _experiment_of(row: AnyRow) -> ExperimentRecord:
     parsed = {name: load(row._mapping[name]) for name in ("config", "policy_state", "outside")}
     return ExperimentRecord(**dict(row._mapping) | parsed)
+
+
+def _find_place(connection: Connection, key: int, layer: str, share: float) -> float:
+    """Where the first free part of a layer begins that has room for a share of the traffic."""
+    start, names = 0.0, list[str]()
+    for name, place, config in connection.execute(LAYER, {"layer": layer, "key": key}):
+        if start + share <= place + ROUNDING:
+            break
+        start = place + load(config)["traffic"]
+        names.append(name)
+    if start + share <= 1 + ROUNDING:
+        return start
+    raise InvalidInputError(
+        f"the layer {layer!r} has no room for {share:.3g} of the traffic; it is shared with "
+        f"{strung(names, 8)}. Ask for less traffic, or archive a test that is over.",
+        field="traffic",
+    )
 
 
 def _decide(t: Transaction, version: int, decision: Decision, now: int) -> bool:

@@ -82,6 +82,8 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
         with their levels, the items of a bundle, or the name
     bulk : true or false: whether a bulk evaluation of flags assigns variants, also for pages that
         do not show this one; by default only units that have a variant get it there
+    traffic : a share above 0 and at most 1 of all units that take part; others see the control
+    layer : the name of a layer: its tests have no unit in common, each has its own share of it
     after : show or refuse: whether units that come when the test is over see the recommended
         variant, or else the control, or get an error
     start : true or false: whether it starts at once
@@ -121,6 +123,8 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
         | None
     ) = None
     bulk: bool = False
+    traffic: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    layer: str | None = None
     after: After = "show"
     start: bool = True
     load_if_exists: bool = False
@@ -136,12 +140,14 @@ class NewAssignment(Request):
     covariates : an object with the names of covariates and the unit's numbers, such as 41.0 for
         spend; kept with a new assignment
     expected : a number, the covariate of that name: the reward that a model of yours predicts
+    preview : the name of a variant to look at, outside of the test: nothing is stored
     """
 
     unit: Unit | None = None
     attributes: Levels | None = None
     covariates: Numbers | None = None
     expected: float | None = None
+    preview: str | None = None
 
 
 class NewAssignments(Request):

@@ -206,6 +206,8 @@ class SettingsAnswer(Response):
     values : by variant, what it stands for; null if that follows from the variants: factors with
         their levels, the items of a bundle, or the name
     bulk : whether a bulk evaluation of flags assigns variants
+    traffic : share of all units that take part in the test
+    layer : its tests have no unit in common; null for none
     after : show if units that come when the test is over see a variant, refuse if they get an error
     """
 
@@ -231,6 +233,8 @@ class SettingsAnswer(Response):
     futility: float | None
     values: dict[str, Any] | None
     bulk: bool
+    traffic: float
+    layer: str | None
     after: After
 
     @classmethod
