@@ -20,12 +20,11 @@ parser.add_argument("--out", type=Path, default=Path("steadyarm-examples"), meta
 out = parser.parse_args().out
 log = Path(__file__).parent / "data" / "thornton_hiv.csv"
 
-# The file as a log. Nobody says when a person came, so the order is that of the file. Villages are
-# numbered by region: 1 to 49, 50 to 99, and from 100 on.
+# The file as a log. Nobody says when a person came, so there is one period. Villages are numbered
+# by region: 1 to 49, 50 to 99, and from 100 on.
 QUERY = """
     WITH people AS (
-      SELECT row_number() OVER () AS timestamp, village, learned::int AS reward, {arm} AS arm,
-        least(village::int // 50, 2) AS region
+      SELECT village, learned::int AS reward, {arm} AS arm, least(village::int // 50, 2) AS region
       FROM log)
     SELECT *, count(*) OVER (PARTITION BY region, arm)
       / count(*) OVER (PARTITION BY region) AS probability

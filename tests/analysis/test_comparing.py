@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.analysis.breakdown import MOST_LEVELS
+from steadyarm.analysis.analyze import MOST_LEVELS
 from tests.analysis.logs import START, write_table
 from tests.analysis.test_splits import Rows, fixed_rows, written
 
@@ -172,7 +172,7 @@ def test_segments_of_units_with_several_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["contry"], r"no column contry; .* Did you mean country\?"),
+        (["contry"], r"no column 'contry'; .* Did you mean 'country'\?"),
         (["arm"], "'arm' is the arm itself"),
         (["country", "country"], "expected at most 8 different columns"),
         ([7], "expected names of columns"),

@@ -297,8 +297,12 @@ def test_columns_are_mapped_for_one_table_or_both(tmp_path: Path) -> None:
     common: dict[str, Any] = {"exposures": csvs[0], "events": csvs[1], "metrics": ["purchase"]}
     found = analyze(**common, columns=columns)
     np.testing.assert_array_equal(found.estimates, true.estimates)
-    assert "In events.csv timestamp is begin, unit is login, event is what" in str(found.notes)
-    with pytest.raises(sa.InvalidInputError, match="no column who; its columns are login, begin"):
+    assert "In events.csv timestamp is 'begin', unit is 'login', event is 'what'" in str(
+        found.notes
+    )
+    with pytest.raises(
+        sa.InvalidInputError, match="no column 'who'; its columns are 'login', 'begin'"
+    ):
         analyze(**common, columns={"timestamp": "begin", "arm": "shown", "unit": "who"})
     with pytest.raises(sa.InvalidInputError, match=r"--column exposures\.arm=NAME"):
         analyze(**common, columns={"timestamp": "begin", "exposures.unit": "who"})
@@ -446,12 +450,12 @@ def test_a_database_that_lets_nobody_make_tables(postgres: str) -> None:
 
 def test_metrics_are_those_of_live_tests() -> None:
     given = {"m": """count(o'neil "x")""", "n": "count('a b')", "o": 'count("c")'}
-    events = [one.event for one in parse_metrics(given).measures.values()]
+    events = [one.of for one in parse_metrics(given).measures.values()]
     assert events == ["""o'neil "x\"""", "a b", "c"]
     metric = sa.Metric("purchase", kind="money", several="sum", window="7d", cap=500)
     [measure] = parse_metrics([metric]).measures.values()
     assert measure.text == "sum(purchase) within 7d capped at 500"
-    assert (measure.metric, measure.event) == (metric, "purchase")
+    assert (measure.metric, measure.of) == (metric, "purchase")
     with pytest.raises(sa.InvalidInputError, match='can be their "sum" or "max"'):
         parse_metrics([sa.Metric("price", kind="money")])
 

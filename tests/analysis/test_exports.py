@@ -61,13 +61,10 @@ def test_a_test_that_stopped_early_is_judged_as_it_was_live(
     assert_same_verdict(found, live)
     assert found.anytime
     assert_same_verdict(sa.analyze(log, level=0.8), test.recommend(0.8))
-    # Rows that were taken out leave no verdict of the test, but its budget: it ended early.
-    table = pd.read_parquet(log).iloc[:-50]
-    table.to_parquet(log)
-    less = sa.analyze(log)
-    assert any("itself is not known" in note and "cut short" in note for note in less.notes)
-    assert less.anytime
-    assert less.control == "today"
+    pd.read_parquet(log).iloc[:-50].to_parquet(log)
+    with pytest.raises(sa.InvalidInputError, match="changed or cut short") as error:
+        sa.analyze(log)
+    assert "remove shop.parquet.experiment.json to analyse the rows alone" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -82,44 +79,19 @@ def test_exports_say_what_the_experiment_says(kind: str, ending: str, tmp_path: 
     assert found.rows == found.rewards == verdict.rewards == 1200
     assert found.recommended == verdict.name
     assert found.health.status == test.health().status
-    assert any("those of the test test" in note for note in found.notes)
+    assert any("those of the test test itself" in note for note in found.notes)
     assert_same_verdict(found, verdict)
 
 
-def test_without_its_description_features_must_be_given(tmp_path: Path) -> None:
-    log = unequal(ARMS).export(tmp_path / "log.parquet")
-    whole = sa.analyze(log)
-    (tmp_path / "log.parquet.experiment.json").unlink()
-    alone = sa.analyze(log)
-    assert alone.arms == sa.ArmSet.one_hot(sorted(ARMS.names))
-    assert any("Features need --arms FILE, or the description" in note for note in alone.notes)
-    given = sa.analyze(log, arms=ARMS).estimates
-    assert (np.abs(given - whole.estimates) < whole.intervals.standard_errors[0]).all()
-
-
-def test_another_direction_is_said(tmp_path: Path) -> None:
-    log = unequal(PLAIN, direction="minimize").export(tmp_path / "log.parquet")
-    wrong = sa.analyze(log, direction="maximize")
-    assert any("was to minimize rewards" in note for note in wrong.notes)
-    right = sa.analyze(log)
-    assert not any("was to minimize" in note for note in right.notes)
-    assert right.evidence.direction == "minimize"
-
-
-def test_given_arms_win(tmp_path: Path) -> None:
-    log = unequal(ARMS).export(tmp_path / "log.parquet")
-    found = sa.analyze(log, arms=ARMS.names)
-    assert found.arms == sa.ArmSet.one_hot(ARMS.names)
-    assert not any("description" in note for note in found.notes)
-
-
-def test_a_description_of_another_test_is_refused(tmp_path: Path) -> None:
-    log = unequal(PLAIN).export(tmp_path / "log.parquet")
-    other = played(PLAIN, budget=1200, visits=1200).export(tmp_path / "other.parquet")
-    beside = tmp_path / "log.parquet.experiment.json"
-    beside.write_text(Path(f"{other}.experiment.json").read_text())
-    with pytest.raises(sa.InvalidInputError, match="in the description beside it"):
-        sa.analyze(log)
+def test_other_questions_are_asked_of_the_rows(tmp_path: Path) -> None:
+    """Control and direction stay those of the test."""
+    test = unequal(PLAIN, direction="minimize")
+    log = test.export(tmp_path / "log.parquet")
+    own, other = sa.analyze(log), sa.analyze(log, missing="drop", period="shares:5")
+    assert own.evidence.direction == other.evidence.direction == "minimize"
+    assert other.recommended == own.recommended
+    assert (own.anytime, other.anytime) == (test.recommend().anytime, False)
+    assert own.verdict.control == other.verdict.control
 
 
 @pytest.mark.parametrize(
@@ -135,7 +107,7 @@ def test_damaged_descriptions_are_answered(text: str, message: str, tmp_path: Pa
     (tmp_path / "log.parquet.experiment.json").write_text(text)
     with pytest.raises(sa.InvalidInputError, match=message) as caught:
         sa.analyze(log)
-    assert "--arms FILE" in str(caught.value)
+    assert "remove log.parquet.experiment.json" in str(caught.value)
 
 
 def test_a_model_that_does_not_fit_blocks_the_verdict_live_and_of_the_log(tmp_path: Path) -> None:
@@ -166,7 +138,7 @@ def test_excluded_rows_are_left_out_and_counted(tmp_path: Path) -> None:
         test.exclude(unit=row.unit, reason="bots")
     found = sa.analyze(test.export(tmp_path / "log.csv"))
     assert (found.rows, found.rewards) == (1170, 1170)
-    assert "30 rows were excluded by hand and left out." in found.notes
+    assert "30 visits were excluded by hand and left out." in found.notes
     assert found.health.status == "ok"
     assert found.recommended == test.recommend().name
 
@@ -228,25 +200,30 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("kind", VARIANTS)
-def test_whatever_is_exported_can_be_read(kind: str, ending: str, tmp_path: Path) -> None:
+def test_whatever_is_exported_can_be_read(kind: str, tmp_path: Path) -> None:
     test = with_metrics(**VARIANTS[kind])
     test.exclude(unit="u7", reason="bots")
-    log = test.export(tmp_path / f"log.{ending}")
-    running = sa.analyze(log)
-    assert any("is still running, and some of their" in note for note in running.notes)
-    assert "1 row was excluded by hand and left out." in running.notes
-    assert 0 < running.rows < 599
+    log = test.export(tmp_path / ("log.csv" if kind < "f" else "log.parquet"))
+    if test.settings.window is None:
+        with pytest.raises(sa.RewardsPendingError, match="still wait for their rewards"):
+            sa.analyze(log)
+    else:
+        running = sa.analyze(log)
+        assert any("some of their rewards may still come" in note for note in running.notes)
+        assert "1 visit was excluded by hand and left out." in running.notes
+        assert 0 < running.rows == test.recommend().judged < 599
     test.stop()
-    stopped = sa.analyze(test.export(log))
-    assert stopped.rows == 599
-    assert not any("is still running" in note for note in stopped.notes)
-    missing = test.settings.missing
-    how = {"zero": "counted as 0.", "drop": "left out."}[missing]
-    assert any(note.endswith(f"rows without reward were {how}") for note in stopped.notes)
-    assert stopped.recommended == test.recommend().name
-    np.testing.assert_allclose(stopped.estimates, test.recommend().estimates, atol=0.1)
+    stopped, live = sa.analyze(test.export(log)), test.recommend()
+    assert_same_verdict(stopped, live)
+    assert stopped.rows == live.judged
+    assert (
+        stopped.rewards
+        == live.rewards
+        == stopped.counts.sum() - (live.missing if test.settings.missing == "zero" else 0)
+    )
+    how = {"zero": "counted as 0.", "drop": "left out."}[test.settings.missing]
+    assert any(note.endswith(f"without reward: {how}") for note in stopped.notes)
 
 
 def test_the_log_of_a_test_after_its_roll_out(tmp_path: Path) -> None:
@@ -254,7 +231,7 @@ def test_the_log_of_a_test_after_its_roll_out(tmp_path: Path) -> None:
     test.stop()
     test.roll_out("guest")
     found = sa.analyze(test.export(tmp_path / "log.csv"))
-    assert found.rows == 600
+    assert found.rows == test.recommend().judged
     assert found.control == "today"
     assert found.verdict.decision == test.recommend().decision
 
@@ -267,7 +244,6 @@ def test_a_download_without_a_description(ending: str, tmp_path: Path) -> None:
     Path(f"{log}.experiment.json").unlink()
     found = sa.analyze(log)
     assert found.arms.names == tuple(sorted(PLAIN.names))
-    assert any("without its description" in note for note in found.notes)
     again = dict(zip(found.arms.names, found.estimates, strict=True))
     for name, estimate, error in zip(
         whole.arms.names, whole.estimates, whole.intervals.standard_errors[0], strict=True
@@ -276,13 +252,28 @@ def test_a_download_without_a_description(ending: str, tmp_path: Path) -> None:
 
 
 def test_rewards_that_may_still_come_end_what_is_read(tmp_path: Path) -> None:
-    test = with_metrics(reward_window="30d")
-    log = test.export(tmp_path / "log.csv")
-    rows = test.storage.log(test.key)
-    first = next(i for i, row in enumerate(rows) if row.reward is None)
-    assert sa.analyze(log).rows == first
-    test.void(rows[0].unit, reason="wrong")
-    log = test.export(tmp_path / "log.csv")
-    with pytest.raises(sa.InvalidInputError, match="export it again later"):
-        sa.analyze(log)
-    assert sa.analyze(log, missing="drop").rows == 600
+    test = with_metrics(reward_window="3d")
+    found = sa.analyze(test.export(tmp_path / "log.csv"))
+    assert 0 < found.rows == test.recommend().judged < 600
+    with pytest.raises(sa.RewardsPendingError):
+        sa.analyze(with_metrics(reward_window="30d").export(tmp_path / "new.csv"))
+
+
+def test_segments_of_an_export_are_its_attributes(tmp_path: Path) -> None:
+    test = sa.create_experiment(
+        "shop",
+        ["A", "B"],
+        sa.Steady(),
+        400,
+        "memory",
+        seed=1,
+        missing="drop",
+        attributes={"device": ["mobile", "desktop"]},
+    )
+    for i in range(400):
+        shown = test.ask(f"u{i}", attributes={"device": ["mobile", "desktop"][i % 2]})
+        test.tell(shown, float(i % 5 < 2 + (shown.name == "B")))
+    [by] = sa.analyze(test.export(tmp_path / "log.csv"), segments=["device"]).segments
+    live = test.recommend(by="device")
+    for level in live.levels[:2]:
+        np.testing.assert_allclose(by.of(level.name).estimates, level.estimates, rtol=1e-9)

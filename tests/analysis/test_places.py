@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,7 @@ def test_frames_are_mapped_and_queried() -> None:
         (lambda: pd.DataFrame(), "the frame"),
         (
             lambda: pandas_frame().assign(reward=pd.to_timedelta(1, unit="s")),
-            "the column reward of the frame has type interval",
+            "the column 'reward' of the frame has type interval",
         ),
         (lambda: pandas_frame().assign(reward=["1"] * 599 + ["x"]), "row 600: the reward is 'x'"),
     ],
@@ -176,24 +176,56 @@ def test_periods_only_cut_the_same_rows_otherwise(
         assert one.drift.periods == found[0].drift.periods
 
 
-@pytest.mark.parametrize("unit", [1, 1000])
-def test_numbers_as_times_tell_the_order(unit: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["csv", "parquet", "postgres"])
+def test_seconds_since_1970(kind: str, tmp_path: Path, postgres: str) -> None:
     rows = random_rows(seed=8)
-    numbers = [replace(row, timestamp=int(row.timestamp.timestamp()) * unit) for row in rows]
-    log = write_log(tmp_path / "log.parquet", numbers)
-    found, true = sa.analyze(log), sa.analyze(write_csv(tmp_path / "log.csv", rows))
-    assert (found.rows, len(found.drift.periods)) == (600, 20)
-    assert found.drift.periods[0].startswith(f"from {numbers[0].timestamp}")
-    np.testing.assert_allclose(found.estimates, true.estimates, atol=0.1)
-    with pytest.raises(sa.InvalidInputError, match="plain numbers, whose unit is not known"):
-        sa.analyze(log, period="day")
-    text = write_csv(tmp_path / "numbers.csv", numbers)
-    with pytest.raises(sa.InvalidInputError, match="turn seconds since 1970 into times"):
-        sa.analyze(text)
-    seconds = f"to_timestamp(timestamp::double / {unit})"
-    query = f"select * replace ({seconds} as timestamp) from log"
-    for file in (text, log):
-        assert sa.analyze(file, query=query).drift.periods == true.drift.periods
+    true = sa.analyze(write_csv(tmp_path / "true.csv", rows))
+    for scale in (1, 1000):
+        numbers = [
+            replace(row, timestamp=int(row.timestamp.replace(tzinfo=UTC).timestamp()) * scale)
+            for row in rows
+        ]
+        place = postgres if kind == "postgres" else tmp_path / f"log.{kind}"
+        found = sa.analyze(
+            write_log(place, numbers, table="seconds", kinds={"timestamp": "bigint"}),
+            query="seconds" if kind == "postgres" else None,
+        )
+        assert found.drift.periods == true.drift.periods
+        np.testing.assert_allclose(found.estimates, true.estimates, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("form", "time_format"),
+    [
+        ("%d.%m.%Y %H:%M", None),
+        ("%B %d, %Y", None),
+        ("%m/%d/%Y %I:%M %p", "%m/%d/%Y %I:%M %p"),
+        ("%d/%m/%Y", "%d/%m/%Y"),
+    ],
+)
+def test_dates_as_people_write_them(form: str, time_format: str | None, tmp_path: Path) -> None:
+    rows = random_rows(seed=8)
+    true = sa.analyze(write_csv(tmp_path / "log.csv", rows))
+    log = write_csv(
+        tmp_path / "dates.csv", [replace(r, timestamp=f"{r.timestamp:{form}}") for r in rows]
+    )
+    assert sa.analyze(log, time_format=time_format).drift.periods == true.drift.periods
+    if time_format:
+        with pytest.raises(sa.InvalidInputError, match="--time-format"):
+            sa.analyze(log)
+
+
+def test_a_log_without_times_has_one_period() -> None:
+    frame = pandas_frame().drop(columns="timestamp").rename(columns={"reward": "revenue"})
+    found = sa.analyze(frame.rename(columns={"arm": "variant", "unit": "user_id"}))
+    assert found.drift.periods == ("all rows",)
+    assert "The log has no times, so nothing is known of drift." in found.notes
+    with pytest.raises(
+        sa.InvalidInputError, match="the shares changed, but the frame has no times"
+    ):
+        sa.analyze(
+            frame.drop(columns="probability"), split=["equal", "2026-03-03: A=0.4,B=0.3,C=0.3"]
+        )
 
 
 @settings(max_examples=12)

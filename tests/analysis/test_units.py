@@ -152,34 +152,6 @@ def test_drift_is_told_without_the_period_that_few_large_units_dominate(tmp_path
     assert "Drift is told from 500 of 1,400 rewards: a few units with many rows" in str(found)
 
 
-def test_sums_by_segment_and_vector_say_the_same(tmp_path: Path) -> None:
-    """Arms that share nothing, told in other ways: the scores are those of single probabilities."""
-    rows = repeated_rows(sticky=False, seed=3)
-    own = sa.analyze(write_csv(tmp_path / "log.csv", rows))
-    shares: dict[str, dict[str, float]] = {}
-    for row in rows:
-        shares.setdefault(str(row.timestamp.date()), {})[row.arm] = row.probability
-    told = [replace(r, probability=json.dumps(shares[str(r.timestamp.date())])) for r in rows]
-    names = ("timestamp", "unit", "arm", "probabilities", "reward")
-    vector = sa.analyze(write_csv(tmp_path / "v.csv", told, names))
-    lines = ["timestamp,unit,arm,probability,reward,segment"]
-    lines += [
-        f"{r.timestamp.isoformat()},{r.unit},{r.arm},{r.probability!r},{r.reward!r},{r.timestamp.day}"
-        for r in rows
-    ]
-    path = tmp_path / "s.csv"
-    path.write_text("\n".join(lines))
-    features = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
-    linear = sa.analyze(path, arms=sa.ArmSet.from_features(features, NAMES))
-    for found in (vector, linear):
-        assert found.units is not None
-        assert not found.units.kept
-        np.testing.assert_allclose(found.estimates, own.estimates, rtol=1e-9)
-        errors = found.intervals.standard_errors
-        np.testing.assert_allclose(errors, own.intervals.standard_errors, rtol=1e-9)
-        np.testing.assert_allclose(found.intervals.gap_low, own.intervals.gap_low, atol=1e-3)
-
-
 def test_a_kept_variant_counts_with_its_first_probability(tmp_path: Path) -> None:
     """Whatever an adaptive system logs at later visits."""
     current = repeated_rows(seed=5, p_moves=True)
@@ -190,27 +162,6 @@ def test_a_kept_variant_counts_with_its_first_probability(tmp_path: Path) -> Non
     assert found.units.changed > 20
     [finding] = [f for f in found.health.findings if f.name == "units"]
     assert "the one of the first row was used" in finding.explanation
-
-
-@pytest.mark.parametrize("p_moves", [True, False])
-def test_kept_variants_told_by_vectors(p_moves: bool, tmp_path: Path) -> None:
-    rows, first = repeated_rows(seed=11, p_moves=p_moves), repeated_rows(seed=11)
-    shares: dict[Any, dict[str, float]] = {}
-    day = {row.unit: row.timestamp.date() for row in reversed(rows)}
-    for row in first:
-        shares.setdefault(day[row.unit], {})[row.arm] = row.probability
-    told = [
-        replace(r, probability=json.dumps(shares[r.timestamp.date() if p_moves else day[r.unit]]))
-        for r in rows
-    ]
-    names = ("timestamp", "unit", "arm", "probabilities", "reward")
-    found = sa.analyze(write_csv(tmp_path / "v.csv", told, names))
-    assert_like_units(found, first)
-    own = sa.analyze(write_csv(tmp_path / "log.csv", first))
-    assert own.units is not None
-    assert found.units == own.units
-    units = [f for f in found.health.findings if f.name == "assignments"]
-    assert units[0].status == "ok"
 
 
 def test_contamination_is_counted(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_what_is_said_agrees(shape: str, share: float, direction: Any) -> None:
         log = pd.DataFrame(rows, columns=["arm", "reward", "probability"])
         when = pd.date_range("2026-03-01", periods=len(rows), freq="5min")
         log = log.assign(unit=range(len(rows)), timestamp=when)
-        found = sa.analyze(log, arms=arms, control="now", direction=direction)
+        found = sa.analyze(log, control="now", direction=direction)
         assert found.verdict.plausible == found.plausible
         check_consistent(found.verdict, sign)
         words.add(session.recommend().decision.word)

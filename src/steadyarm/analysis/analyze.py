@@ -5,39 +5,61 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis import checks, exports, splits, units
-from steadyarm.analysis.query import Plan, as_unit, plan_periods, readable, row_sums
-from steadyarm.analysis.result import Analysis, Missing, conclude
-from steadyarm.analysis.source import ATTRIBUTE, COVARIATE, Source, open_log, open_tables
-from steadyarm.analysis.units import Floats, Rows, Stretch, Units
+from steadyarm.analysis import checks, units
+from steadyarm.analysis.query import (
+    Floats,
+    Plan,
+    Split,
+    as_unit,
+    check_arms,
+    own_probability,
+    plan_periods,
+    readable,
+    row_sums,
+    validate_split,
+    with_split,
+)
+from steadyarm.analysis.result import (
+    Analysis,
+    Missing,
+    conclude,
+    exported_log,
+    own_analysis,
+    read_test,
+    unpacked,
+)
+from steadyarm.analysis.source import ATTRIBUTE, COVARIATE, Source, no_column, open_log
+from steadyarm.analysis.units import Rows, Stretch, Units
 from steadyarm.arms import ArmSet
-from steadyarm.covariates import validate_covariates
 from steadyarm.errors import InvalidInputError, RewardsPendingError
-from steadyarm.estimators import is_one_hot
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.fit import LackOfFit, lack_of_fit
 from steadyarm.inference.health import Finding, HealthReport, health_report
-from steadyarm.live.metrics import Metric
 from steadyarm.segments import Direction
-from steadyarm.validation import check_choice, check_fraction, validate_range, whole_number
-from steadyarm.wording import shortened, strung
+from steadyarm.validation import check_choice, check_fraction, whole_number
+from steadyarm.wording import counted, shortened, strung
 
-MOST_ARMS = 2_000
-MOST_SEGMENTS = 8  # columns whose levels results are split by
-SMALL = 5_000_000  # rows up to which order and duplicates are checked, and exports replayed
+if TYPE_CHECKING:
+    from steadyarm.analysis.events import Events, Measures
+    from steadyarm.live.breakdowns import Breakdown
+    from steadyarm.live.metrics import Metric
+
+MOST_ARMS = 1_000
+MOST_COLUMNS = 8  # columns whose levels results are split by
+MOST_LEVELS = 20  # of a column, besides "other"
+SMALL = 5_000_000  # rows up to which order and duplicates are checked
 
 
 @dataclass(frozen=True)
 class Question:
     """What is asked of a log; see `analyze`. Columns are our names to theirs."""
 
-    arms: ArmSet | None
-    split: splits.Split | None
+    names: tuple[str, ...]
+    split: Split | None
     control: str | None
     covariates: Mapping[str, str]
     segments: Mapping[str, str]
@@ -47,7 +69,8 @@ class Question:
     missing: Missing | None
     budget: int | None
     period: str
-    bounds: tuple[float, float] | None
+    bounds: tuple[float, float] | None = None
+    cap: float | None = None
 
     @property
     def extra(self) -> dict[str, str]:
@@ -65,13 +88,10 @@ class Sample:
     arms : the variants
     rows : how many
     plan : their periods
-    question : with what the description of an exported log says
     broken : faults that are known already
     units : how often units are there; None if each row is one
     rows_of : the table with its own units, where `table` has clusters for units
     excluded : rows that were left out by hand
-    pending : a note on rows whose rewards may still come
-    described : the test whose export the log is
     """
 
     log: Source
@@ -86,8 +106,6 @@ class Sample:
     units: Units | None = None
     rows_of: Any = None
     excluded: int = 0
-    pending: str = ""
-    described: exports.Described | None = None
 
     @property
     def kept(self) -> bool:
@@ -98,6 +116,11 @@ class Sample:
     def searched(self) -> bool:
         """Whether order and duplicates are checked."""
         return self.rows <= SMALL
+
+    @property
+    def allocations(self) -> list[Floats]:
+        """(K,) the allocation of each period of the split; empty if there is none."""
+        return [] if self.question.split is None else self.question.split.allocations(self.arms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +135,8 @@ class Scored:
     findings : on assignments and missing rewards
     counts, sums : (K,) of each arm's rewards
     given : rewards that stand in the log
+    all_zero : whether all rewards are 0
     raw : the evidence of rewards that are not adjusted, if others are
-    fit : whether the model fits; None if that was not tested
     """
 
     evidence: Evidence
@@ -125,15 +148,16 @@ class Scored:
     given: int
     all_zero: bool
     raw: Evidence | None = None
-    fit: LackOfFit | None = None
 
 
 def analyze(
     source: Any,
     *,
-    arms: ArmSet | Sequence[str] | None = None,
+    metrics: Any = (),
+    events: Events | None = None,
     query: str | None = None,
     columns: Mapping[str, str | None] | None = None,
+    time_format: str | None = None,
     split: Any = None,
     control: str | None = None,
     covariates: Sequence[str] = (),
@@ -144,8 +168,6 @@ def analyze(
     missing: Missing | None = None,
     budget: int | None = None,
     period: str = "auto",
-    events: Any = None,
-    reward_range: tuple[float, float] | None = None,
 ) -> Analysis:
     """The verdict on a test that ran elsewhere, from its log, wherever that lives.
 
@@ -159,15 +181,17 @@ def analyze(
         the URL of a database, a DataFrame (pandas, polars, Arrow), or an Ibis table. With `events`
         it holds the exposures: who saw which variant when (unit, timestamp, arm, …); the first
         exposure of a unit counts
-    arms : the variants; by default those of the test whose export this is, if its description
-        stands beside it, else every arm in the log, each by itself. Arms with features need
-        the whole allocation of every row: a column `probabilities` (JSON or a list), or a column
-        `segment` within which probabilities are fixed
+    metrics : columns that are measured, such as ["converted", "revenue capped at 500", "basket =
+        revenue / orders", "refunds, minimize"], or `Metric` objects that are called like columns;
+        the first one is what the verdict is about. By default the column reward
+    events : `Events`: who did what when, and what is measured of it
     query : the name of a table of a database, or a query; files and frames are the table log in it
-    columns : our names of columns to theirs, such as {"arm": "variant"}; {"unit": None} takes all
-        rows as independent. Else variances are by unit if units have several rows. Units are in the
-        column unit, or in one called user_id, visitor_id, customer_id or the like. Of two tables
-        usual names are found; {"events.unit": "login"} maps a column of one of them
+    columns : our names of columns to theirs, such as {"arm": "shown"}; usual names such as
+        variant and user_id are found. {"unit": None} takes all rows as independent; else variances
+        are by unit if units have several rows. Of two tables {"events.unit": "login"} maps a column
+        of one of them
+    time_format : how text says times, such as "%d/%m/%Y %H:%M"; dates such as 2026-03-01 and
+        01.03.2026, and seconds since 1970, are read without. A log may have no times
     split : the fixed shares with which arms were drawn, for a log without probabilities: "equal",
         {"A": 0.5, "B": 0.3, "C": 0.2}, or ["equal", ("2026-03-08", {"A": 0.9, "B": 0.1})] for
         shares that changed
@@ -185,12 +209,9 @@ def analyze(
     missing : what to do with rows without a reward: "fail" (the default), "drop" them, or count
         them as "zero"
     budget : rows that were planned for a test that was watched and might have been stopped at any
-        time; intervals then hold at every look. By default they hold for one analysis at an end
-        that was fixed in advance
+        time; intervals then hold at every interim analysis. By default they hold for one analysis
+        at an end that was fixed in advance
     period : "hour", "day", "week", "month", "shares:20" or "auto", for the drift report
-    events : `Events`: who did what when, and what is measured of it
-    reward_range : (least, largest) reward that can occur, such as (0, 200): with it intervals are
-        finite where few large rewards carry an estimate
 
     Returns
     -------
@@ -220,14 +241,12 @@ def analyze(
     if budget is not None:
         whole_number(budget, "budget", least=1)
     columns = dict(columns or {})
-    shares = splits.validate_split(split)
-    if shares is not None and shares.names and arms is None:
-        arms = shares.names
+    shares = validate_split(split)
     question = Question(
-        arms=arms if isinstance(arms, ArmSet) or arms is None else ArmSet.one_hot(arms),
+        names=shares.names if shares is not None else (),
         split=shares,
         control=control,
-        covariates=_columns_of(COVARIATE, validate_covariates(covariates), columns, "covariates"),
+        covariates=_covariates(covariates, columns),
         segments=_columns_of(ATTRIBUTE, segments, columns, "segments"),
         cluster=units.cluster_columns(cluster, columns.get("unit", "") is not None),
         direction=direction,
@@ -235,16 +254,38 @@ def analyze(
         missing=missing,
         budget=budget,
         period=period,
-        bounds=None if reward_range is None else validate_range(reward_range),
     )
-    if events is not None:
-        return _analyze_tables(source, query, columns, events, question)
-    with (
-        exports.unpacked(source) as source,
-        closing(open_log(source, query, columns, question.extra)) as log,
-    ):
-        plain = question.arms is None and query is None and not columns
-        return analyze_log(log, question, exports.described(source) if plain else None)
+    if events is not None or metrics:
+        from steadyarm.analysis.events import open_measures
+
+        with closing(
+            open_measures(source, query, events, metrics, columns, question, time_format)
+        ) as measures:
+            return _analyze_metrics(measures, question)
+    with unpacked(source) as source:
+        path = exported_log(source)
+        others = (query, split, missing, budget, cluster, time_format)
+        if path is not None:
+            test = read_test(path)
+            question = replace(
+                question,
+                control=control or test.settings.control,
+                direction=direction or test.settings.direction,
+            )
+            if not columns and all(other is None for other in others) and test.answers(question):
+                return own_analysis(
+                    test, question.control, level, tuple(question.segments.values())
+                )
+        with closing(open_log(source, query, columns, question.extra, time_format)) as log:
+            return analyze_log(log, question)
+
+
+def _covariates(given: Sequence[str], columns: Mapping[str, str | None]) -> dict[str, str]:
+    if not given:
+        return {}
+    from steadyarm.covariates import validate_covariates
+
+    return _columns_of(COVARIATE, validate_covariates(given), columns, "covariates")
 
 
 def _columns_of(
@@ -254,9 +295,9 @@ def _columns_of(
     names = (given,) if isinstance(given, str) else tuple(given)
     if not all(isinstance(name, str) and name for name in names):
         raise InvalidInputError.of(field, given, 'names of columns, such as ["country"]')
-    if len(names) > MOST_SEGMENTS or len(set(names)) < len(names):
+    if len(names) > MOST_COLUMNS or len(set(names)) < len(names):
         raise InvalidInputError(
-            f"the {field} are {shortened(names)}; expected at most {MOST_SEGMENTS} different "
+            f"the {field} are {shortened(names)}; expected at most {MOST_COLUMNS} different "
             "columns.",
             field=field,
         )
@@ -270,43 +311,59 @@ def _columns_of(
     return {f"{prefix}{i}": name for i, name in enumerate(names, 1)}
 
 
-def _analyze_tables(
-    source: Any,
-    query: str | None,
-    columns: Mapping[str, str | None],
-    asked: Any,
-    question: Question,
-) -> Analysis:
-    """The analysis of the first metric of two tables, which has those of all in `metrics`.
+# Several metrics.
+
+
+def _analyze_metrics(measures: Measures, question: Question) -> Analysis:
+    """The analysis of the first metric, which has those of all in `metrics`.
 
     Intervals of the first metric have the level by themselves, those of all others at once.
     """
-    from steadyarm.analysis.events import Events, join_tables, parse_metrics
-
-    if not isinstance(asked, Events):
-        raise InvalidInputError.of(
-            "events", asked, 'Events, such as sa.Events("events.csv", ["purchase"])'
-        )
-    measured = parse_metrics(asked.metrics, asked.window, question.direction or "maximize")
-    exposures, events = open_tables(source, query, asked.table, columns, question.extra)
-    with closing(exposures):
-        joined = join_tables(exposures, events, measured)
-        further = max(len(measured.metrics) - 1, 1)
-        analyses: dict[str, Analysis] = {}
-        notes: list[str] = []
-        if further > 1:
-            notes.append(f"Intervals of the {further} further metrics hold at once.")
-        for place, metric in enumerate(measured.metrics):
-            level = question.level if place == 0 else 1 - (1 - question.level) / further
-            about = replace(question, direction=metric.direction, level=level)
-            try:
-                analyses[metric.name] = _analyze_metric(joined, metric, about)
-            except RewardsPendingError as error:
-                if place == 0:
-                    raise InvalidInputError(str(error)) from None
-                notes.append(f"There is no result of {metric.name}: {error}")
-    first = analyses[measured.metrics[0].name]
+    metrics = measures.measured.metrics
+    further = max(len(metrics) - 1, 1)
+    analyses: dict[str, Analysis] = {}
+    notes: list[str] = []
+    if further > 1:
+        notes.append(f"Intervals of the {further} further metrics hold at once.")
+    for place, metric in enumerate(metrics):
+        level = question.level if place == 0 else 1 - (1 - question.level) / further
+        about = replace(question, direction=metric.direction, level=level)
+        try:
+            analyses[metric.name] = _analyze_metric(measures, metric, about)
+        except RewardsPendingError as error:
+            if place == 0:
+                raise InvalidInputError(str(error)) from None
+            notes.append(f"There is no result of {metric.name}: {error}")
+    first = analyses[metrics[0].name]
     return replace(first, metrics=analyses, notes=(*first.notes, *notes))
+
+
+def _analyze_metric(measures: Measures, metric: Metric, question: Question) -> Analysis:
+    from steadyarm.analysis.events import ratio_reward
+
+    about = []
+    if metric.ratio is None:
+        question = replace(question, bounds=measures.bounds(metric), cap=metric.cap)
+        log, waiting = measures.log_of(metric)
+        analysis = _within_range(analyze_log(log, question), metric)
+    else:
+        if question.segments:
+            about.append(f"{metric.name} is not split by segments, as it is a ratio.")
+            question = replace(question, segments={})
+        logs = [measures.log_of(metric, lambda *both, k=place: both[1 + k])[0] for place in (0, 1)]
+        parts = [analyze_log(log, question) for log in logs]
+        below = measures.measured.parts(metric)[1].text
+        estimates = [part.estimates for part in parts]
+        reward = ratio_reward(logs[1], metric.name, below, parts[0].arms, estimates)
+        log, waiting = measures.log_of(metric, reward)
+        analysis = analyze_log(log, question)
+        sums = [part.means * part.counts for part in parts]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            analysis = replace(analysis, means=sums[0] / sums[1])
+    health = HealthReport((*analysis.health.findings, *measures.findings))
+    notes = (*measures.about(metric, waiting), *about, *measures.notes, *analysis.notes)
+    noun = "units" if log.single else "rows"
+    return replace(analysis, metric=metric.name, noun=noun, health=health, notes=notes)
 
 
 def _within_range(found: Analysis, metric: Metric) -> Analysis:
@@ -320,66 +377,28 @@ def _within_range(found: Analysis, metric: Metric) -> Analysis:
     )
 
 
-def _analyze_metric(joined: Any, metric: Any, question: Question) -> Analysis:
-    from steadyarm.analysis.events import ratio_reward
-
-    about = []
-    if metric.ratio is None:
-        question = replace(question, bounds=metric.bounds)
-        log, waiting = joined.log_of(metric, lambda _, value: value)
-        analysis = _within_range(analyze_log(log, question), metric)
-    else:
-        question = replace(question, segments={})
-        logs = [
-            joined.log_of(metric, lambda _, *both, place=place: both[place])[0] for place in (0, 1)
-        ]
-        parts = [analyze_log(log, question) for log in logs]
-        arms = parts[0].arms
-        if not is_one_hot(arms.coordinates) or parts[0].intervals.shown is not None:
-            raise InvalidInputError(
-                f"{metric.name} is a ratio, which follows no linear model; analyse variants that "
-                "share no features, and not too many of them.",
-                field="metrics",
-            )
-        below = joined.measured.parts(metric)[1].text
-        reward = ratio_reward(logs[1], metric, below, arms, [part.estimates for part in parts])
-        log, waiting = joined.log_of(metric, reward)
-        analysis = analyze_log(log, question)
-        sums = [part.means * part.counts for part in parts]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            analysis = replace(analysis, means=sums[0] / sums[1])
-        if any(name.startswith(ATTRIBUTE) for name in joined.log.table.columns):
-            about.append(f"{metric.name} is not split by segments, as it is a ratio.")
-    health = HealthReport((*analysis.health.findings, joined.finding))
-    notes = (*joined.about(metric, waiting), *about, *joined.notes, *analysis.notes)
-    return replace(analysis, metric=metric.name, health=health, notes=notes)
-
-
 # One log.
 
 
-def analyze_log(
-    log: Source, question: Question, described: exports.Described | None = None
-) -> Analysis:
+def analyze_log(log: Source, question: Question) -> Analysis:
     """The analysis of an open log."""
-    sample = _sample(splits.with_split(log, question.split), question, described)
+    sample = _sample(with_split(log, question.split), question)
     analysis = conclude(sample, score(sample))
-    if described is not None and sample.searched and exports.says_the_test(described, question):
-        control = question.control or described.control
-        analysis = exports.with_own_verdict(analysis, described, control, question.level)
-    if not question.segments:
-        return analysis
-    from steadyarm.analysis.breakdown import with_breakdowns
-
-    return with_breakdowns(sample, analysis)
+    notes, parts = list(analysis.notes), []
+    for ours, theirs in question.segments.items():
+        part, note = _breakdown(sample, analysis, ours, theirs)
+        parts.append(part)
+        notes += [note] if note else []
+    return replace(analysis, segments=tuple(parts), notes=tuple(notes))
 
 
-def _sample(log: Source, question: Question, described: exports.Described | None) -> Sample:
+def _sample(log: Source, question: Question) -> Sample:
     """The rows of a log, with readable columns, checked as far as no sums are needed."""
+    if not log.has("reward"):
+        raise no_column(log.name, "log", "reward", "reward", log.there)
     table, excluded = _without_excluded(log)
-    absent: Missing = question.missing or ("fail" if described is None else described.missing)
-    frame = readable(log, table, absent == "zero")
-    frame, pending = exports.mature(log, frame, described if question.missing is None else None)
+    absent: Missing = question.missing or "fail"
+    frame = readable(log, table, absent == "zero", question.cap)
     time = frame.time
     each = frame.group_by("arm").aggregate(
         n=frame.count(), timed=time.count(), first=time.min(), last=time.max()
@@ -393,29 +412,23 @@ def _sample(log: Source, question: Question, described: exports.Described | None
     if untimed == rows:
         checks.refuse(log, broken)
     timed = [row for row in counts if row["timed"]]
-    plan = plan_periods(
-        question.period, min(row["first"] for row in timed), max(row["last"] for row in timed)
-    )
-    if described is not None:
-        question = replace(question, control=question.control or described.control)
-        if question.budget is None and rows < described.budget:
-            question = replace(question, budget=described.budget)  # why it ended early is not known
-    arms = question.arms or (described.arms if described is not None else None)
+    plan = Plan("all", "D")
+    if log.has("timestamp"):
+        first, last = min(row["first"] for row in timed), max(row["last"] for row in timed)
+        plan = plan_periods(question.period, first, last)
     by_arm = {row["arm"]: row["n"] for row in counts if row["arm"]}
     if question.split is not None:
-        splits.check_arms(log, question.split, by_arm)
-    else:
-        broken += _unknown_arms(arms, by_arm)
-    arms = arms or _arms_in(log, by_arm)
+        check_arms(log, question.split, by_arm)
+    arms = ArmSet.one_hot(question.names or _arms_in(log, by_arm))
     if question.split is not None:
-        frame = frame.mutate(p=splits.own_probability(frame, question.split, arms))
+        frame = frame.mutate(p=own_probability(frame, question.split, arms))
     found, rows_of = None, None
     if question.cluster:
         rows_of, frame = frame, units.with_clusters(log, frame, question.cluster)
         checks.refuse(log, checks.without_cluster(log, frame, question.cluster), frame)
         found = units.count_units(log, frame, rows, " and ".join(question.cluster.values()))
     elif log.has("unit") and not log.single:
-        frame = frame.mutate(unit=as_unit(log, frame.unit))
+        frame = frame.mutate(unit=as_unit(frame.unit))
         found = units.count_units(log, frame, rows)
     return Sample(
         log=log,
@@ -424,14 +437,12 @@ def _sample(log: Source, question: Question, described: exports.Described | None
         rows=rows,
         plan=plan,
         question=question,
-        direction=question.direction or (described.direction if described else "maximize"),
+        direction=question.direction or "maximize",
         missing=absent,
         broken=broken,
         units=found,
         rows_of=rows_of,
         excluded=excluded,
-        pending=pending,
-        described=described,
     )
 
 
@@ -446,80 +457,49 @@ def _without_excluded(log: Source) -> tuple[Any, int]:
     return (log.table.filter(~out), int(found["out"])) if found["out"] else (log.table, 0)
 
 
-def _unknown_arms(arms: ArmSet | None, by_arm: Mapping[str, int]) -> checks.Faults:
-    if arms is None:
-        return []
-    strange = sum(count for name, count in by_arm.items() if name not in arms.names)
-    return [(checks.unknown_arm(arms.names), strange)] if strange else []
-
-
-def _arms_in(log: Source, by_arm: Mapping[str, int]) -> ArmSet:
-    """Every arm of the log by itself."""
+def _arms_in(log: Source, by_arm: Mapping[str, int]) -> list[str]:
+    """The names of all arms of the log."""
     names = sorted(by_arm)
     if not 2 <= len(names) <= MOST_ARMS:
         raise InvalidInputError(
             f"{log.name} has {len(names):,} arms ({strung(list(map(repr, names)), 5)}); expected 2 "
-            f"to {MOST_ARMS:,}. Is {log.their('arm')} the right column?"
+            f"to {MOST_ARMS:,}. Is {log.their('arm')!r} the right column?"
         )
-    return ArmSet.one_hot(names)
-
-
-# The scores.
+    return names
 
 
 def score(sample: Sample) -> Scored:
-    """The evidence of a log: sums by period, arm and allocation, unit by unit."""
+    """The evidence of a log: sums by period and arm, unit by unit."""
     log, arms, question = sample.log, sample.arms, sample.question
-    allocation, table = _allocation(sample), sample.table
-    rows = _sums(sample, table, allocation)
-    checks.refuse(log, sample.broken + checks.faults_in(rows, arms.names, sample.missing))
-    _check_description(sample)
-    weights_of = _weights_of(sample, rows, allocation)
-    parts = units.stretches(rows, arms, weights_of)
+    table, rows = sample.table, _sums(sample, sample.table)
+    checks.refuse(log, sample.broken + checks.faults_in(rows, sample.missing))
+    parts = units.stretches(rows, arms, sample.allocations)
     counts, sums = (np.sum([getattr(part, name) for part in parts], axis=0) for name in ("m", "s"))
     if not counts.sum():
         raise InvalidInputError(
-            f"{log.name} has {sample.rows:,} rows, but not one reward. Is {log.their('reward')} "
+            f"{log.name} has {sample.rows:,} rows, but not one reward. Is {log.their('reward')!r} "
             "the right column?"
         )
-    weigh = is_one_hot(arms.coordinates) and "p" in table.columns
-    keys = ["arm"] if weigh else ["arm", *allocation]
     if sample.units is not None:
-        table = _by_unit(sample, table, allocation)
-
-    def evidence_of(
-        table: Any, rows: Rows, level: float = 0.0
-    ) -> tuple[Evidence, Evidence, list[str]]:
-        if sample.units is None:
-            found = units.single_sums(rows, keys, weigh)
-        else:
-            alone = sample.kept and sample.units.units < units.MANY
-            found = units.unit_sums(log, table, keys, sample.plan, weigh, alone)
-        if weigh:
-            vectors = dict(zip(arms.names, enumerate(np.eye(arms.size)), strict=True))
-        else:
-            vectors = units.vectors_of(arms, found[0], keys, weights_of)
-        return units.unit_evidence(arms, found, keys, vectors, sample.plan, sample.direction, level)
-
-    evidence, timeline, labels = evidence_of(table, rows)
+        table = _by_unit(sample, table)
+    evidence, timeline, labels = _evidence(sample, table, rows)
     raw, level, adjusted = None, None, rows
     if question.covariates:
         raw, single = evidence, sample.units is None
         other, level = units.adjust_rewards(log, table, arms.names, single)
         if single:
-            adjusted = _sums(sample, other, allocation)
-        evidence, timeline, labels = evidence_of(other, adjusted, level)
+            adjusted = _sums(sample, other)
+        evidence, timeline, labels = _evidence(sample, other, adjusted, level)
     if question.split is not None and sample.units is None and question.budget is None:
         plain = units.randomised_evidence(arms, parts, sample.direction)
         if plain is not None and question.covariates:
-            raw, joined = plain, units.stretches(adjusted, arms, weights_of)
+            raw, joined = plain, units.stretches(adjusted, arms, sample.allocations)
             plain = units.randomised_evidence(arms, joined, sample.direction, level)
         evidence = plain or evidence
     if sample.units is not None and sample.units.cluster:  # sums of many units have no tails
         evidence = replace(evidence, tails=None)
     if not question.covariates:
         evidence = _with_bounds(sample, evidence, rows)
-    findings, fit = _findings(sample, table, rows, parts, allocation, weights_of)
     if evidence.rounds.shape[1] * arms.rank**2 > 50_000_000:
         raise InvalidInputError(
             f"{len(labels):,} periods of {arms.size:,} arms are too many to keep; take fewer, such "
@@ -529,14 +509,25 @@ def score(sample: Sample) -> Scored:
         evidence,
         timeline,
         labels,
-        findings,
+        _findings(sample, table, rows, parts),
         counts,
         sums,
         given=sum(int(row["given"]) for row in rows),
         all_zero=not any(part.ss.any() for part in parts),
         raw=raw,
-        fit=fit,
     )
+
+
+def _evidence(
+    sample: Sample, table: Any, rows: Rows, level: float = 0.0
+) -> tuple[Evidence, Evidence, list[str]]:
+    """As `units.unit_evidence`, from the sums of rows if each is a unit of its own."""
+    if sample.units is None:
+        found = units.single_sums(rows)
+    else:
+        alone = sample.kept and sample.units.units < units.MANY
+        found = units.unit_sums(sample.log, table, sample.plan, alone)
+    return units.unit_evidence(sample.arms, found, sample.plan, sample.direction, level)
 
 
 def _with_bounds(sample: Sample, evidence: Evidence, rows: Rows) -> Evidence:
@@ -551,8 +542,8 @@ def _with_bounds(sample: Sample, evidence: Evidence, rows: Rows) -> Evidence:
     bounds = sample.question.bounds
     if bounds is not None and not bounds[0] <= lowest <= highest <= bounds[1]:
         raise InvalidInputError(
-            f"reward_range is {bounds}, but {sample.log.name} has rewards from {lowest:g} to "
-            f"{highest:g}; give the range of what can occur."
+            f"the range of {sample.log.their('reward')!r} is {bounds}, but {sample.log.name} has "
+            f"values from {lowest:g} to {highest:g}; give the range of what can occur."
         )
     if bounds is None and lowest >= 0:
         bounds = (0.0, 1.0 if clicks else np.inf)
@@ -561,115 +552,134 @@ def _with_bounds(sample: Sample, evidence: Evidence, rows: Rows) -> Evidence:
     return replace(evidence, bounds=bounds)
 
 
-def _check_description(sample: Sample) -> None:
-    """Refuse a log whose probabilities are not those of the description beside it."""
-    log, table = sample.log, sample.table
-    if sample.described is None or not log.has("segment") or "p" not in table.columns:
-        return
-    each = table.group_by("segment", "arm").aggregate(least=table.p.min(), largest=table.p.max())
-    units.segment_allocations(log.fetch(each), sample.arms, sample.described.shares)
-
-
-def _sums(sample: Sample, table: Any, allocation: list[str]) -> Rows:
-    """Sums over rows by period, arm and allocation."""
-    keys = {"bucket": sample.plan.bucket(table.time, sample.log.backend)}
-    keys |= {name: table[name] for name in ("arm", *allocation)}
-    return units.fetch_limited(sample.log, row_sums(table, keys))
-
-
-def _allocation(sample: Sample) -> list[str]:
-    """The columns that tell the whole allocation of a row, if it is needed."""
-    log, own = sample.log, "p" in sample.table.columns
-    linear = not is_one_hot(sample.arms.coordinates)
-    if log.has("probabilities"):
-        needed = sample.question.split is not None or linear or not own
-        return ["probabilities"] if needed else []
-    if linear and not log.has("segment"):
-        raise InvalidInputError(
-            f"the arms have features in common, but {log.name} has only the probability of each "
-            "row's own arm; give the whole vector in a column probabilities, or a column segment "
-            "within which probabilities are fixed."
-        )
-    return ["segment"] if linear else []
-
-
-def _weights_of(sample: Sample, rows: Rows, allocation: list[str]) -> Any:
-    """What gives the allocation of a row of sums; of wrong ones all faults are named."""
-    arms, known = sample.arms, {}
-    if not allocation:
-        return lambda _: None
+def _sums(sample: Sample, table: Any) -> Rows:
+    """Sums over rows by period, arm and split."""
+    keys = {"bucket": sample.plan.bucket(table.time), "arm": table.arm}
     if sample.question.split is not None:
-        known = sample.question.split.allocations(arms)
-    elif sample.described is not None:
-        known = dict(sample.described.shares)
-    if allocation == ["segment"]:
-        by_segment = units.segment_allocations(rows, arms, known)
-        return lambda row: by_segment[str(row["segment"])]
-    found: dict[Any, Floats] = {}
-    wrong: checks.Faults = []
-    for row in rows:
-        weights, problem = units.allocation_vector(row, arms, known)
-        if weights is None:
-            fault = checks.vector_fault(row, problem)
-            wrong.append((fault, int(row["n"])))
-        else:
-            found[units.key_of(row, allocation)] = weights
-    checks.refuse(sample.log, wrong[: checks.SHOWN], sample.table)
-    return lambda row: found[units.key_of(row, allocation)]
+        keys["split"] = table.split
+    return sample.log.fetch(row_sums(table, keys))
 
 
-def _by_unit(sample: Sample, table: Any, allocation: list[str]) -> Any:
+def _by_unit(sample: Sample, table: Any) -> Any:
     """The table with a unit in every row, and the probabilities with which units were drawn."""
     assert sample.units is not None
     if sample.units.nameless:
         table = units.each_with_unit(table)
-    if sample.kept and (sample.units.changed or "p" not in table.columns):
-        own = ["p"] if "p" in table.columns else []
-        table = units.with_first_probabilities(table, [*own, *allocation])
+    if sample.kept and sample.units.changed:
+        split = ["split"] if sample.question.split is not None else []
+        table = units.with_first_probabilities(table, ["p", *split])
     return table
 
 
-def _findings(
-    sample: Sample,
-    table: Any,
-    rows: Rows,
-    parts: list[Stretch],
-    allocation: list[str],
-    weights_of: Any,
-) -> tuple[list[Finding], LackOfFit | None]:
-    """Checks of assignments and missing rewards, and whether the model fits."""
+def _findings(sample: Sample, table: Any, rows: Rows, parts: list[Stretch]) -> list[Finding]:
+    """Checks of assignments and missing rewards."""
     log, names, found = sample.log, sample.arms.names, sample.units
-    own, fit = ["p"] if "p" in table.columns else [], None
     if found is not None and found.kept:
-        first = units.first_rows(table, ["arm", *own, *allocation])
-        rows = _sums(sample, first, allocation)
+        split = ["split"] if sample.question.split is not None else []
+        first = units.first_rows(table, ["arm", "p", *split])
+        rows = _sums(sample, first)
         rewarded = sum(int(part.m.sum()) for part in parts)
-        parts = units.stretches(rows, sample.arms, weights_of)
+        parts = units.stretches(rows, sample.arms, sample.allocations)
         missing = checks.missing_rewards(names, parts, sample.rows - rewarded, sample.rows)
-        findings = [_assignments(sample, rows, parts, allocation), missing]
-        if own:
-            findings.append(checks.visits_finding(log, first, found))
-    else:
-        findings = [_assignments(sample, rows, parts, allocation)]
-        if found is not None and found.cluster:
-            findings = [checks.UNKNOWN_DRAWS]
-            if own:
-                findings = [checks.cluster_assignments(log, table, names)]
-        report = health_report(names, [part.logged for part in parts])
-        findings += [one for one in report.findings if one.name == "missing rewards"]
-    if allocation and found is None:  # rows of one unit are alike: not noise to this test
-        fit = lack_of_fit(sample.arms, [part.played for part in parts if part.m.sum()])
-        findings += [] if fit is None else [fit.finding]
-    if sample.question.split is not None:
-        findings = splits.against_split(findings)
-    return findings, fit
+        visits = checks.visits_finding(log, first, found)
+        return [_assignments(sample, rows, parts), missing, visits]
+    report = health_report(names, [part.logged for part in parts])
+    others = [finding for finding in report.findings if finding.name == "missing rewards"]
+    if found is not None and found.cluster:
+        return [checks.UNKNOWN_DRAWS, *others]
+    return [_assignments(sample, rows, parts), *others]
 
 
-def _assignments(
-    sample: Sample, rows: Rows, parts: list[Stretch], allocation: list[str]
-) -> Finding:
-    """Whether rows per arm fit the probabilities: all of a row's, or its own arm's alone."""
-    if allocation:
-        return health_report(sample.arms.names, [part.logged for part in parts]).findings[0]
-    of = "visits" if sample.units is None or not sample.kept else f"{sample.units.noun}s"
-    return checks.assignments_of(sample.arms.names, rows, of)
+def _assignments(sample: Sample, rows: Rows, parts: list[Stretch]) -> Finding:
+    """Whether rows per arm fit the shares, or each row's own probability."""
+    if sample.question.split is None:
+        of = "visits" if sample.units is None or not sample.kept else f"{sample.units.noun}s"
+        return checks.assignments_of(sample.arms.names, rows, of)
+    logged = [part.logged for part in parts]
+    finding = health_report(sample.arms.names, logged).findings[0]
+    text = finding.explanation.replace("the logged probabilities", "the split")
+    advice = f"Make sure that the split is the one that was used. {finding.advice}"
+    return replace(finding, explanation=text, advice="" if finding.status == "ok" else advice)
+
+
+# Results by the levels of an attribute, as live tests have them.
+
+
+def _breakdown(sample: Sample, analysis: Analysis, ours: str, theirs: str) -> tuple[Breakdown, str]:
+    from steadyarm.live.breakdowns import (
+        Breakdown,
+        LevelResult,
+        estimate_level,
+        interaction,
+        is_enough,
+    )
+    from steadyarm.live.units import OTHER
+
+    question, names, log = sample.question, sample.arms.names, sample.log
+    level = sample.table[ours].cast("string").nullif("")
+    counts = sample.table.group_by(level=level).aggregate(
+        rows=sample.table.count(), rewards=sample.table.r.count()
+    )
+    counts = counts.filter(counts.level.notnull())
+    ranked = counts.order_by([counts.rows.desc(), counts.level])
+    shown = log.fetch(ranked.limit(MOST_LEVELS))
+    [whole] = log.fetch(
+        counts.aggregate(
+            levels=counts.count(), rows=counts.rows.sum(), rewards=counts.rewards.sum()
+        )
+    )
+    if len(shown) < 2:
+        values = f"only {shown[0]['level']!r}" if shown else "no value"
+        raise InvalidInputError(
+            f"the column {theirs!r} of {log.name} has {values}; results by segment need at least "
+            "two levels.",
+            field="segments",
+        )
+    note, known = "", [row["level"] for row in shown]
+    selections: list[tuple[dict[str, Any], Any]] = [(row, level == row["level"]) for row in shown]
+    if whole["levels"] > len(shown):
+        rest = {key: whole[key] - sum(row[key] for row in shown) for key in ("rows", "rewards")}
+        selections.append((rest | {"level": OTHER}, level.notnull() & level.notin(known)))
+        note = (
+            f"{theirs} has {whole['levels']:,} levels: the {len(shown)} with the most rows are "
+            f"shown, all others together are {OTHER!r}."
+        )
+    against = question.control or analysis.verdict.name
+    row, share = sample.arms.index(against), (1 - question.level) / len(selections)
+    budget = None if question.budget is None else max(question.budget // len(selections), 1)
+    results: list[LevelResult] = []
+    tested: dict[str, Evidence] = {}
+    for found, selection in selections:
+        result = LevelResult(name=str(found["level"]), names=names, visits=int(found["rows"]))
+        part = _part(sample, selection, int(found["rows"]))
+        obstacle = "" if found["rewards"] else "no reward"
+        if part.units is not None and part.units.too_few:
+            obstacle = f"only {counted(part.units.units, 'unit')}"
+        if obstacle:
+            results.append(replace(result, obstacle=obstacle))
+            continue
+        scored = score(part)
+        if is_enough(scored.counts, scored.counts, scored.sums, scored.evidence):
+            tested[result.name] = scored.evidence
+        chosen = question.control is None
+        results.append(estimate_level(result, scored.evidence, row, share, chosen, budget, None))
+    return Breakdown(
+        theirs,
+        against,
+        tuple(names),
+        tuple(results),
+        unknown=sample.rows - sum(one.visits for one in results),
+        interaction=interaction(tested.values(), row),
+        left_out=tuple(one.name for one in results if one.visits and one.name not in tested),
+        level=question.level,
+        anytime=question.budget is not None,
+    ), note
+
+
+def _part(sample: Sample, selection: Any, rows: int) -> Sample:
+    """Some rows of a log."""
+    table, found = sample.table.filter(selection), sample.units
+    if found is not None:
+        found = units.count_units(sample.log, table, rows, found.cluster)
+    question = replace(sample.question, control=None, segments={})
+    return replace(sample, table=table, rows=rows, units=found, question=question)

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, stdtr
+from scipy.special import ndtr
 
 from steadyarm.analysis.query import readable, usable
 from steadyarm.analysis.source import Source
-from steadyarm.analysis.units import Row, Rows, Stretch, Units
+from steadyarm.analysis.units import Rows, Stretch, Units
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.health import (
     Finding,
@@ -23,10 +23,9 @@ from steadyarm.inference.health import (
     missing_finding,
     outlier_finding,
     rows_of,
-    status_of,
 )
 from steadyarm.inference.srm import NOTICE, attrition_test, srm_from_sums
-from steadyarm.wording import counted, strung
+from steadyarm.wording import counted
 
 SHOWN = 5  # rows that a message names
 FEW_CLUSTERS = 20  # below which there is a warning
@@ -93,42 +92,17 @@ NO_UNIT = Fault(
 )
 
 
-def unknown_arm(names: Sequence[str]) -> Fault:
-    """The fault of a row with another arm."""
-    return Fault(
-        "the arm {value} was never possible",
-        f"the arms are {strung(list(map(repr, names)), 8)}",
-        "arm",
-        lambda t: t.arm.notnull() & t.arm.notin(names),
-    )
-
-
 def no_time(log: Source) -> Fault:
     """The fault of a row without a time stamp."""
-    name = log.their("timestamp")
+    expected = "a time such as 2026-03-01T12:30:00Z, or seconds since 1970, in every row"
+    if log.time_format:
+        expected = f"a time like {log.time_format!r} in every row"
     return Fault(
         "the time stamp is {value}",
-        "expected ISO 8601 such as 2026-03-01T12:30:00Z in every row; turn seconds since 1970 into "
-        f'times by a query with to_timestamp("{name}"::double)',
+        f"expected {expected}; say how times are written, such as --time-format '%d/%m/%Y %H:%M', "
+        "or leave the column out: --column timestamp=",
         "timestamp",
         lambda t: t.time.isnull(),
-    )
-
-
-def vector_fault(row: Row, problem: str) -> Fault:
-    """The fault of rows with these probabilities and arm."""
-    value, arm = row["probabilities"], row["arm"]
-
-    def where(t: Any) -> Any:
-        column = t.probabilities
-        return (t.arm == arm) & (column.isnull() if value is None else column == value)
-
-    text = str(value or "")
-    return Fault(
-        f"the probabilities {text[:60]}{' ' if text else ''}{problem}",
-        "expected one probability for every arm, in order of the arms or by name",
-        "probabilities",
-        where,
     )
 
 
@@ -136,27 +110,26 @@ def without_cluster(log: Source, table: Any, names: Mapping[str, str]) -> Faults
     """Rows that say of no cluster which they are of."""
     faults: Faults = []
     for ours, theirs in names.items():
-        if not log.has(ours):
+        if ours not in table.columns:
             continue
-        [found] = log.fetch(table.aggregate(n=_no_name(ours, table).sum()))
+        where = partial(_is_empty, ours)
+        [found] = log.fetch(table.aggregate(n=where(table).sum()))
         if found["n"]:
             advice = (
                 "every row needs one; name rows that are in no cluster by something of their own"
             )
-            fault = Fault(
-                f"the cluster {theirs} is {{value}}", advice, ours, partial(_no_name, ours)
-            )
+            fault = Fault(f"the cluster {theirs!r} is {{value}}", advice, ours, where)
             faults.append((fault, int(found["n"])))
     return faults
 
 
-def _no_name(ours: str, table: Any) -> Any:
-    column = table[ours]
+def _is_empty(name: str, table: Any) -> Any:
+    column = table[name]
     return column.isnull() | (column == "") if column.type().is_string() else column.isnull()
 
 
-def faults_in(rows: Rows, names: Sequence[str] | None, missing: str) -> Faults:
-    """What the sums say is wrong; names are those of the arms, if they are given."""
+def faults_in(rows: Rows, missing: str) -> Faults:
+    """What the sums say is wrong."""
 
     def count(name: str, among: Rows = rows) -> int:
         return sum(int(row.get(name) or 0) for row in among)
@@ -164,10 +137,6 @@ def faults_in(rows: Rows, names: Sequence[str] | None, missing: str) -> Faults:
     faults: Faults = []
     if nameless := count("n", [row for row in rows if not row["arm"]]):
         faults.append((NO_ARM, nameless))
-    if names is not None:
-        known = {None, "", *names}
-        if strange := count("n", [row for row in rows if row["arm"] not in known]):
-            faults.append((unknown_arm(names), strange))
     if unusable := count("unusable"):
         faults.append((NO_PROBABILITY, unusable))
     n, m, given = count("n"), count("m"), count("given")
@@ -209,8 +178,7 @@ def _rows_with(log: Source, fault: Fault, table: Any) -> list[tuple[str, Any]]:
     table = numbered(log, readable(log, log.table) if table is None else table)
     shown: dict[str, Any] = {"row": table.row}
     if fault.column in table.columns:
-        value = table[fault.column]  # SQLite may hold text in a column of numbers
-        shown["value"] = value.cast("string") if log.backend == "sqlite" else value
+        shown["value"] = table[fault.column]
     if "unit" in table.columns and not log.ordered:
         shown["unit"] = table.unit.cast("string")
     rows = table.filter(fault.where(table)).select(**shown)
@@ -239,9 +207,11 @@ def largest_unit(log: Source, table: Any) -> Finding:
     import ibis
 
     there = table.filter(table.r.notnull())
-    name = there.unit if "unit" in there.columns else there.time
-    name = name.cast("string").fill_null("")
-    each = there.group_by(name=name, arm=there.arm).aggregate(s=there.r.sum(), m=there.count())
+    if "unit" in there.columns:
+        name = there.unit.cast("string").fill_null("")
+        each = there.group_by(name=name, arm=there.arm).aggregate(s=there.r.sum(), m=there.count())
+    else:
+        each = there.select("arm", name=there.time.cast("string"), s=there.r, m=ibis.literal(1))
     by = ibis.window(group_by="arm")
     off = each.s - each.m * each.s.sum().over(by) / each.m.sum().over(by)
     each = each.mutate(square=off * off)
@@ -259,7 +229,18 @@ def largest_unit(log: Source, table: Any) -> Finding:
     share = float(found["largest"] or 0) / float(found["total"] or 1)
     total, squares, reward = (float(found[key] or 0) for key in ("sum", "squares", "reward"))
     unit, units, what = found["name"], found["units"], log.their("reward")
-    return outlier_finding(unit, share, units, total, squares, reward, what)
+    finding = outlier_finding(unit, share, units, total, squares, reward, what)
+    if finding.status == "ok":
+        return finding
+    values = there.filter(there.r != 0)
+    [most] = log.fetch(values.aggregate(cap=values.r.quantile(0.99)))
+    cap = f"{float(most['cap']):.4g}"
+    advice = (
+        f"99 % of the values but 0 are at most {cap}. Declare a cap (--metric '{what} capped at "
+        f"{cap}', in Python sa.Metric('{what}', cap={cap})) or exclude the unit: as it stands it "
+        "widens intervals, or decides."
+    )
+    return replace(finding, advice=advice)
 
 
 NO_DUPLICATES = Finding("duplicate rows", "ok", None, "No unit has two rows of the same time.")
@@ -383,52 +364,6 @@ def assignments_of(names: Sequence[str], rows: Rows, of: str = "visits") -> Find
     finding = assignment_finding(test, used)
     unseen = not (sums > 0).all()
     return replace(finding, status="warn") if unseen and finding.status == "ok" else finding
-
-
-def cluster_assignments(log: Source, table: Any, names: Sequence[str]) -> Finding:
-    """Whether rows of each arm stand for all rows, where draws are within clusters, somehow.
-
-    The rows of arm k in a cluster, each standing for 1/p, less all of its rows have the expectation
-    zero, whichever rows were drawn together. Their sum over clusters is compared with its scatter.
-
-    table : with a cluster in every row, and a column p
-    """
-    import ibis
-
-    each = table.group_by("unit", "arm").aggregate(n=table.count(), i=(1 / table.p).sum())
-    each = each.mutate(size=each.n.sum().over(ibis.window(group_by="unit")))
-    of_arm = each.group_by("arm").aggregate(
-        n=each.n.sum(), i=each.i.sum(), part=(each.i * (each.i - 2 * each.size)).sum()
-    )
-    whole = table.group_by("unit").aggregate(m=table.count())
-    [total] = log.fetch(
-        whole.aggregate(
-            units=whole.count(), rows=whole.m.sum(), mm=(whole.m * whole.m).sum().cast("float64")
-        )
-    )
-    found = {row["arm"]: row for row in log.fetch(of_arm)}
-    rows, mm = float(total["rows"]), float(total["mm"])
-    freedom = max(rows**2 / mm - 1, 1.0)
-    seen = [name for name in names if name in found]
-    off = np.array([float(found[name]["i"]) - rows for name in seen])
-    scatter = np.sqrt(np.array([float(found[name]["part"]) + mm for name in seen]).clip(1e-300))
-    t = np.where(np.abs(off) > 1e-9 * rows, off / scatter, 0.0)
-    tails = 2 * stdtr(freedom, -np.abs(t))
-    p_value, worst = float(min(1.0, tails.min() * len(seen))), int(tails.argmin())
-    if p_value >= NOTICE:
-        text = f"The rows per variant fit the logged probabilities, by cluster (p = {p_value:.2g})."
-        return Finding("assignments", "ok", p_value, text)
-    got = int(found[seen[worst]]["n"])
-    should = got * rows / float(found[seen[worst]]["i"])
-    return Finding(
-        "assignments",
-        status_of(p_value),
-        p_value,
-        f"{seen[worst]} got {got:,} of {int(rows):,} rows and should have about {should:,.0f}, by "
-        f"cluster (p = {p_value:.2g}).",
-        f"Compare serving and logging of {seen[worst]} with the others (redirects, bots, crashes, "
-        "filters), and see whether the logged probabilities are those that were used.",
-    )
 
 
 def missing_rewards(

@@ -1,28 +1,29 @@
-"""Exposures and events: a log with one row for every unit, for each metric.
+"""Metrics of a log: columns of one table, or what events after an exposure say of a unit.
 
-A unit is in the log with its first exposure, and its reward is what its events brought within the
-metric's window after that. Metrics are those of live tests; people write them in a line:
+Metrics are those of live tests; people write them in a line:
 
-    purchase                                   did it happen?
+    converted                                  a column, or an event: did it happen?
     revenue = sum(purchase) within 14 days
     basket = revenue / count(purchase)
     refunds = count(refund), minimize
+
+Of two tables, exposures and events, a unit is in the log with its first exposure, and its reward is
+what its events brought within the metric's window after that.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steadyarm.analysis import checks
-from steadyarm.analysis.query import as_number, as_time, as_unit
-from steadyarm.analysis.source import Source
+from steadyarm.analysis.query import Floats, as_number, as_time, as_unit
+from steadyarm.analysis.source import MEASURE, Source, open_log, open_tables
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference.health import Finding
@@ -32,12 +33,14 @@ from steadyarm.segments import Direction
 from steadyarm.validation import finite_number
 from steadyarm.wording import counted, did_you_mean, percent, shortened, strung
 
-Kind = Literal["conversion", "count", "sum", "max"]
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    from steadyarm.analysis.analyze import Question
+
+Kind = Literal["column", "conversion", "count", "sum", "max"]
 
 FORMS = (
-    'expected the name of an event, such as "purchase", or NAME = conversion(EVENT), count(EVENT), '
-    "sum(EVENT), max(EVENT) or the ratio of two of these, such as basket = revenue / "
+    'expected a column, or the name of an event such as "purchase", or NAME = conversion(EVENT), '
+    "count(EVENT), sum(EVENT), max(EVENT) or the ratio of two of these, such as basket = revenue / "
     'count(purchase); then, if wanted, "within 14 days", "capped at 500" and "minimize"'
 )
 CALL = re.compile(r"(conversion|count|sum|max)\s*\(([^()]*)\)", re.IGNORECASE)
@@ -77,17 +80,11 @@ class Events:
 
 @dataclass(frozen=True)
 class Measure:
-    """One number of every unit: a metric, and the event that it is made of; None for all events."""
+    """One number of every unit: a metric, and the column or event that it is made of."""
 
     metric: Metric
-    event: str | None
-
-    @property
-    def kind(self) -> Kind:
-        """How events make a number; without any event all of these are 0."""
-        if self.metric.kind == "yes/no":
-            return "conversion"
-        return "count" if self.metric.kind == "count" else cast(Kind, self.metric.several)
+    kind: Kind
+    of: str | None  # None for all events
 
     @property
     def window(self) -> float | None:
@@ -99,7 +96,8 @@ class Measure:
         """As people write it."""
         within = "" if self.window is None else f" within {duration_text(self.window)}"
         cap = "" if self.metric.cap is None else f" capped at {self.metric.cap:g}"
-        return f"{self.kind}({self.event or ''}){within}{cap}"
+        what = self.of if self.kind == "column" else f"{self.kind}({self.of or ''})"
+        return f"{what}{within}{cap}"
 
 
 @dataclass(frozen=True)
@@ -122,18 +120,25 @@ class Measured:
         windows = [part.window for part in self.parts(metric)]
         return None if None in windows else max(w for w in windows if w is not None)
 
+    def column(self, measure: Measure) -> str:
+        """Our name of the column with a measure."""
+        return f"{MEASURE}{list(self.measures.values()).index(measure)}"
 
-def parse_metrics(given: Any, window: Any = None, direction: Direction = "maximize") -> Measured:
+
+def parse_metrics(
+    given: Any, window: Any = None, direction: Direction = "maximize", events: bool = True
+) -> Measured:
     """The metrics that were given as texts, as a mapping of names to texts, or as they are.
 
     window, direction : of metrics that have none of their own
+    events : whether they are of events; else of columns
 
     Examples
     --------
     >>> found = parse_metrics(["purchase", "basket = sum(purchase) / purchase"], "7 days")
     >>> [found.text(metric) for metric in found.metrics]
     ['conversion(purchase) within 7d', 'sum(purchase) within 7d / conversion(purchase) within 7d']
-    >>> parse_metrics({"refunds": "count(refund) within 2w, minimize"}).metrics[0].direction
+    >>> parse_metrics(["refunds, minimize"], events=False).metrics[0].direction
     'minimize'
     """
     usual = None if window is None else seconds_of(window, "window")
@@ -142,69 +147,97 @@ def parse_metrics(given: Any, window: Any = None, direction: Direction = "maximi
     elif isinstance(given, (str, Metric)):
         given = [given]
     entries = list(given) if isinstance(given, Sequence) else []
-    if not entries or not all(isinstance(one, (str, Metric)) for one in entries):
+    if not entries or not all(isinstance(entry, (str, Metric)) for entry in entries):
         raise InvalidInputError(f"metrics is {shortened(given)}; {FORMS}.", field="metrics")
+    parser = _Parser(usual, direction, events, {})
     metrics: list[Metric] = []
-    measures: dict[str, Measure] = {}
     for entry in entries:
-        if isinstance(entry, Metric):
-            metric = entry if entry.window or not usual else replace(entry, window=usual)
-            _add_metric(metric, measures)
-        else:
-            metric = _parse(entry, measures, usual, direction)
-        if any(metric.name == one.name for one in metrics):
+        metric = parser.add(entry) if isinstance(entry, Metric) else parser.parse(entry)
+        if any(metric.name == other.name for other in metrics):
             raise InvalidInputError(f"two metrics are called {metric.name!r}.", field="metrics")
         metrics.append(metric)
-    return Measured(tuple(metrics), measures)
+    return Measured(tuple(metrics), parser.measures)
 
 
-def _add_metric(metric: Metric, measures: dict[str, Measure]) -> None:
-    for name in metric.ratio or ():
-        if name not in measures:
-            raise InvalidInputError(
-                f"{metric.name!r} is a ratio of {name!r}, which is no earlier metric.",
-                field="metrics",
-            )
-    if metric.ratio is None:
-        if metric.kind not in ("yes/no", "count") and metric.several not in ("sum", "max"):
-            raise InvalidInputError(
-                f"the metric {metric.name!r} counts the {metric.several} of several events; of "
-                'logs it can be their "sum" or "max".',
-                field="metrics",
-            )
-        measures[metric.name] = Measure(metric, metric.name)
+@dataclass(frozen=True)
+class _Parser:
+    """Reads metrics one after the other; ratios are of measures that were read before."""
 
+    window: float | None
+    direction: Direction
+    events: bool
+    measures: dict[str, Measure]
 
-def _parse(
-    text: str, measures: dict[str, Measure], window: float | None, direction: Direction
-) -> Metric:
-    rest, cap, seen = text.strip(), None, set()
-    while (ending := ENDING.search(rest)) is not None:
-        said = next(name for name in ("window", "cap", "direction") if ending[name])
-        if said in seen:
-            raise _wrong(text, f"says twice what its {said} is")
-        seen.add(said)
-        if said == "window":
-            window = seconds_of(ending["window"], "window")
-        elif said == "cap":
-            cap = finite_number(_number(ending["cap"]), f"the cap of the metric {text!r}")
+    def add(self, metric: Metric) -> Metric:
+        """Add a metric as it is."""
+        if self.events and not metric.window and self.window:
+            metric = replace(metric, window=self.window)
+        for name in metric.ratio or ():
+            if name not in self.measures:
+                raise _wrong(metric.name, f"is a ratio of {name!r}, which is no earlier metric")
+        if metric.ratio is None:
+            kinds: dict[str, Kind] = {"yes/no": "conversion", "count": "count"}
+            kind = kinds.get(metric.kind) or cast(Kind, metric.several)
+            if not self.events:
+                kind = "column"
+            elif kind not in ("conversion", "count", "sum", "max"):
+                raise _wrong(
+                    metric.name,
+                    f'counts the {kind} of several events; of logs it can be their "sum" or "max"',
+                )
+            self.measures[metric.name] = Measure(metric, kind, metric.event or metric.name)
+        return metric
+
+    def parse(self, text: str) -> Metric:
+        """Add a metric that somebody wrote."""
+        rest, said = text.strip(), dict[str, str]()
+        while (ending := ENDING.search(rest)) is not None:
+            for name, value in ending.groupdict().items():
+                if value is not None and name in said:
+                    raise _wrong(text, f"says twice what its {name} is")
+                said |= {} if value is None else {name: value}
+            rest = rest[: ending.start()].rstrip(" ,")
+        settings: dict[str, Any] = {"direction": said.get("direction", self.direction).lower()}
+        settings["window"] = said.get("window", self.window)
+        if "window" in said and not self.events:
+            raise _wrong(text, "has a window, which metrics of events have")
+        if "cap" in said:
+            settings["cap"] = finite_number(_number(said["cap"]), f"the cap of {text!r}")
+        name, equals, what = (part.strip() for part in rest.partition("="))
+        check_name(name, "a metric", "metrics")
+        halves = re.split(r"/(?![^(]*\))", what)  # not at a stroke in the name of an event
+        if len(halves) == 2:
+            if "cap" in said:
+                raise _wrong(text, "is a ratio with a cap; give the cap to what it is made of")
+            parts = [self._half(half.strip(), settings["window"], text) for half in halves]
+            return Metric(name, direction=settings["direction"], ratio=(parts[0], parts[1]))
+        call = CALL.fullmatch(what if equals else f"conversion({name})")
+        if not self.events and call is None:
+            measure = Measure(Metric(name, **settings), "column", what)
+        elif not self.events and not equals:
+            measure = Measure(Metric(name, **settings), "column", name)
+        elif call is None or not self.events:
+            raise _wrong(text, "cannot be read")
         else:
-            direction = cast(Direction, ending["direction"].lower())
-        rest = rest[: ending.start()].rstrip(" ,")
-    name, equals, what = (part.strip() for part in rest.partition("="))
-    check_name(name, "a metric", "metrics")
-    call = CALL.fullmatch(what) if equals else CALL.fullmatch(f"conversion({name})")
-    if call is not None:
-        measure = _measure(name, call, window, cap, direction)
-        measures[name] = measure
+            measure = _measure(name, call, settings)
+        self.measures[name] = measure
         return measure.metric
-    if cap is not None:
-        raise _wrong(text, "is a ratio with a cap; give the cap to a metric that it is made of")
-    halves = re.split(r"/(?![^(]*\))", what)  # not at a stroke in the name of an event
-    if len(halves) != 2:
-        raise _wrong(text, "cannot be read")
-    parts = [_half(half.strip(), measures, window, text) for half in halves]
-    return Metric(name, direction=direction, ratio=(parts[0], parts[1]))
+
+    def _half(self, half: str, window: float | str | None, text: str) -> str:
+        """The name of the measure that is a half of a ratio; one in place gets a name."""
+        call = CALL.fullmatch(half) if self.events else None
+        if call is not None:
+            name = f"{call[1].lower()} of {re.sub(r'[^A-Za-z0-9_. -]', '', call[2]) or 'all'}"[:64]
+            self.measures[name] = _measure(name, call, {"window": window})
+            return name
+        if half not in self.measures and not self.events:
+            check_name(half, "a column in a ratio", "metrics")
+            self.measures[half] = Measure(Metric(half), "column", half)
+        if half not in self.measures:
+            raise _wrong(
+                text, f"is a ratio of {half!r}, which is neither a measure nor a metric of one"
+            )
+        return half
 
 
 def _number(text: str) -> float | str:
@@ -214,79 +247,73 @@ def _number(text: str) -> float | str:
         return text
 
 
-def _measure(
-    name: str,
-    call: re.Match[str],
-    window: float | None,
-    cap: float | None = None,
-    direction: Direction = "maximize",
-) -> Measure:
-    kind, event = call[1].lower(), call[2].strip()
-    if len(event) > 1 and event[0] == event[-1] and event[0] in "'\"":
-        event = event[1:-1]
-    settings: dict[str, Any] = {"direction": direction, "window": window, "cap": cap}
-    if kind == "conversion":
-        metric = Metric(name, kind="yes/no", **settings)
-    elif kind == "count":
-        metric = Metric(name, kind="count", **settings)
+def _measure(name: str, call: re.Match[str], settings: dict[str, Any]) -> Measure:
+    kind, event = cast(Kind, call[1].lower()), call[2].strip().strip("'\"")
+    if kind in ("conversion", "count"):
+        metric = Metric(name, kind="yes/no" if kind == "conversion" else "count", **settings)
     else:
         metric = Metric(name, several=cast(Any, kind), missing="zero", **settings)
-    return Measure(metric, event if event not in ("", "*") else None)
-
-
-def _half(half: str, measures: dict[str, Measure], window: float | None, text: str) -> str:
-    """The name of the measure that is a half of a ratio; one in place gets a name."""
-    if (call := CALL.fullmatch(half)) is not None:
-        name = f"{call[1].lower()} of {re.sub(r'[^A-Za-z0-9_. -]', '', call[2]) or 'all'}"[:64]
-        measures[name] = _measure(name, call, window)
-        return name
-    if half not in measures:
-        raise _wrong(
-            text, f"is a ratio of {half!r}, which is neither a measure nor a metric of one"
-        )
-    return half
+    return Measure(metric, kind, event if event not in ("", "*") else None)
 
 
 def _wrong(text: str, why: str) -> InvalidInputError:
     return InvalidInputError(f"the metric {shortened(text)} {why}; {FORMS}.", field="metrics")
 
 
-# The one expression: first exposures with a column for every measure.
+# Tables with a column for every measure.
 
 
 @dataclass(frozen=True, eq=False)
-class Joined:
-    """Units with what was measured of them.
+class Measures:
+    """Rows with what was measured of them; of two tables a row is a unit.
 
     Attributes
     ----------
-    log : with a row for every unit, and a column for each measure
+    log : with a column for each measure
     measured : the metrics
-    end : the latest time in either table
-    finding : on units that saw several variants
+    end : the latest time in either table; None for one table
+    findings : on units that saw several variants
     notes : what was left out
     empty : measures, as people write them, that are 0 for every unit, and why
     """
 
     log: Source
     measured: Measured
-    end: Any
-    finding: Finding
-    notes: tuple[str, ...]
-    empty: Mapping[str, str]
+    end: Any = None
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    empty: Mapping[str, str] = field(default_factory=dict)
 
-    def log_of(self, metric: Metric, reward: Any) -> tuple[Source, int]:
-        """The log of units whose window is over, and how many others there are.
+    def close(self) -> None:
+        """End the connection."""
+        self.log.close()
+
+    def bounds(self, metric: Metric) -> tuple[float, float] | None:
+        """(least, largest) value of a row; None if not declared. Columns may be negative."""
+        return metric.bounds if self.end is not None or metric.range is not None else None
+
+    def log_of(
+        self, metric: Metric, reward: Callable[..., Any] = lambda _, value: value
+    ) -> tuple[Source, int]:
+        """The log of rows whose window is over, and how many others there are.
 
         reward : makes it from the table and the columns of the metric's measures
         """
-        for part in self.measured.parts(metric):
+        parts = self.measured.parts(metric)
+        for part in parts:
             if part.text in self.empty:
                 raise RewardsPendingError(self.empty[part.text])
         table, waiting = self._mature(metric)
-        columns = [table[_column(self.measured, part)] for part in self.measured.parts(metric)]
+        columns = [table[self.measured.column(part)] for part in parts]
+        if self.end is None and len(parts) > 1:  # a row without the one half has no ratio
+            values = [
+                _capped(as_number(self.log, column), part.metric.cap)
+                for column, part in zip(columns, parts, strict=True)
+            ]
+            whole = values[0].notnull() & values[1].notnull()
+            columns = [whole.ifelse(value, None) for value in values]
         made = table.mutate(reward=reward(table, *columns))
-        made = made.drop(*(name for name in table.columns if name.startswith("measure ")))
+        made = made.drop(*(name for name in table.columns if name.startswith(MEASURE)))
         names = {**self.log.columns, "reward": metric.name}
         return replace(self.log, table=made, columns=names), waiting
 
@@ -296,8 +323,6 @@ class Joined:
             return table, 0
         latest: Any = self.end - timedelta(seconds=window)
         time = table.timestamp
-        if self.log.backend == "sqlite":  # times are text there
-            time, latest = time.cast("string"), latest.isoformat(" ", "milliseconds")
         over = time <= latest
         [found] = self.log.fetch(table.aggregate(units=table.count(), over=over.sum()))
         if not found["over"]:
@@ -312,17 +337,19 @@ class Joined:
         """What the metric is, and which units are not in it."""
         text, window = self.measured.text(metric), self.measured.window(metric)
         said = [f"{metric.name} is {text}; a unit without such an event counts as 0."]
+        if self.end is None:
+            said = [f"{metric.name} is the mean of {text}."]
         if metric.ratio is not None:
             said = [
-                f"{metric.name} is {text}: the sum over all units of the one over the sum of the "
+                f"{metric.name} is {text}: the sum over all rows of the one over the sum of the "
                 "other, with errors by the delta method."
             ]
-        if window is None:
+        if window is None and self.end is not None:
             said.append(
                 "There is no window: all events after the first exposure count, and units that "
                 "came late had less time."
             )
-        elif waiting:
+        elif window is not None and waiting:
             who = counted(waiting, "unit was", "units were")
             said.append(
                 f"{who} exposed less than {duration_text(window)} before the data end "
@@ -331,24 +358,45 @@ class Joined:
         return said
 
 
-def join_tables(exposures: Source, events: Source, measured: Measured) -> Joined:
+def open_measures(
+    source: Any,
+    query: str | None,
+    events: Any,
+    metrics: Any,
+    columns: Mapping[str, str | None],
+    question: Question,
+    time_format: str | None,
+) -> Measures:
+    """The measures of one table, or of two if there are events."""
+    direction: Direction = question.direction or "maximize"
+    if events is None:
+        measured = parse_metrics(metrics, None, direction, events=False)
+        extra = {measured.column(part): str(part.of) for part in measured.measures.values()}
+        columns = {**columns, "reward": None}
+        log = open_log(source, query, columns, question.extra | extra, time_format)
+        return Measures(log, measured)
+    if not isinstance(events, Events):
+        raise InvalidInputError.of(
+            "events", events, 'Events, such as sa.Events("events.csv", ["purchase"])'
+        )
+    if metrics:
+        raise InvalidInputError("give the metrics to Events, not beside it.", field="metrics")
+    measured = parse_metrics(events.metrics, events.window, direction)
+    left, right = open_tables(source, query, events.table, columns, question.extra, time_format)
+    try:
+        return join_tables(left, right, measured)
+    except Exception:
+        left.close()
+        raise
+
+
+def join_tables(exposures: Source, events: Source, measured: Measured) -> Measures:
     """Units by their first exposure, with all that the metrics need.
 
     A unit that saw several variants counts for the first one, which keeps estimates unbiased.
     """
     left, seen = _check_exposures(exposures)
     right, totals = _check_events(events, measured)
-    numeric = [table.time.type().is_numeric() for table in (left, right)]
-    if numeric[0] != numeric[1]:
-        raise InvalidInputError(
-            f"times of {exposures.name} are {left.time.type()}, those of {events.name} are "
-            f"{right.time.type()}; both must be times, or both numbers."
-        )
-    if numeric[0] and any(one.window is not None for one in measured.measures.values()):
-        raise InvalidInputError(
-            "a window is given, but time stamps are plain numbers, whose unit is not known.",
-            field="window",
-        )
     first, several, tied = left, 0, 0
     if seen["rows"] > seen["units"]:
         each = exposures.keep("first exposures", _first_exposures(left))
@@ -358,13 +406,13 @@ def join_tables(exposures: Source, events: Source, measured: Measured) -> Joined
         first = each.filter(~unclear).drop("low", "high", "other")
     table = exposures.keep("units and metrics", _measure_units(exposures, first, right, measured))
     sums = {
-        _column(measured, one): table[_column(measured, one)].sum()
+        measured.column(one): table[measured.column(one)].sum()
         for one in measured.measures.values()
     }
     [found] = exposures.fetch(table.aggregate(used=table.used.sum(), **sums))
     empty = {}
     for one in measured.measures.values():
-        total = float(found[_column(measured, one)] or 0.0)
+        total = float(found[measured.column(one)] or 0.0)
         if not abs(total) < LARGEST:  # nan, too
             _refuse_values(events, measured, 1)
         if not total:
@@ -384,7 +432,9 @@ def join_tables(exposures: Source, events: Source, measured: Measured) -> Joined
     )
     for log in (exposures, events):
         if log.columns:
-            mapped = [f"{ours} is {theirs}" for ours, theirs in log.columns.items()]
+            mapped = [
+                f"{ours} is {theirs!r}" for ours, theirs in log.columns.items() if " " not in ours
+            ]
             notes.append(f"In {log.name} {', '.join(mapped)}.")
     log = replace(
         exposures,
@@ -394,11 +444,7 @@ def join_tables(exposures: Source, events: Source, measured: Measured) -> Joined
         single=True,
     )
     finding = _contamination(seen["units"], several, tied)
-    return Joined(log, measured, max(times), finding, tuple(notes), empty)
-
-
-def _column(measured: Measured, measure: Measure) -> str:
-    return f"measure {list(measured.measures.values()).index(measure)}"
+    return Measures(log, measured, max(times), (finding,), tuple(notes), empty)
 
 
 def _contamination(units: int, several: int, tied: int) -> Finding:
@@ -425,7 +471,7 @@ def _check_exposures(log: Source) -> tuple[Any, dict[str, Any]]:
     new = {
         "time": as_time(log, table.timestamp),
         "arm": table.arm.cast("string").nullif(""),
-        "unit": as_unit(log, table.unit),
+        "unit": as_unit(table.unit),
     }
     found = table.mutate(**new)
     [counts] = log.fetch(
@@ -449,7 +495,7 @@ def _check_exposures(log: Source) -> tuple[Any, dict[str, Any]]:
 def _check_events(log: Source, measured: Measured) -> tuple[Any, dict[str, Any]]:
     """Events that metrics are made of, with unit, time, event and value; the last time of any."""
     table, measures = log.table, list(measured.measures.values())
-    names = sorted({one.event for one in measures if one.event is not None})
+    names = sorted({one.of for one in measures if one.of is not None})
     if names and not log.has("event"):
         raise InvalidInputError(
             f"{log.name} has no column with names of events; its columns are "
@@ -464,7 +510,7 @@ def _check_events(log: Source, measured: Measured) -> tuple[Any, dict[str, Any]]
             "map it with --column value=NAME.",
             field="metrics",
         )
-    new: dict[str, Any] = {"unit": as_unit(log, table.unit), "time": as_time(log, table.timestamp)}
+    new: dict[str, Any] = {"unit": as_unit(table.unit), "time": as_time(log, table.timestamp)}
     if names:
         new["event"] = table.event.cast("string")
     if valued:
@@ -483,7 +529,7 @@ def _check_events(log: Source, measured: Measured) -> tuple[Any, dict[str, Any]]
     if seen.get("bad"):
         _refuse_values(log, measured, int(seen["bad"]))
     found = found.drop("bad") if valued else found
-    if all(one.event is not None for one in measures):
+    if all(one.of is not None for one in measures):
         found = found.filter(found.event.isin(names))
     return found, seen
 
@@ -492,13 +538,11 @@ def _bad_value(log: Source, table: Any, measures: Sequence[Measure]) -> Any:
     """Whether what stands for a value that counts is no number, or one that cannot be added up."""
     value = table.value.nullif("") if table.value.type().is_string() else table.value
     number = as_number(log, value)
-    large = number.abs() > LARGEST
-    if log.backend != "sqlite":  # which has no nan
-        large = large | number.isnan()
+    large = (number.abs() > LARGEST) | number.isnan()
     bad = (value.notnull() & number.isnull()) | large.fill_null(False)
-    if any(one.event is None for one in measures):
+    if any(one.of is None for one in measures):
         return bad
-    return bad & table.event.cast("string").isin([one.event for one in measures])
+    return bad & table.event.cast("string").isin([one.of for one in measures])
 
 
 def _refuse_values(log: Source, measured: Measured, count: int) -> None:
@@ -518,16 +562,16 @@ def _why_nothing(
     """Why a measure is 0 for every unit; an event that is nowhere is an error."""
     left, right = _alike(first.unit, happened.unit)
     named = happened.mutate(key=right)
-    if measure.event is not None:
-        named = named.filter(named.event == measure.event)
+    if measure.of is not None:
+        named = named.filter(named.event == measure.of)
     [seen] = exposures.fetch(named.aggregate(n=named.count(), unit=named.key.cast("string").max()))
-    if not seen["n"] and measure.event is not None:
+    if not seen["n"] and measure.of is not None:
         each = events.table.group_by(name=events.table.event.cast("string"))
         rows = events.fetch(each.aggregate(n=events.table.count()).limit(200))
         there = sorted(row["name"] for row in rows if row["name"])
         raise InvalidInputError(
-            f"{events.name} has no event {measure.event!r}; its events are {strung(there, 12)}"
-            f"{did_you_mean(measure.event, there)}",
+            f"{events.name} has no event {measure.of!r}; its events are {strung(there, 12)}"
+            f"{did_you_mean(measure.of, there)}",
             field="metrics",
         )
     [ours] = exposures.fetch(first.aggregate(unit=left.cast("string").max()))
@@ -572,7 +616,7 @@ def _measure_units(log: Source, first: Any, events: Any, measured: Measured) -> 
     windows = sorted({one.window for one in measures if one.window is not None})
     longest = None if any(one.window is None for one in measures) else windows[-1]
     starts = {"key": left, "start": first.time}
-    starts |= {f"until {w}": _later(log, first.time, w) for w in windows}
+    starts |= {f"until {w}": _later(first.time, w) for w in windows}
     both = events.mutate(key=right).drop("unit").join(first.select(**starts), "key")
     later = both.time >= both.start
     both = both.filter(
@@ -580,15 +624,15 @@ def _measure_units(log: Source, first: Any, events: Any, measured: Measured) -> 
     )
     sums = {"used": both.count()}
     for one in measures:
-        good = None if one.event is None else both.event == one.event
+        good = None if one.of is None else both.event == one.of
         if one.window is not None and one.window != longest:
             soon = both.time <= both[f"until {one.window}"]
             good = soon if good is None else good & soon
-        sums[_column(measured, one)] = _aggregate(both, one, good)
+        sums[measured.column(one)] = _aggregate(both, one, good)
     each = both.group_by("key").aggregate(**sums).rename(found="key")
     whole = first.mutate(key=left)
     whole = whole.left_join(each, whole.key == each.found).drop("key", "found")
-    new = {_column(measured, one): _final(whole[_column(measured, one)], one) for one in measures}
+    new = {measured.column(one): _final(whole[measured.column(one)], one) for one in measures}
     return whole.mutate(**new).rename(timestamp="time")
 
 
@@ -602,9 +646,15 @@ def _final(column: Any, measure: Measure) -> Any:
     """What a unit counts as; without an event 0."""
     import ibis
 
-    value, cap = column.cast("float64").fill_null(0.0), measure.metric.cap
+    value = column.cast("float64").fill_null(0.0)
     if measure.kind == "conversion":
         value = ibis.ifelse(value > 0, 1, 0).cast("float64")
+    return _capped(value, measure.metric.cap)
+
+
+def _capped(value: Any, cap: float | None) -> Any:
+    import ibis
+
     return value if cap is None else ibis.ifelse(value > cap, cap, value)
 
 
@@ -622,24 +672,14 @@ def _alike(left: Any, right: Any) -> tuple[Any, Any]:
     return text(left), text(right)
 
 
-def _later(log: Source, time: Any, seconds: float) -> Any:
+def _later(time: Any, seconds: float) -> Any:
     """The time so many seconds later."""
     import ibis
 
-    if log.backend == "sqlite":  # where Ibis does not add intervals
-
-        def strftime(form, time, change):  # type: ignore[no-untyped-def]
-            """SQLite's own function, which writes a time that it changes before."""
-
-        kinds = ("string", "timestamp", "string"), "timestamp"
-        shifted = ibis.udf.scalar.builtin(strftime, signature=kinds)
-        return shifted("%Y-%m-%d %H:%M:%f", time, f"+{seconds:.3f} seconds")
     return time + ibis.interval(microseconds=round(seconds * 1e6))
 
 
-def ratio_reward(
-    log: Source, metric: Metric, below: str, arms: ArmSet, parts: Sequence[Floats]
-) -> Any:
+def ratio_reward(log: Source, name: str, below: str, arms: ArmSet, parts: Sequence[Floats]) -> Any:
     """R + (a - R b) / B of every unit: a mean of these is the ratio R = A / B of two means.
 
     Its error is that of the ratio to first order, the delta method. See `live.measured`, which has
@@ -659,25 +699,25 @@ def ratio_reward(
     numerators, denominators = parts
     if not (denominators > 0).all():
         nothing = arms.names[int(np.argmin(denominators))]
-        raise RewardsPendingError(
-            f"{metric.name} is divided by {below}, of which {nothing} has none."
-        )
-    table = log.table
+        raise RewardsPendingError(f"{name} is divided by {below}, of which {nothing} has none.")
+    table = log.table.mutate(b=as_number(log, log.table.reward))
     rows = log.fetch(
-        table.group_by("arm").aggregate(
-            total=table.reward.sum(), squares=(table.reward * table.reward).sum()
+        table.group_by(arm=table.arm.cast("string")).aggregate(
+            total=table.b.sum(), squares=(table.b * table.b).sum()
         )
     )
     by_arm = {row["arm"]: row for row in rows}
     sums, squares = (
         np.array([float(by_arm[arm][key]) for arm in arms.names]) for key in ("total", "squares")
     )
-    widening = ratio_widening(metric.name, below, sums, squares)
+    widening = ratio_widening(name, below, sums, squares)
 
     def reward(table: Any, a: Any, b: Any) -> Any:
         def per_arm(values: Floats) -> Any:
             each = zip(arms.names, values.tolist(), strict=True)
-            return ibis.cases(*((table.arm == name, value) for name, value in each), else_=0.0)
+            return ibis.cases(
+                *((table.arm.cast("string") == arm, value) for arm, value in each), else_=0.0
+            )
 
         ratio = per_arm(numerators / denominators)
         return ratio + (a - ratio * b) * per_arm(widening / denominators)

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis import checks, exports
+from steadyarm.analysis import checks
 from steadyarm.analysis.units import Units
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
-from steadyarm.estimators import is_one_hot
 from steadyarm.inference.drift import DriftReport, drift_report
 from steadyarm.inference.evidence import Evidence, json_ready
 from steadyarm.inference.health import ALL_ZERO, Finding, HealthReport, zero_finding
 from steadyarm.inference.intervals import Intervals, fixed_budget, variance_kept
 from steadyarm.inference.lift import Lifts, lift_sequence, lifts
-from steadyarm.inference.limits import shortlisted
 from steadyarm.inference.sequences import confidence_sequence
 from steadyarm.live.estimates import lift_text
 from steadyarm.live.verdict import Verdict, decision_of, doubt_of
 from steadyarm.wording import counted, did_you_mean, number, percent, reach, shortened, strung
 
 if TYPE_CHECKING:
-    from steadyarm.analysis.analyze import Sample, Scored
+    from steadyarm.analysis.analyze import Question, Sample, Scored
     from steadyarm.live.breakdowns import Breakdown
+    from steadyarm.live.export import ExportedTest
+    from steadyarm.live.settings import Settings
 
 Missing = Literal["fail", "drop", "zero"]
+Part = TypeVar("Part", Intervals, Lifts)
 MOST_LABELS = 60  # periods of a drift report where there are about as many labels as pieces
 MOST_LINES = 30
 
@@ -60,6 +65,7 @@ class Analysis:
     segments : results by the levels of each column that was asked for
     metric : what is measured, by name, if the log was made of exposures and events
     metrics : the analyses of all metrics by name, this one first; empty if there are none by name
+    noun : what rows are: units, if the log was made of exposures and events
 
     Examples
     --------
@@ -95,6 +101,7 @@ class Analysis:
     segments: tuple[Breakdown, ...] = ()
     metric: str = ""
     metrics: Mapping[str, Analysis] = field(default_factory=dict)
+    noun: str = "rows"
 
     @property
     def control(self) -> str | None:
@@ -128,7 +135,7 @@ class Analysis:
     def size(self) -> str:
         """Rows, units where they repeat, and rewards, in words."""
         if self.metric:
-            return f"{self.metric} of {self.rows:,} units"
+            return f"{self.metric} of {self.rows:,} {self.noun}"
         units = "" if self.units is None else f" of {counted(self.units.units, self.units.noun)}"
         return f"{self.rows:,} rows{units}, {self.rewards:,} rewards"
 
@@ -200,7 +207,12 @@ class Analysis:
         if self.control is not None:
             found["control"] = self.control
             for k, arm in enumerate(found["arms"]):
-                arm |= _lift_of(self.verdict, k)
+                arm |= {
+                    "lift": self.verdict.lifts[k],
+                    "lift_interval": self.verdict.lift_intervals[k],
+                    "relative": self.verdict.relative[k],
+                    "relative_interval": self.verdict.relative_intervals[k],
+                }
         if self.segments:
             from msgspec import to_builtins
 
@@ -221,15 +233,28 @@ class Analysis:
         return plain
 
     def __str__(self) -> str:
-        i = self.intervals
-        level = percent(i.level)
-        width = max(6, *(len(name) for name in i.arms.names)) + 2
         lines = [] if self.control is None else [self.verdict.decision.text]
-        lines += [self.summary, "", f"{self.log}: {self.size}."]
-        head = f"{'variant':<{width}}{'rows':>12}{'estimate':>11}{level + ', all at once':>24}"
-        lines.append(f"{head}{'behind by':>11}{'plain mean':>12}")
-        sign = 1 if self.evidence.direction == "maximize" else -1
-        order = np.argsort(-sign * i.estimates[0], kind="stable")
+        lines += [self.summary, "", f"{self.log}: {self.size}.", *self._table()]
+        for part in self.segments:
+            lines += ["", f"By {part.attribute}:", str(part)]
+            if part.unknown:
+                rows = counted(part.unknown, "row has", "rows have")
+                lines.append(f"{rows} no {part.attribute}.")
+        lines.append("")
+        for one in self.further.values():
+            summary = one.summary[:1].lower() + one.summary[1:]
+            what = one.notes[0]  # what it is
+            lines += [f"{one.size}: {summary}", what, *one._table(), ""]
+        lines += [str(self.health), "", f"Drift: {self.drift.verdict}", "", *self.notes]
+        return "\n".join(lines)
+
+    def _table(self) -> list[str]:
+        """Estimates, and differences from the control, as text."""
+        i, level = self.intervals, f"{percent(self.intervals.level)}, all at once"
+        width = max(6, *(len(name) for name in i.arms.names)) + 2
+        head = f"{'variant':<{width}}{'rows':>12}{'estimate':>11}{level:>24}"
+        lines = [f"{head}{'behind by':>11}{'plain mean':>12}"]
+        order = np.argsort(-self.evidence.sign * i.estimates[0], kind="stable").tolist()
         counts, means = self.counts[self.shown], self.means[self.shown]
         for k in order[:MOST_LINES]:
             limits = reach(i.low[0, k], i.high[0, k])
@@ -243,42 +268,32 @@ class Analysis:
             more = self.arms.size - MOST_LINES
             lines.append(f"… and {more} more variants, see the JSON output")
         lines.append("* may be the best")
-        if self.control is not None:
-            lines += _control_lines(self.verdict, order.tolist(), width, MOST_LINES)
-        lines += _segment_lines(self.segments)
-        lines += ["", *self._further(), str(self.health), "", f"Drift: {self.drift.verdict}"]
-        return "\n".join([*lines, "", *self.notes])
-
-    def _further(self) -> list[str]:
-        """The other metrics, a few lines each."""
-        lines: list[str] = []
-        for name, one in self.further.items():
-            i = one.intervals
-            width = max(6, *(len(arm) for arm in i.arms.names)) + 2
-            lines.append(f"{name} of {one.rows:,} units: {_smoothed(one.summary)}")
-            lines.append(one.notes[0])  # what it is
-            for k, arm in list(enumerate(i.arms.names))[:MOST_LINES]:
-                limits = reach(i.low[0, k], i.high[0, k])
-                lines.append(f"{arm:<{width}}{'':>12}{i.estimates[0, k]:>11.4g}{limits:>24}")
-            if one.control is not None:
-                order = list(range(i.arms.size))
-                lines += _control_lines(one.verdict, order, width, MOST_LINES)
-            lines.append("")
+        lines += [self.why_means_differ] if self.why_means_differ else []
+        verdict = self.verdict
+        if verdict.control is None:
+            return lines
+        head = f"{'':<{width}}{'difference':>12}{level:>24}   against {verdict.control}"
+        lines += ["", head]
+        for k in [k for k in order if verdict.names[k] != verdict.control][:MOST_LINES]:
+            ends, value = reach(*verdict.lift_intervals[k].tolist()), number(verdict.lifts[k])
+            lines.append(
+                f"{verdict.names[k]:<{width}}{value:>12}{ends:>24}   {lift_text(verdict, k)}"
+            )
         return lines
 
-
-def _smoothed(text: str) -> str:
-    return text[:1].lower() + text[1:]
-
-
-def _lift_of(verdict: Verdict, row: int) -> dict[str, Any]:
-    """What is said of a variant's difference from the control, by name."""
-    return {
-        "lift": verdict.lifts[row],
-        "lift_interval": verdict.lift_intervals[row],
-        "relative": verdict.relative[row],
-        "relative_interval": verdict.relative_intervals[row],
-    }
+    @property
+    def why_means_differ(self) -> str:
+        """Why plain means differ from the estimates, in one sentence; empty if they hardly do."""
+        means, errors = self.means[self.shown], self.intervals.standard_errors[0]
+        with np.errstate(invalid="ignore"):
+            if not (np.abs(means - self.estimates) > errors / 10).any():
+                return ""
+        if self.raw is not None:
+            return "Estimates differ from plain means because they are adjusted for the covariates."
+        return (
+            "Estimates differ from plain means because they correct for when each variant was "
+            "shown; plain means favour what was shown more at good times."
+        )
 
 
 # From the scores to the analysis.
@@ -298,7 +313,11 @@ def conclude(sample: Sample, scored: Scored) -> Analysis:
         means = np.where(counts > 0, scored.sums / np.maximum(counts, 1), np.nan)
     adjusted: dict[str, Any] = {}
     if scored.raw is not None:
-        adjusted = _beside(tuple(question.covariates.values()), evidence, scored.raw, intervals)
+        adjusted = {
+            "covariates": tuple(question.covariates.values()),
+            "raw": scored.raw.estimates[0],
+            "variance_kept": variance_kept(evidence, scored.raw),
+        }
     left = adjusted.get("variance_kept")
     return Analysis(
         log=sample.log.name,
@@ -320,19 +339,6 @@ def conclude(sample: Sample, scored: Scored) -> Analysis:
     )
 
 
-def _beside(
-    covariates: tuple[str, ...], evidence: Evidence, raw: Evidence, intervals: Intervals
-) -> dict[str, Any]:
-    """What an analysis of adjusted rewards says of covariates."""
-    if intervals.shown is not None:
-        evidence, raw = evidence.view(intervals.shown), raw.view(intervals.shown)
-    return {
-        "covariates": covariates,
-        "raw": raw.estimates[0],
-        "variance_kept": variance_kept(evidence, raw),
-    }
-
-
 def _more_findings(sample: Sample, scored: Scored) -> list[Finding]:
     """Further checks of the log."""
     log, units = sample.log, sample.units
@@ -343,7 +349,7 @@ def _more_findings(sample: Sample, scored: Scored) -> list[Finding]:
         findings.append(checks.largest_unit(log, sample.table))
     if units is not None:
         findings.append(checks.unit_finding(units))
-    if sample.searched and not log.single and log.has("unit"):
+    if sample.searched and not log.single and log.has("unit") and log.has("timestamp"):
         table = sample.table if sample.rows_of is None else sample.rows_of
         once = units is None and "unit" in sample.table.columns  # all units were counted
         findings.append(checks.NO_DUPLICATES if once else checks.duplicate_finding(log, table))
@@ -355,9 +361,13 @@ def _notes(sample: Sample, scored: Scored, variance_left: float | None) -> list[
     log, units, question, plan = sample.log, sample.units, sample.question, sample.plan
     periods = f"{plan.shares} equal shares" if plan.name == "shares" else f"{plan.name}s"
     notes = [f"Periods are {periods}; times are in UTC."]
-    mapped = log.has("unit") and log.their("unit") != "unit" and not log.single
-    if mapped and not (units and units.cluster):
-        notes.append(f"Units are those of the column {log.their('unit')}.")
+    if plan.name == "all":
+        notes = ["The log has no times, so nothing is known of drift."]
+    if log.columns and not log.single:
+        mapped = [
+            f"{ours} is {theirs!r}" for ours, theirs in log.columns.items() if " " not in ours
+        ]
+        notes += [f"In {log.name} {', '.join(mapped)}."] if mapped else []
     if units is not None:
         notes.append(units.note)
         told, rows = (int(each.played[0]) for each in (scored.timeline, scored.evidence))
@@ -375,11 +385,6 @@ def _notes(sample: Sample, scored: Scored, variance_left: float | None) -> list[
     )
     if question.split is not None:
         notes.append(question.split.note)
-    if sample.described is not None:
-        notes += sample.described.notes(sample.direction)
-    elif question.arms is None and exports.ours(log):
-        notes.append(exports.ALONE)
-    notes += [sample.pending] if sample.pending else []
     if sample.excluded:
         out = counted(sample.excluded, "row was", "rows were")
         notes.append(f"{out} excluded by hand and left out.")
@@ -406,10 +411,7 @@ def _notes(sample: Sample, scored: Scored, variance_left: float | None) -> list[
 def _intervals(sample: Sample, evidence: Evidence, counts: NDArray[np.int64]) -> Intervals:
     """For one analysis at the end, or for all; what they assume says whether it is by unit."""
     question, units, best, unseen = sample.question, sample.units, None, None
-    if evidence.arms.large and question.control is not None:
-        control = _control_index(question.control, evidence.arms, sample.log.name)
-        evidence, best = shortlisted(evidence, also=[] if control is None else [control])
-    if not evidence.arms.large and is_one_hot(evidence.arms.coordinates) and counts.min() == 0:
+    if counts.min() == 0:
         unseen = counts == 0  # an arm without rewards is never recommended
         best = np.array([np.where(unseen, -np.inf, evidence.sign * evidence.estimates[0]).argmax()])
     if question.budget is None:
@@ -424,22 +426,22 @@ def _intervals(sample: Sample, evidence: Evidence, counts: NDArray[np.int64]) ->
     found = replace(found, method=method, assumption=units.assumption)
     if not units.too_few:
         return found
-    others = evidence.arms.size - found.arms.size
-    return replace(_without(found, np.ones(found.arms.size, dtype=bool)), others=others)
+    return _without(found, np.ones(found.arms.size, dtype=bool))
 
 
 def _without(found: Intervals, unknown: NDArray[np.bool_]) -> Intervals:
     """The intervals if nothing is known of some arms: they may have any value, also the best."""
     gaps = unknown & (np.arange(len(unknown)) != found.recommended[0])
-    return replace(
-        found,
-        low=np.where(unknown, -np.inf, found.low),
-        high=np.where(unknown, np.inf, found.high),
-        gap_low=np.where(gaps, -np.inf, found.gap_low),
-        gap_high=np.where(gaps, np.inf, found.gap_high),
-        plausible=found.plausible | unknown,
-        standard_errors=np.where(unknown, np.inf, found.standard_errors),
-    )
+    found = _with(found, unknown, low=-np.inf, high=np.inf, plausible=True, standard_errors=np.inf)
+    return _with(found, gaps, gap_low=-np.inf, gap_high=np.inf)
+
+
+def _with(found: Part, where: NDArray[np.bool_], **values: float) -> Part:
+    """Intervals or lifts with these values in place of some."""
+    new: dict[str, Any] = {
+        name: np.where(where, value, getattr(found, name)) for name, value in values.items()
+    }
+    return replace(found, **new)
 
 
 # Against a control, in the words of a live test.
@@ -474,7 +476,7 @@ def _verdict(sample: Sample, scored: Scored, intervals: Intervals, health: Healt
         judged=rows,
         unhealthy=health.unhealthy,
     )
-    verdict = replace(verdict, caution=doubt_of(verdict, direction, lambda: scored.fit))
+    verdict = replace(verdict, caution=doubt_of(verdict, direction, lambda: None))
     over = budget is None or rows >= budget
     decision = decision_of(verdict, direction, budget or rows, over, spent=over)
     return replace(verdict, decision=decision)
@@ -486,9 +488,6 @@ def _lifts(sample: Sample, evidence: Evidence, intervals: Intervals) -> Lifts | 
     control = _control_index(question.control, evidence.arms, sample.log.name)
     if control is None:
         return None
-    if intervals.shown is not None:
-        evidence = evidence.view(intervals.shown)
-        control = int(np.searchsorted(intervals.shown, control))
     if question.budget is None:
         found = lifts(evidence, control, question.level, intervals=intervals)
     else:
@@ -496,45 +495,153 @@ def _lifts(sample: Sample, evidence: Evidence, intervals: Intervals) -> Lifts | 
             evidence, question.budget, control, question.level, None, intervals=intervals
         )
     unknown = ~np.isfinite(intervals.standard_errors[0])
-    return _lifts_without(found, unknown | unknown[control]) if unknown.any() else found
+    others = (unknown | unknown[control]) & (np.arange(len(unknown)) != control)
+    relative = dict.fromkeys(("relative", "relative_low", "relative_high"), np.nan)
+    return _with(found, others, low=-np.inf, high=np.inf, standard_errors=np.inf, **relative)
 
 
-def _lifts_without(found: Lifts, unknown: NDArray[np.bool_]) -> Lifts:
-    """The lifts if nothing is known of some arms."""
-    others = unknown & (np.arange(len(unknown)) != found.control)
-    return replace(
-        found,
-        low=np.where(others, -np.inf, found.low),
-        high=np.where(others, np.inf, found.high),
-        relative=np.where(others, np.nan, found.relative),
-        relative_low=np.where(others, np.nan, found.relative_low),
-        relative_high=np.where(others, np.nan, found.relative_high),
-        standard_errors=np.where(others, np.inf, found.standard_errors),
+# Exports of live tests: what the test itself says.
+
+
+def exported_log(source: Any) -> Path | None:
+    """The log, if it is one file that was exported with its description beside it."""
+    if isinstance(source, (list, tuple)) and len(source) == 1:
+        source = source[0]
+    if not isinstance(source, (str, Path)) or "://" in str(source):
+        return None
+    return Path(source) if Path(f"{source}.experiment.json").is_file() else None
+
+
+@contextmanager
+def unpacked(source: Any) -> Iterator[Any]:
+    """The log within a .zip file that a dashboard gave, beside its description; else the source."""
+    name = source[0] if isinstance(source, (list, tuple)) and len(source) == 1 else source
+    if not isinstance(name, (str, Path)) or Path(name).suffix.lower() != ".zip":
+        yield source
+        return
+    with TemporaryDirectory() as folder:
+        try:
+            with ZipFile(name) as file:
+                file.extractall(folder)
+        except (BadZipFile, OSError) as error:
+            raise InvalidInputError(f"{name} cannot be read: {error}") from None
+        logs = [log for log in Path(folder).iterdir() if log.suffix == ".csv"]
+        yield logs[0] if len(logs) == 1 else folder
+
+
+@dataclass(frozen=True, eq=False)
+class OwnTest:
+    """A live test as it stood when it was exported to `path`."""
+
+    path: Path
+    exported: ExportedTest
+    settings: Settings
+
+    def answers(self, question: Question) -> bool:
+        """Whether a question is about the test as it was declared."""
+        asked = question.covariates.values()
+        return (
+            question.direction == self.settings.direction
+            and (not asked or tuple(asked) == tuple(self.settings.covariates))
+            and set(question.segments.values()) <= set(self.settings.attributes)
+        )
+
+
+def read_test(path: Path) -> OwnTest:
+    """The test whose log is at `path`, with its description beside it."""
+    from steadyarm.live.export import read_export  # which imports all that storages keep
+    from steadyarm.live.settings import Settings
+
+    try:
+        test = read_export(path)
+        return OwnTest(path, test, Settings.from_dict(test.snapshot.experiment.config))
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"{path.name} cannot be read together with the description beside it: {error} Export "
+            f"the test again, or remove {path.name}.experiment.json to analyse the rows alone."
+        ) from None
+
+
+def own_analysis(test: OwnTest, control: str | None, level: float, by: Sequence[str]) -> Analysis:
+    """What a test says of itself: its budget, stopping rule and state.
+
+    control : if not the one that was declared; by : attributes whose levels have results
+    """
+    from steadyarm.live.moment import Moment
+    from steadyarm.live.stopping import stopped_in
+
+    path, exported, head = test.path, test.exported, test.exported.snapshot.experiment
+    settings = replace(test.settings, control=control)
+    _control_index(control, settings.arms, path.name)
+    stopped = stopped_in(lambda name: exported.trace.entries, settings, head)
+    moment = Moment(
+        settings, exported.snapshot, exported.days, exported.series, exported.exported, stopped
+    )
+    verdict, results = moment.recommend(level), moment.results
+    unbiased = settings.policy.unbiased
+    evidence = results.evidence if unbiased else results.raw_evidence
+    counts, sums = np.zeros(settings.arms.size, dtype=np.int64), np.zeros(settings.arms.size)
+    for piece in results.judged():
+        columns = slice(None) if piece.segment.arms is None else piece.segment.arms
+        counts[columns] += piece.stats.counts[0]
+        sums[columns] += results.sign * piece.stats.sums[0]
+    notes = [
+        f"Verdict and intervals are those of the test {head.name} itself, on "
+        f"{counted(verdict.judged, 'visit')} of {settings.budget:,} that were planned."
+    ]
+    if verdict.waiting:
+        newest = counted(verdict.waiting, "visit was", "visits were")
+        notes.append(f"The newest {newest} left out: some of their rewards may still come.")
+    if results.excluded:
+        out = counted(results.excluded, "visit was", "visits were")
+        notes.append(f"{out} excluded by hand and left out.")
+    if verdict.missing:
+        how = "left out" if settings.missing == "drop" else "counted as 0"
+        notes.append(f"{counted(verdict.missing, 'visit')} without reward: {how}.")
+    with np.errstate(invalid="ignore"):
+        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return Analysis(
+        log=path.name,
+        arms=settings.arms,
+        rows=verdict.judged,
+        rewards=verdict.rewards,
+        counts=counts,
+        means=means,
+        intervals=_intervals_of(verdict, settings.arms),
+        drift=drift_report(evidence, 4, level, settings.budget, results.ended),
+        health=results.health,
+        evidence=evidence,
+        notes=tuple(notes),
+        verdict=verdict,
+        anytime=verdict.anytime,
+        covariates=() if verdict.raw is None else tuple(settings.covariates),
+        raw=verdict.raw,
+        variance_kept=verdict.variance_kept,
+        segments=tuple(moment.breakdown(name, level) for name in by),
     )
 
 
-# As text.
-
-
-def _segment_lines(parts: Sequence[Breakdown]) -> list[str]:
-    """Breakdowns as text."""
-    lines: list[str] = []
-    for part in parts:
-        lines += ["", f"By {part.attribute}:", str(part)]
-        if part.unknown:
-            rows = counted(part.unknown, "row has", "rows have")
-            lines.append(f"{rows} no {part.attribute}.")
-    return lines
-
-
-def _control_lines(verdict: Verdict, order: Sequence[int], width: int, most: int) -> list[str]:
-    """Differences from the control as text."""
-    level = f"{percent(verdict.level)}, all at once"
-    head = f"{'':<{width}}{'difference':>12}{level:>24}   against {verdict.control}"
-    lines = ["", head.rstrip()]
-    others = [k for k in order if verdict.names[k] != verdict.control]
-    for k in others[:most]:
-        ends = reach(*verdict.lift_intervals[k].tolist())
-        value = number(float(verdict.lifts[k]))
-        lines.append(f"{verdict.names[k]:<{width}}{value:>12}{ends:>24}   {lift_text(verdict, k)}")
-    return lines
+def _intervals_of(verdict: Verdict, arms: ArmSet) -> Intervals:
+    """The numbers of a live test's verdict as those of a log."""
+    low, high = verdict.intervals.T[:, None]
+    gap_low, gap_high = verdict.gap_intervals.T[:, None]
+    return Intervals(
+        arms=arms if verdict.shown is None else arms.subset(verdict.shown),
+        recommended=np.array([verdict.row]),
+        estimates=verdict.estimates[None],
+        low=low,
+        high=high,
+        gaps=verdict.gaps[None],
+        gap_low=gap_low,
+        gap_high=gap_high,
+        plausible=np.array([[name in verdict.plausible for name in verdict.names]]),
+        winner=np.array([verdict.sure]),
+        too_few=~np.isfinite(high - low),
+        standard_errors=verdict.standard_errors[None],
+        rounds=np.array([verdict.judged]),
+        level=verdict.level,
+        method=verdict.method,
+        assumption=verdict.assumption,
+        shown=verdict.shown,
+        others=verdict.others,
+    )

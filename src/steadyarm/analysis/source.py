@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from glob import glob
@@ -19,21 +21,16 @@ from steadyarm.wording import GUARDED, did_you_mean, strung
 
 T = TypeVar("T")
 
-LOG = ("timestamp", "arm", "reward", "probability", "unit", "segment", "probabilities", "excluded")
-KNOWN = {
-    "log": LOG,
-    "exposures": tuple(name for name in LOG if name != "reward"),
-    "events": ("timestamp", "unit", "event", "value"),
-}
 REQUIRED = {
-    "log": ("timestamp", "arm", "reward"),
+    "log": ("arm",),
     "exposures": ("timestamp", "arm", "unit"),
     "events": ("timestamp", "unit"),
 }
-UNITS = (  # usual names of the unit, used if there is no column unit
-    *("unit_id", "user_id", "userid", "user", "visitor_id", "visitorid", "visitor"),
-    *("customer_id", "customerid", "customer"),
-)
+KNOWN = {
+    "log": ("timestamp", "arm", "reward", "probability", "unit", "excluded"),
+    "exposures": ("timestamp", "arm", "probability", "unit", "excluded"),
+    "events": ("timestamp", "unit", "event", "value"),
+}
 USUAL = {  # what columns are often called, without capitals and signs
     "timestamp": (
         *("exposedat", "exposuretime", "assignedat", "eventtime", "eventtimestamp", "occurredat"),
@@ -41,14 +38,18 @@ USUAL = {  # what columns are often called, without capitals and signs
     ),
     "arm": ("variant", "variation", "variantid", "variantname", "group", "treatment", "bucket"),
     "reward": ("revenue", "conversion", "converted", "value", "outcome", "clicks", "click"),
-    "probability": ("propensity", "propensityscore", "prob", "p", "share", "weight"),
-    "unit": (*(name.replace("_", "") for name in UNITS), "id", "session", "sessionid", "device"),
+    "probability": ("propensity", "propensityscore"),
+    "unit": (
+        *("unitid", "userid", "user", "visitorid", "visitor", "customerid", "customer"),
+        *("id", "sessionid", "session", "device"),
+    ),
     "event": ("eventname", "eventtype", "name", "action", "type"),
     "value": ("eventvalue", "amount", "revenue", "price", "total"),
 }
 COVARIATE = "covariate "  # begins our names of columns that hold covariates
 ATTRIBUTE = "attribute "  # and of those whose levels results are split by
 CLUSTER = "cluster "  # and of those that say which cluster a row is of
+MEASURE = "measure "  # and of those that metrics are made of
 PERIODS = ("hour", "day", "week", "month")  # which a cluster may be of without a column
 SUFFIXES = {
     "csv": (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
@@ -58,8 +59,9 @@ SUFFIXES = {
 }
 QUERY = re.compile(r"\s*(select|with|from|values)\s", re.IGNORECASE)
 MEMORY = "2GB"  # that DuckDB may use; it spills what does not fit
+BATCH = 100_000  # rows that are copied at a time
 SMALL = 2**26  # bytes of CSV that are read once and kept
-OWN_TABLES = ("duckdb", "postgres", "sqlite")  # where temporary tables cost nobody anything
+OWN_TABLES = ("duckdb", "postgres")  # where temporary tables cost nobody anything
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +78,7 @@ class Source:
     secret : what must not be shown
     ours : whether `close` ends the connection
     single : whether no unit has two rows
+    time_format : how text says times, such as "%d/%m/%Y"; None for the usual ways
     """
 
     name: str
@@ -86,6 +89,7 @@ class Source:
     secret: str | None = None
     ours: bool = True
     single: bool = False
+    time_format: str | None = None
 
     def close(self) -> None:
         """End the connection, if it is ours."""
@@ -184,7 +188,11 @@ def guarded(work: Callable[[], T], what: str, secret: str | None = None) -> T:
 
 
 def open_log(
-    source: Any, query: str | None, columns: Mapping[str, str | None], extra: Mapping[str, str]
+    source: Any,
+    query: str | None,
+    columns: Mapping[str, str | None],
+    extra: Mapping[str, str],
+    time_format: str | None = None,
 ) -> Source:
     """The log at `source`.
 
@@ -192,7 +200,7 @@ def open_log(
     columns : our names of columns to theirs; None for one that is not to be used
     extra : further columns, our names to theirs
     """
-    return _open({"log": (source, query)}, {"log": columns}, extra)[0]
+    return _open({"log": (source, query)}, columns, extra, time_format)[0]
 
 
 def open_tables(
@@ -201,28 +209,19 @@ def open_tables(
     events: Any,
     columns: Mapping[str, str | None],
     extra: Mapping[str, str],
+    time_format: str | None = None,
 ) -> tuple[Source, Source]:
     """Exposures and events, in one engine; `columns` may have "events.unit" for one of them."""
-    mapped: dict[str, dict[str, str | None]] = {"exposures": {}, "events": {}}
-    both = dict.fromkeys((*KNOWN["exposures"], *KNOWN["events"]))
-    for ours, theirs in columns.items():
-        label, dot, name = ours.partition(".")
-        if dot and label in mapped:
-            mapped[label][name] = theirs
-        elif ours not in both:
-            _refuse_unknown(ours, theirs, list(both))
-        for label in mapped:
-            if ours in KNOWN[label]:
-                mapped[label].setdefault(ours, theirs)
-    given = {"exposures": (source, query), "events": (events, None)}
-    left, right = _open(given, mapped, extra)
+    places = {"exposures": (source, query), "events": (events, None)}
+    left, right = _open(places, columns, extra, time_format)
     return left, right
 
 
 def _open(
-    given: Mapping[str, tuple[Any, str | None]],
-    columns: Mapping[str, Mapping[str, str | None]],
+    places: Mapping[str, tuple[Any, str | None]],
+    columns: Mapping[str, str | None],
     extra: Mapping[str, str],
+    time_format: str | None,
 ) -> list[Source]:
     try:
         import ibis
@@ -230,83 +229,86 @@ def _open(
         raise MissingExtraError(
             f"analysing logs needs {error.name}; install it with: pip install 'steadyarm[analyze]'"
         ) from None
-    if any(isinstance(source, ibis.Table) for source, _ in given.values()):
-        tables = _ibis_tables([source for source, _ in given.values()])
-        pairs = zip(given, tables, strict=True)
+    mapped = _columns_by_table(list(places), columns)
+    tables = [place for place, _ in places.values() if isinstance(place, ibis.Table)]
+    if tables:
+        if len(tables) < len(places) or len({id(t.get_backend()) for t in tables}) > 1:
+            raise InvalidInputError("two tables of Ibis must be of one connection.")
+        pairs = zip(places, tables, strict=True)
         read = [Source(f"the {label}", t, {}, (), ordered=False, ours=False) for label, t in pairs]
     else:
-        read = _connected(given)
+        read = _read(places)
     try:
         return [
-            _name_columns(one, label, columns[label], {} if label == "events" else extra)
-            for one, label in zip(read, given, strict=True)
+            replace(
+                _name_columns(source, label, mapped[label], {} if label == "events" else extra),
+                time_format=time_format,
+            )
+            for source, label in zip(read, places, strict=True)
         ]
     except Exception:
         read[0].close()
         raise
 
 
-def _ibis_tables(tables: list[Any]) -> list[Any]:
-    import ibis
-
-    if not all(isinstance(table, ibis.Table) for table in tables):
-        raise InvalidInputError("one table is of Ibis; give two Ibis tables of one connection.")
-    if len({id(table.get_backend()) for table in tables}) > 1:
-        raise InvalidInputError("the Ibis tables are of two connections; both must be of one.")
-    return tables
-
-
-def _connected(given: Mapping[str, tuple[Any, str | None]]) -> list[Source]:
-    """Tables of a database if the first source is one; else files and frames, read by DuckDB."""
-    (source, query), *_ = given.values()
+def _read(places: Mapping[str, tuple[Any, str | None]]) -> list[Source]:
+    """Tables of a database if the first place is one; else what DuckDB reads into its memory."""
+    (source, query), *_ = places.values()
     database = _database_of(source)
-    if database is not None:
-        connect, name, secret = database
-        connection = guarded(connect, f"{name} cannot be opened", secret)
-        texts = [query, *(other for other, _ in list(given.values())[1:])]
-        each: list[Any] = list(zip(given, texts, strict=True))
-
-        def read(label: str, what: Any) -> Source:
-            return _of_database(connection, name, secret, label, what)
-
-    else:
-        connection = guarded(_memory_database, "DuckDB does not start")
-        each = [(label, place) for label, place in given.items()]
-
-        def read(label: str, what: Any) -> Source:
-            return _of_files(connection, label, *what)
-
+    connect, name, secret = database or (_memory_database, "DuckDB", None)
+    connection = guarded(connect, f"{name} cannot be opened", secret)
+    names = [query, *(place for place, _ in list(places.values())[1:])]
     try:
-        return [read(label, what) for label, what in each]
+        if database is not None:
+            return [
+                _of_database(connection, name, secret, label, table)
+                for label, table in zip(places, names, strict=True)
+            ]
+        sqlite = _sqlite_of(source)
+        if sqlite is not None:
+            return [
+                _of_sqlite(connection, sqlite, label, table)
+                for label, table in zip(places, names, strict=True)
+            ]
+        return [_of_files(connection, label, *place) for label, place in places.items()]
     except Exception:
         connection.disconnect()
         raise
+
+
+def _sqlite_of(source: Any) -> Path | None:
+    """The SQLite file that a source is; None if it is none."""
+    text = str(_single(source))
+    path = Path(urlsplit(text).path if text.startswith("sqlite://") else text)
+    known = text.startswith("sqlite://") or path.name.lower().endswith(SUFFIXES["sqlite"])
+    if known and not path.is_file():
+        raise InvalidInputError(f"there is no file {path}.")
+    return path if known else None
+
+
+def _single(source: Any) -> Any:
+    """The source in a list of one."""
+    return source[0] if isinstance(source, (list, tuple)) and len(source) == 1 else source
 
 
 def _database_of(source: Any) -> tuple[Callable[[], Any], str, str | None] | None:
     """What connects to a database, its name, and the password; None if the source is none."""
     import ibis
 
-    if isinstance(source, (list, tuple)) and len(source) == 1:
-        source = source[0]
-    if isinstance(source, str) and "://" in source:
-        parts = urlsplit(source)
-        if parts.scheme == "sqlite" and not Path(parts.path).is_file():
-            raise InvalidInputError(f"there is no file {parts.path}.")
+    source = _single(source)
+    if isinstance(source, str) and "://" in source and not source.startswith("sqlite://"):
         name = re.sub(r"//[^/@]*@", "//", source.split("?")[0])
-        return lambda: ibis.connect(source), name, parts.password
-    if not isinstance(source, (str, Path)):
+        return lambda: ibis.connect(source), name, urlsplit(source).password
+    if not isinstance(source, (str, Path)) or not Path(source).is_file():
         return None
     path = Path(source)
-    if path.name.lower().endswith(SUFFIXES["sqlite"]) and path.is_file():
-        return lambda: ibis.sqlite.connect(path), path.name, None
-    if path.name.lower().endswith(SUFFIXES["duckdb"]) and path.is_file():
-        return (
-            lambda: _in_utc(ibis.duckdb.connect(path, read_only=True, **_limits())),
-            path.name,
-            None,
-        )
-    return None
+    if not path.name.lower().endswith(SUFFIXES["duckdb"]):
+        return None
+
+    def connect() -> Any:
+        return _in_utc(ibis.duckdb.connect(path, read_only=True, **_limits()))
+
+    return connect, path.name, None
 
 
 def _memory_database() -> Any:
@@ -327,47 +329,83 @@ def _in_utc(connection: Any) -> Any:
     return connection
 
 
-def _of_database(connection: Any, name: str, secret: str | None, label: str, query: Any) -> Source:
-    """A table of a database by name, the only one, or a query."""
+def _table_name(label: str, name: str, query: Any, tables: Sequence[str]) -> str:
+    """The table of a database that is meant: by name, or the only one."""
     if query is not None and not isinstance(query, str):
         raise InvalidInputError(
             f"{label} are a {type(query).__name__}; expected a table of {name}, or a query."
         )
-    if query is not None and QUERY.match(query):
-        table = guarded(lambda: connection.sql(query), f"the query fails on {name}", secret)
-        return Source(name, table, {}, (), False, secret)
-    tables = guarded(connection.list_tables, f"{name} cannot be read", secret)
     if query is None and len(tables) != 1:
         raise InvalidInputError(
             f"{name} has {len(tables)} tables ({', '.join(tables[:10])}); say which, or give a "
-            f"query: --query {(tables or ['NAME'])[0]}."
+            f"query: --query {(list(tables) or ['NAME'])[0]}."
         )
-    *schema, last = (query or tables[0]).split(".")
-    if not schema and last not in tables:
+    table = query or tables[0]
+    if "." not in table and table not in tables:
         raise InvalidInputError(
-            f"{name} has no table {last!r}; there is {', '.join(tables[:10]) or 'none'}"
-            f"{did_you_mean(last, tables)}"
+            f"{name} has no table {table!r}; there is {', '.join(tables[:10]) or 'none'}"
+            f"{did_you_mean(table, tables)}"
         )
+    return table
+
+
+def _is_query(text: Any) -> bool:
+    return isinstance(text, str) and QUERY.match(text) is not None
+
+
+def _of_database(connection: Any, name: str, secret: str | None, label: str, query: Any) -> Source:
+    """A table of a database by name, the only one, or a query."""
+    if _is_query(query):
+        table = guarded(lambda: connection.sql(query), f"the query fails on {name}", secret)
+        return Source(name, table, {}, (), False, secret)
+    tables = guarded(connection.list_tables, f"{name} cannot be read", secret)
+    *schema, last = _table_name(label, name, query, tables).split(".")
     where = {"database": schema[0]} if schema else {}
     table = guarded(lambda: connection.table(last, **where), f"{name} cannot be read", secret)
     return Source(name, table, {}, (), False, secret)
 
 
-def _of_files(connection: Any, label: str, given: Any, query: str | None) -> Source:
+def _of_sqlite(connection: Any, path: Path, label: str, query: Any) -> Source:
+    """A table or a query of a SQLite file, copied into DuckDB as text, as CSV files are."""
+    import pyarrow
+
+    def copy() -> Any:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+            statement = query
+            if not _is_query(query):
+                tables = database.execute("select name from sqlite_master where type != 'index'")
+                table = _table_name(label, path.name, query, sorted(name for (name,) in tables))
+                statement = f'select * from "{table}"'
+            cursor = database.execute(statement)
+            names = [column[0] for column in cursor.description]
+            schema = pyarrow.schema([(name, pyarrow.string()) for name in names])
+            connection.create_table(label, schema=schema)
+            while rows := cursor.fetchmany(BATCH):
+                texts = [
+                    [None if value is None else str(value) for value in column]
+                    for column in zip(*rows, strict=True)
+                ]
+                connection.insert(label, pyarrow.table(texts, schema=schema))
+        return connection.table(label)
+
+    return Source(path.name, guarded(copy, f"{path.name} cannot be read"), {}, ())
+
+
+def _of_files(connection: Any, label: str, place: Any, query: str | None) -> Source:
     """Files or a frame as a table of DuckDB with that label, or a query of it."""
-    if _is_frame(given):
+    csv = False
+    if _is_frame(place):
         name = f"the frame of {label}" if label != "log" else "the frame"
-        guarded(lambda: _register(connection, label, given), f"{name} cannot be read")
-        csv = False
+        guarded(lambda: _register(connection, label, place), f"{name} cannot be read")
     else:
-        paths = file_paths(given)
+        paths = file_paths(place)
         kind = _file_kind(paths)
         name = paths[0].name if len(paths) == 1 else f"{len(paths)} {kind} files"
         statement = _reading(paths, kind, label)
         guarded(lambda: connection.raw_sql(statement), f"{name} cannot be read")
         csv = kind == "csv"
     if query is not None:
-        if not QUERY.match(query):
+        if not _is_query(query):
             raise InvalidInputError(
                 f"query is {query!r}, but {name} has no tables; a query may name it {label}."
             )
@@ -476,59 +514,82 @@ def _register(connection: Any, label: str, frame: Any) -> None:
 # Names of columns.
 
 
+def _columns_by_table(
+    labels: Sequence[str], columns: Mapping[str, str | None]
+) -> dict[str, dict[str, str | None]]:
+    """Our names of columns to theirs, for each table."""
+    mapped: dict[str, dict[str, str | None]] = {label: {} for label in labels}
+    known = list(dict.fromkeys(name for label in labels for name in KNOWN[label]))
+    for ours, theirs in columns.items():
+        label, dot, name = ours.partition(".")
+        if dot and name in KNOWN.get(label, ()):
+            mapped[label][name] = theirs
+        elif ours not in known:
+            turned = f" Our name comes first: {theirs}={ours}." if theirs in known else ""
+            raise InvalidInputError(
+                f"there is no column {ours!r} to map; the columns are {', '.join(known)}"
+                f"{did_you_mean(ours, known)}{turned}"
+            )
+        for each in labels:
+            if ours in KNOWN[each]:
+                mapped[each].setdefault(ours, theirs)
+    return mapped
+
+
 def _name_columns(
     source: Source, label: str, mapped: Mapping[str, str | None], extra: Mapping[str, str]
 ) -> Source:
-    """The source with columns named as ours; those of two tables are found by usual names, too."""
+    """The source with columns named as ours; those that nobody mapped go by usual names, too."""
     there = list(source.table.columns)
-    known = KNOWN[label]
+    wanted = {ours: mapped.get(ours, ours) for ours in KNOWN[label]}
+    taken = {name for name in (*wanted.values(), *extra.values()) if name in there}
     chosen: dict[str, str] = {}
-    for ours, wanted in mapped.items():
-        if ours not in known:
-            _refuse_unknown(ours, wanted, known)
-    for ours in known:
-        theirs = mapped.get(ours, ours)
-        if theirs is None:
-            continue
-        if theirs not in there and (ours not in mapped or label != "log"):
-            usual = UNITS if ours == "unit" and label == "log" else USUAL.get(ours, ())
-            if label != "log" or ours == "unit":
-                taken = {*chosen.values(), *filter(None, mapped.values()), *extra.values()}
-                theirs = _alike(usual, [name for name in there if name not in taken]) or theirs
+    for ours, theirs in wanted.items():
+        if theirs is not None and theirs not in there and ours not in mapped:
+            theirs = _usual(ours, [name for name in there if name not in taken], source.name)
         if theirs in there:
-            chosen[ours] = theirs
-        elif ours in mapped or ours in REQUIRED[label]:
-            raise _no_column(source.name, label, ours, theirs, there)
+            chosen[ours] = str(theirs)
+            taken.add(str(theirs))
+        elif ours in mapped and theirs is not None:
+            raise no_column(source.name, label, ours, theirs, there)
+        elif ours in REQUIRED[label]:
+            raise no_column(source.name, label, ours, ours, there)
     for ours, theirs in extra.items():
         if theirs in there:
             chosen[ours] = theirs
         elif not (ours.startswith(CLUSTER) and theirs in PERIODS):
-            raise _no_column(source.name, label, ours, theirs, there)
+            raise no_column(source.name, label, ours, theirs, there)
     table = source.table.select(**{ours: source.table[theirs] for ours, theirs in chosen.items()})
     renamed = {ours: theirs for ours, theirs in chosen.items() if ours != theirs}
     return replace(source, table=table, columns=renamed, there=tuple(there))
 
 
-def _refuse_unknown(ours: str, theirs: str | None, known: Sequence[str]) -> None:
-    turned = f" Our name comes first: {theirs}={ours}." if theirs in known else ""
-    raise InvalidInputError(
-        f"there is no column {ours!r} to map; the columns are {', '.join(known)}"
-        f"{did_you_mean(ours, list(known))}{turned}"
-    )
+def _usual(ours: str, there: Sequence[str], source: str) -> str | None:
+    """The column that goes by a usual name of ours; of several possible rewards none."""
+    plain = {_plain(name): name for name in reversed(there)}
+    names = [plain[word] for word in (_plain(ours), *USUAL.get(ours, ())) if word in plain]
+    if ours == "reward" and len(names) > 1:
+        raise InvalidInputError(
+            f"{source} has several columns that may be the reward: {strung(names, 8)}. Say which, "
+            f"the most important one first: --metric {names[0]} --metric {names[1]} (in Python "
+            f"metrics={names[:2]}).",
+            field="metrics",
+        )
+    return names[0] if names else None
 
 
-def _no_column(
+def no_column(
     name: str, label: str, ours: str, theirs: str, there: Sequence[str]
 ) -> InvalidInputError:
+    """The error that there is no column, with the one that is probably meant."""
     near = nearest_column(theirs, ours, there)
-    advice = f" Did you mean {near}?" if near else ""
+    advice = f" Did you mean {near!r}?" if near else ""
     if ours in KNOWN[label]:
         mapping = ours if label == "log" else f"{label}.{ours}"
         to = near or "NAME"
         advice = f' Map it: --column {mapping}={to} (in Python columns={{"{mapping}": "{to}"}}).'
-    return InvalidInputError(
-        f"{name} has no column {theirs}; its columns are {strung(there, 40)}.{advice}"
-    )
+    names = strung([repr(column) for column in there], 40)
+    return InvalidInputError(f"{name} has no column {theirs!r}; its columns are {names}.{advice}")
 
 
 def nearest_column(wanted: str, ours: str, there: Sequence[str]) -> str:
@@ -543,20 +604,15 @@ def nearest_column(wanted: str, ours: str, there: Sequence[str]) -> str:
     >>> nearest_column("arm", "arm", ["ts", "varaint"])
     'varaint'
     """
-    usual = USUAL.get(ours, ()) if wanted == ours else ()
-    if name := _alike((wanted, *usual), there):
-        return name
+    words = (wanted, *(USUAL.get(ours, ()) if wanted == ours else ()))
     plain = {_plain(name): name for name in reversed(there)}
-    for word in (wanted, *(word for word in usual if len(word) > 4)):
-        if near := get_close_matches(_plain(word), list(plain), 1, 0.7):
+    for word in map(_plain, words):
+        if word in plain:
+            return plain[word]
+    for word in (_plain(word) for word in words if word == wanted or len(word) > 4):
+        if near := get_close_matches(word, list(plain), 1, 0.7):
             return plain[near[0]]
     return ""
-
-
-def _alike(words: Iterable[str], there: Sequence[str]) -> str | None:
-    """The first column that goes by one of the words, whatever its capitals and signs."""
-    plain = {_plain(name): name for name in reversed(there)}
-    return next((plain[_plain(word)] for word in words if _plain(word) in plain), None)
 
 
 def _plain(name: str) -> str:

@@ -8,8 +8,7 @@ plain case, and a cluster, such as a shop with its customers, is a coarser unit.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -17,27 +16,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis.query import UNITS, Plan
+from steadyarm.analysis.query import UNITS, Floats, Plan
 from steadyarm.analysis.source import CLUSTER, COVARIATE, Source
-from steadyarm.analysis.splits import SUM_TO_ONE
 from steadyarm.arms import ArmSet
 from steadyarm.covariates import Moments, Slopes
 from steadyarm.errors import InvalidInputError
-from steadyarm.estimators import arm_values, ips, is_one_hot
 from steadyarm.inference.evidence import Evidence, Tails
 from steadyarm.inference.srm import LoggedSegment
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.wording import counted
 
-Floats = NDArray[np.float64]
 Row = dict[str, Any]
 Rows = list[Row]
-Vectors = dict[Any, tuple[int, Floats]]  # the arm and the (r,) vector b of each key
 
 LEAST_UNITS = 25.0  # of a piece, as many of equal size as say as much
 MANY = 1_000  # units of which one is a negligible part of the mean of all
 LEAST_REWARDS = 200  # of every variant in a stretch of time: few enough would cost precision
-MOST_GROUPS = 1_000_000
 SUMS = ("n", "m", "s", "ss", "sss")  # of a stretch of time, by arm
 CUBES = ("ii", "iii", "wii", "wwi", "www")  # products of weights i and weighed rewards w
 
@@ -133,12 +127,11 @@ def with_clusters(log: Source, table: Any, names: Mapping[str, str]) -> Any:
         if log.has(ours):
             part = table[ours]
             part = part.nullif("") if part.type().is_string() else part.cast("string")
-        elif table.time.type().is_timestamp():
-            part = Plan(theirs, UNITS[theirs]).bucket(table.time, log.backend).cast("string")
+        elif log.has("timestamp"):
+            part = Plan(theirs, UNITS[theirs]).bucket(table.time).cast("string")
         else:
             raise InvalidInputError(
-                f"{log.name} has no column {theirs}, and its time stamps are plain numbers, of "
-                f"which a {theirs} is not known; add the column.",
+                f"{log.name} has no column {theirs!r}, and no times that tell it; add the column.",
                 field="cluster",
             )
         parts.append(part)
@@ -159,29 +152,29 @@ def count_units(log: Source, table: Any, rows: int, cluster: str = "") -> Units 
     cluster : what units are if they are clusters
     """
     known = table.filter(table.unit.notnull())
-    sums = {"n": known.count(), "low": known.arm.min(), "high": known.arm.max()}
-    with_p = "p" in known.columns
-    if with_p:
-        sums |= {"p": known.p.mean(), "least": known.p.min(), "largest": known.p.max()}
-    each = known.group_by("unit").aggregate(**sums)
+    each = known.group_by("unit").aggregate(
+        n=known.count(),
+        low=known.arm.min(),
+        high=known.arm.max(),
+        p=known.p.mean(),
+        least=known.p.min(),
+        largest=known.p.max(),
+    )
     again = each.n > 1
-    totals = {
-        "units": each.count(),
-        "rows": each.n.sum(),
-        "repeated": again.sum(),
-        "several": (each.low != each.high).sum(),
-    }
-    if with_p:
-        totals["expected"] = (1 - each.p).sum(where=again)
-        changes = each.largest - each.least > 1e-9
-        totals["changed"] = (again & (each.low == each.high) & changes).sum()
-    [found] = log.fetch(each.aggregate(**totals))
+    changes = each.largest - each.least > 1e-9
+    [found] = log.fetch(
+        each.aggregate(
+            units=each.count(),
+            rows=each.n.sum(),
+            repeated=again.sum(),
+            several=(each.low != each.high).sum(),
+            expected=(1 - each.p).sum(where=again),
+            changed=(again & (each.low == each.high) & changes).sum(),
+        )
+    )
     if not found["repeated"] and not cluster:
         return None
-    expected = found.get("expected")
-    if expected is None:  # shares of the rows stand for probabilities
-        arms = log.fetch(table.group_by("arm").aggregate(n=table.count()))
-        expected = found["repeated"] * (1 - sum((row["n"] / rows) ** 2 for row in arms))
+    expected = float(found["expected"] or 0.0)
     nameless = rows - int(found["rows"] or 0)
     few = int(found["several"] or 0) < expected / 2 or not found["repeated"]
     return Units(
@@ -190,7 +183,7 @@ def count_units(log: Source, table: Any, rows: int, cluster: str = "") -> Units 
         int(found["repeated"] or 0),
         int(found["several"] or 0),
         few,
-        int(found.get("changed") or 0),
+        int(found["changed"] or 0),
         nameless,
         cluster,
     )
@@ -239,79 +232,6 @@ def first_rows(table: Any, columns: Sequence[str]) -> Any:
     return each.mutate(r=done, given=done)
 
 
-# Allocations: what is known of the probabilities of all arms in a row.
-
-
-def allocation_vector(
-    row: Row, arms: ArmSet, shares: Mapping[str, Floats]
-) -> tuple[Floats | None, str]:
-    """The allocation that a row of sums has in its keys, or what is wrong with it.
-
-    shares : allocations that are known from elsewhere, by what stands in their place
-    """
-    names, value = arms.names, row["probabilities"]
-    if isinstance(value, str) and value in shares:
-        return shares[value], ""
-    try:
-        value = json.loads(value) if isinstance(value, str) else value
-        if isinstance(value, dict):
-            if unknown := set(value) - set(names):
-                return None, f"has the arm {sorted(unknown)[0]!r}, which is not one of the test"
-            value = [value.get(name, 0.0) for name in names]
-        weights = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        return None, "is not a list of numbers"
-    if weights.shape != (len(names),):
-        return None, f"has {weights.size} entries for {len(names)} arms"
-    if not ((weights >= 0) & (weights <= 1)).all():
-        return None, "has an entry that is not between 0 and 1"
-    if abs(weights.sum() - 1) > SUM_TO_ONE:
-        return None, f"sums to {weights.sum():.6g}, not to 1"
-    own = weights[names.index(row["arm"])]
-    if own <= 0:
-        return None, f"gives the row's own arm {row['arm']!r} probability 0: it was never possible"
-    logged = [row[name] for name in ("least", "largest") if row.get(name) is not None]
-    if other := [p for p in logged if abs(own - p) > SUM_TO_ONE]:
-        return None, f"gives the row's arm {own:g}, but its probability is {other[0]:g}"
-    return weights / weights.sum(), ""
-
-
-def segment_allocations(rows: Rows, arms: ArmSet, known: Mapping[str, Floats]) -> dict[str, Floats]:
-    """(K,) the allocation of each segment, from the probabilities of its rows or known ones."""
-    least: dict[str, Floats] = {}
-    largest: dict[str, Floats] = {}
-    for row in rows:
-        segment, k = str(row["segment"]), arms.names.index(row["arm"])
-        low = least.setdefault(segment, np.full(arms.size, np.inf))
-        high = largest.setdefault(segment, np.zeros(arms.size))
-        low[k], high[k] = min(low[k], row["least"]), max(high[k], row["largest"])
-    found = {}
-    for segment, weights in largest.items():
-        for k in np.flatnonzero(weights - least[segment] > SUM_TO_ONE).tolist():
-            raise InvalidInputError(
-                f"segment {segment}: the probability of {arms.names[k]!r} goes from "
-                f"{least[segment][k]:g} to {weights[k]:g}; within a segment it must be one."
-            )
-        if segment in known:
-            off = (weights > 0) & (np.abs(weights - known[segment]) > SUM_TO_ONE)
-            for k in np.flatnonzero(off).tolist():
-                raise InvalidInputError(
-                    f"segment {segment}: the probability of {arms.names[k]!r} is {weights[k]:g} in "
-                    f"the log, but {known[segment][k]:g} in the description beside it; export the "
-                    "test again, or give the variants (arms, --arms FILE)."
-                )
-            found[segment] = known[segment]
-            continue
-        if abs(weights.sum() - 1) > SUM_TO_ONE:
-            raise InvalidInputError(
-                f"segment {segment}: the probabilities of the arms seen in it sum to "
-                f"{weights.sum():.6g}, not to 1; give the whole vector in a column probabilities, "
-                "or the description (LOG.experiment.json) of an exported log."
-            )
-        found[segment] = weights / weights.sum()
-    return found
-
-
 @dataclass(frozen=True, eq=False)
 class Stretch:
     """Rows of one period of time that had one allocation.
@@ -341,11 +261,6 @@ class Stretch:
         return SegmentStats(self.m[None], self.s[None], self.ss[None])
 
     @property
-    def played(self) -> tuple[Segment, SegmentStats]:
-        """The allocation of the rows with a reward, and their sums."""
-        return Segment(self.weights[None], np.array([self.m.sum()])), self.stats
-
-    @property
     def logged(self) -> LoggedSegment:
         """What health checks need."""
         segment = Segment(self.weights[None], np.array([self.n.sum()]))
@@ -356,25 +271,20 @@ class Stretch:
         return replace(self, **sums)
 
 
-def stretches(
-    rows: Rows, arms: ArmSet, weights_of: Callable[[Row], Floats | None]
-) -> list[Stretch]:
-    """Stretches in order of time; without weights the shares of the rows stand for them."""
+def stretches(rows: Rows, arms: ArmSet, allocations: Sequence[Floats]) -> list[Stretch]:
+    """Stretches in order of time and split; without allocations the shares of the rows are used."""
     place = {name: k for k, name in enumerate(arms.names)}
-    groups: dict[Any, list[tuple[Row, Floats | None]]] = {}
-    for row in sorted(rows, key=lambda row: (row["bucket"], row["first"])):
-        weights = weights_of(row)
-        key = row["bucket"], None if weights is None else tuple(weights)
-        groups.setdefault(key, []).append((row, weights))
+    groups: dict[Any, Rows] = {}
+    for row in sorted(rows, key=lambda row: (row["bucket"], row.get("split", 0))):
+        groups.setdefault((row["bucket"], row.get("split", 0)), []).append(row)
     found = []
-    for group in groups.values():
+    for (_, split), group in groups.items():
         sums = {name: np.zeros(arms.size) for name in SUMS}
-        for row, _ in group:
+        for row in group:
             for name, values in sums.items():
                 values[place[row["arm"]]] += float(row[name] or 0.0)
         n, m = sums["n"].astype(np.int64), sums["m"].astype(np.int64)
-        weights = group[0][1]
-        weights = n / max(n.sum(), 1) if weights is None else weights
+        weights = allocations[split] if allocations else n / max(n.sum(), 1)
         found.append(Stretch(weights, n, m, sums["s"], sums["ss"], sums["sss"]))
     return found
 
@@ -396,7 +306,7 @@ def randomised_evidence(
 
     Returns
     -------
-    None for arms with features in common, or if an arm has fewer than two rewards in a stretch
+    None if an arm has fewer than two rewards in a stretch
     """
     used = [part for part in parts if part.m.sum()]
     joined: list[Stretch] = []
@@ -411,17 +321,17 @@ def randomised_evidence(
             last = groups.pop()
             groups[-1] += last
         joined += groups
-    if not is_one_hot(arms.coordinates) or any(part.m.min() < 2 for part in joined):
+    if any(part.m.min() < 2 for part in joined):
         return None
     rewards = np.array([part.m.sum() for part in joined])
     segments = [
         Segment((part.m / total)[None], np.array([total]), "shuffled")
         for part, total in zip(joined, rewards, strict=True)
     ]
-    seen, sums, fit = np.zeros(arms.size), np.zeros(arms.size), ReferenceFit(arms)
+    seen, sums = np.zeros(arms.size), np.zeros(arms.size)
     played = []
     for part, segment in zip(joined, segments, strict=True):
-        reference = fit.to(seen, sums, part.s.sum() / part.m.sum())
+        reference = _reference(seen, sums, part.s.sum() / part.m.sum())
         played.append((replace(segment, reference=reference[None]), part.stats))
         seen, sums = seen + part.m, sums + part.s
     levels = None if level is None else [np.array([level * m]) for m in rewards / rewards.sum()]
@@ -433,58 +343,36 @@ def randomised_evidence(
     return replace(found, tails=Tails(inverse**3 * thirds, inverse**2 * m, inverse**3 * m))
 
 
-class ReferenceFit:
-    """The least-squares fit to earlier rewards where they determine it; else their mean."""
-
-    def __init__(self, arms: ArmSet) -> None:
-        self._X = arms.coordinates
-        self._separate = is_one_hot(self._X)
-        self.flat: Floats = np.ones(arms.size)  # that gives every arm the value one
-        if not self._separate:
-            flat, *_ = np.linalg.lstsq(self._X, np.ones(arms.size), rcond=None)
-            self.flat = np.asarray(flat, dtype=np.float64)
-
-    def to(self, counts: Floats, sums: Floats, default: float) -> Floats:
-        """(r,) from the number and sum (K,) of earlier rewards; `default` if there is none."""
-        X, seen = self._X, counts.sum()
-        common = sums.sum() / seen if seen else default
-        if self._separate:
-            return np.where(counts > 0, sums / np.maximum(counts, 1), common)
-        m = common * self.flat
-        gram = (X * counts[:, None]).T @ X
-        inverse = np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
-        return np.asarray(m + inverse @ (X.T @ sums - gram @ m))
+def _reference(counts: Floats, sums: Floats, default: float) -> Floats:
+    """(K,) means of earlier rewards, where there are any; `default` if there are none at all."""
+    seen = counts.sum()
+    common = sums.sum() / seen if seen else default
+    return np.where(counts > 0, sums / np.maximum(counts, 1), common)
 
 
-def single_sums(rows: Rows, keys: Sequence[str], weigh: bool) -> tuple[Rows, Rows, Rows]:
+def single_sums(rows: Rows) -> tuple[Rows, Rows, Rows]:
     """What `unit_sums` finds if every row is a unit of its own, from the sums of rows."""
-    of = ("m", "i1", "w", "i2", "w2", "ww") if weigh else ("m", "m", "s", "m", "s", "ss")
-    cubes = ("i2", "i3", "w3", "ww3", "www") if weigh else ("m", "m", "s", "ss", "sss")
     cells, pairs, sizes = [], [], []
     for row in rows:
         if not row["m"]:
             continue
-        m, i, w, ii, iw, ww = (float(row[name]) for name in of)
-        key = {"bucket": row["bucket"]} | {name: row[name] for name in keys}
-        again = {f"{name}_2": row[name] for name in keys}
+        m, i, w, ii, iw, ww = (float(row[name]) for name in ("m", "i1", "w", "i2", "w2", "ww"))
+        key = {"bucket": row["bucket"], "arm": row["arm"]}
+        cubes = ("i2", "i3", "w3", "ww3", "www")
         thirds = {name: row[sums] for name, sums in zip(CUBES, cubes, strict=True)}
         cells.append(key | {"m": m, "s": row["s"], "i": i, "w": w} | thirds)
-        products = {"mm": m, "mi": i, "mw": w, "ii": ii, "iw": iw, "wi": iw, "ww": ww}
-        pairs.append(key | again | products)
-        sizes.append({"bucket": row["bucket"], "units": m, "cubes": m})
+        products = {"mi": i, "mw": w, "ii": ii, "iw": iw, "wi": iw, "ww": ww}
+        pairs.append(key | {"arm_2": row["arm"]} | products)
+        sizes.append({"bucket": row["bucket"], "units": m, "mm": m, "cubes": m})
     return cells, pairs, sizes
 
 
-def unit_sums(
-    log: Source, table: Any, keys: Sequence[str], plan: Plan, weigh: bool, alone: bool = False
-) -> tuple[Rows, Rows, Rows]:
-    """Sums over units of what the rows of each add up to.
+def unit_sums(log: Source, table: Any, plan: Plan, alone: bool) -> tuple[Rows, Rows, Rows]:
+    """Sums over units of what the rows of each add up to, each row standing for 1/p.
 
     Parameters
     ----------
     table : with a unit in every row
-    keys : columns that make rows of a unit differ in their scores: the arm, the allocation
-    weigh : whether a row stands for 1/p
     alone : for few units that keep their variant. The reference of the first period is the mean of
         that period, of which such a unit is a part that pulls its score towards zero. Weights of
         these units are raised by M/(M - m_u), which is the same as to compare each of them
@@ -492,25 +380,24 @@ def unit_sums(
 
     Returns
     -------
-    cells : by period of the unit's first row and by keys, rows m, sums s of rewards, i and w of the
+    cells : by period of the unit's first row and by arm, rows m, sums s of rewards, i and w of the
         weights and of weighed rewards, and of the products of these in CUBES
-    pairs : by period and two sets of keys (the second with _2), sums of the products of a unit's
-        m, i and w
-    sizes : by period, units and the sum of the cubes of their m
+    pairs : by period and two arms (the second with _2), sums of the products of a unit's m, i and w
+    sizes : by period, units and the sums of the squares and cubes of their m
     """
     import ibis
 
     table = table.filter(table.r.notnull())
     rows = table.count().cast("float64")
-    each = table.group_by("unit", *keys).aggregate(
+    each = table.group_by("unit", "arm").aggregate(
         m=rows,
         s=table.r.sum(),
-        i=(1 / table.p).sum() if weigh else rows,
-        w=(table.r / table.p).sum() if weigh else table.r.sum(),
+        i=(1 / table.p).sum(),
+        w=(table.r / table.p).sum(),
         began=table.time.min(),
     )
     start = each.began.min().over(ibis.window(group_by="unit"))
-    each = each.mutate(bucket=plan.bucket(start, log.backend)).drop("began")
+    each = each.mutate(bucket=plan.bucket(start)).drop("began")
     if alone:
         size = each.m.sum().over(ibis.window(group_by="unit"))
         others = each.m.sum().over(ibis.window(group_by="bucket")) - size
@@ -520,43 +407,34 @@ def unit_sums(
     each = log.keep("rows by unit", each)  # computed once for the three
     i, w = each.i, each.w
     thirds = (i * i, i * i * i, w * i * i, w * w * i, w * w * w)
-    cells = each.group_by("bucket", *keys).aggregate(
+    cells = each.group_by("bucket", "arm").aggregate(
         **{n: each[n].sum() for n in "msiw"},
         **{name: product.sum() for name, product in zip(CUBES, thirds, strict=True)},
     )
-    other = each.select("unit", *(each[n].name(f"{n}_2") for n in (*keys, "m", "i", "w")))
+    other = each.select("unit", *(each[n].name(f"{n}_2") for n in ("arm", "m", "i", "w")))
     both = each.join(other, "unit")
-    products = {a + b: (both[a] * both[f"{b}_2"]).sum() for a in "miw" for b in "miw"}
-    pairs = both.group_by("bucket", *keys, *(f"{n}_2" for n in keys)).aggregate(**products)
+    products = {a + b: (both[a] * both[f"{b}_2"]).sum() for a in "miw" for b in "iw"}
+    pairs = both.group_by("bucket", "arm", "arm_2").aggregate(**products)
     whole = each.group_by("bucket", "unit").aggregate(m=each.m.sum())
     sizes = whole.group_by("bucket").aggregate(
-        units=whole.count(), cubes=(whole.m * whole.m * whole.m).sum()
+        units=whole.count(),
+        mm=(whole.m * whole.m).sum(),
+        cubes=(whole.m * whole.m * whole.m).sum(),
     )
-    sums = [fetch_limited(log, part) for part in (cells, pairs, sizes)]
+    sums = [log.fetch(part) for part in (cells, pairs, sizes)]
     return sums[0], sums[1], sums[2]
-
-
-def fetch_limited(log: Source, expression: Any) -> Rows:
-    """The rows of sums by arm and allocation, if there are not too many."""
-    rows = log.fetch(expression.limit(MOST_GROUPS + 1))
-    if len(rows) > MOST_GROUPS:
-        raise InvalidInputError(
-            f"{log.name} has more than {MOST_GROUPS:,} combinations of allocation and arm; "
-            "analyse the arms each by itself, which needs only their own probability."
-        )
-    return rows
 
 
 @dataclass(frozen=True, eq=False)
 class _Cohort:
     """Units whose first row is in one bucket: sums over them, with u's score m_u v + c_u.
 
-    v : (r,) the reference
+    v : (K,) the reference
     rows, units : how many
-    scores : (r,) sum of the scores
+    scores : (K,) sum of the scores
     mm, mmm : sums of the squares and cubes of m_u
-    mc, cc : (r,) and (r, r) sums of m_u c_u and c_u c_u'
-    cubes : (5, r) sums of the products in CUBES, with the same powers of b
+    mc, cc : (K,) and (K, K) sums of m_u c_u and c_u c_u'
+    cubes : (5, K) sums of the products in CUBES
     """
 
     v: Floats
@@ -570,7 +448,7 @@ class _Cohort:
     cubes: Floats
 
     def around(self, theta: Floats) -> Floats:
-        """(r, r) sum over units of (S_u - m_u θ)(S_u - m_u θ)'."""
+        """(K, K) sum over units of (S_u - m_u θ)(S_u - m_u θ)'."""
         off = self.v - theta
         mixed = off[:, None] * self.mc
         return np.asarray(self.mm * off[:, None] * off + mixed + mixed.T + self.cc)
@@ -579,8 +457,6 @@ class _Cohort:
 def unit_evidence(
     arms: ArmSet,
     found: Sequence[Rows],
-    keys: Sequence[str],
-    vectors: Vectors,
     plan: Plan,
     direction: Direction,
     level: float = 0.0,
@@ -590,28 +466,23 @@ def unit_evidence(
     Also the evidence that drift is told from, with the labels of its pieces: where large units
     leave one piece alone, this leaves out the periods that such units dominate.
 
-    A unit's score is the sum of those of its rows, m_u v + Σ b (w - i x'v) over its cells. The
+    A unit's score is the sum of those of its rows, m_u v + Σ e_k (w - i v_k) over its arms k. The
     squares are such that scores of single rows with them would have the variance of the units.
 
     Parameters
     ----------
     found : what `unit_sums` or `single_sums` returned
-    keys : the columns that make rows of a unit differ
-    vectors : the arm and b of each key
     level : if rewards are adjusted for covariates, the variance of what all arms share of it
     """
-    sums, pairs, sizes = (_by_bucket(rows) for rows in found)
+    place = {name: k for k, name in enumerate(arms.names)}
+    sums, pairs, sizes = (_by_bucket(rows, place) for rows in found)
     buckets = sorted(sums)
-    counts, totals = np.zeros(arms.size), np.zeros(arms.size)
-    cohorts, fit = [], ReferenceFit(arms)
+    counts, totals, cohorts = np.zeros(arms.size), np.zeros(arms.size), []
     for bucket in buckets:
-        own, now = sums[bucket], sizes[bucket]
-        m, s = _column(own, "m"), _column(own, "s")
-        v = fit.to(counts, totals, s.sum() / m.sum())
-        cohorts.append(_cohort(arms, own, pairs[bucket], now, keys, vectors, v))
-        index = np.array([vectors[key_of(row, keys)][0] for row in own])
-        np.add.at(counts, index, m)
-        np.add.at(totals, index, s)
+        m, s = (_by_arm(arms, sums[bucket], name) for name in "ms")
+        v = _reference(counts, totals, s.sum() / m.sum())
+        cohorts.append(_cohort(arms, sums[bucket], pairs[bucket], sizes[bucket], v))
+        counts, totals = counts + m, totals + s
     rows = np.array([cohort.rows for cohort in cohorts])
     period, labels = plan.periods(buckets, rows.astype(np.int64))
     groups = _joined(cohorts, period, labels, LEAST_UNITS)
@@ -620,63 +491,46 @@ def unit_evidence(
         calm = [
             group for group in _joined(cohorts, period, labels, 0.0) if group.units > LEAST_UNITS
         ]
-    common = level * np.outer(fit.flat, fit.flat)
-    evidence = timeline = _pieces(arms, groups, direction, common)
+    evidence = timeline = _pieces(arms, groups, direction, level)
     if len(calm) > 1:
-        groups, timeline = calm, _pieces(arms, calm, direction, common)
+        groups, timeline = calm, _pieces(arms, calm, direction, level)
     return evidence, timeline, [group.label for group in groups]
 
 
-def key_of(row: Row, keys: Sequence[str], end: str = "") -> Any:
-    """What identifies a row of sums; of its second half, given "_2"."""
-    values = [row[name + end] for name in keys]
-    values = [tuple(value) if isinstance(value, list) else value for value in values]
-    return values[0] if len(values) == 1 else tuple(values)
-
-
-def _by_bucket(rows: Rows) -> dict[Any, Rows]:
+def _by_bucket(rows: Rows, place: Mapping[str, int]) -> dict[Any, Rows]:
+    """Rows of each bucket, with the numbers of arms for their names."""
     out: dict[Any, Rows] = {}
     for row in rows:
-        out.setdefault(row["bucket"], []).append(row)
+        arms = {name: place[row[name]] for name in ("arm", "arm_2") if name in row}
+        out.setdefault(row["bucket"], []).append(row | arms)
     return out
 
 
-def _column(rows: Rows, name: str) -> Floats:
-    return np.array([float(row[name]) for row in rows])
+def _by_arm(arms: ArmSet, rows: Rows, name: str) -> Floats:
+    """(K,) a sum by arm."""
+    found = np.zeros(arms.size)
+    for row in rows:
+        found[row["arm"]] += float(row[name])
+    return found
 
 
-def _cohort(
-    arms: ArmSet,
-    own: Rows,
-    pairs: Rows,
-    sizes: Rows,
-    keys: Sequence[str],
-    vectors: Vectors,
-    v: Floats,
-) -> _Cohort:
-    values = arm_values(arms.coordinates, v[None])[0]
-
-    def both(rows: Rows, end: str = "") -> tuple[Floats, Floats]:
-        """The b of each row's key, and x'v of its arm."""
-        found = [vectors[key_of(row, keys, end)] for row in rows]
-        return np.array([b for _, b in found]), values[[k for k, _ in found]]
-
-    b, g = both(own)
-    m = _column(own, "m")
-    c = _column(own, "w") - g * _column(own, "i")
-    (left, h), (right, g) = both(pairs), both(pairs, "_2")
-    of = {name: _column(pairs, name) for name in ("mm", "mi", "mw", "ii", "iw", "wi", "ww")}
-    products = of["ww"] - g * of["wi"] - h * of["iw"] + g * h * of["ii"]
+def _cohort(arms: ArmSet, own: Rows, pairs: Rows, sizes: Rows, v: Floats) -> _Cohort:
+    sums = {name: _by_arm(arms, own, name) for name in ("m", "i", "w", *CUBES)}
+    of = {name: np.zeros((arms.size, arms.size)) for name in ("mi", "mw", "ii", "iw", "wi", "ww")}
+    for row in pairs:
+        for name, values in of.items():
+            values[row["arm"], row["arm_2"]] += float(row[name])
+    rows = float(sums["m"].sum())
     return _Cohort(
         v,
-        float(m.sum()),
-        int(_column(sizes, "units").sum()),
-        np.asarray(m.sum() * v + (b * c[:, None]).sum(axis=0)),
-        float(of["mm"].sum()),
-        float(_column(sizes, "cubes").sum()),
-        (right * (of["mw"] - g * of["mi"])[:, None]).sum(axis=0),
-        np.asarray((left * products[:, None]).T @ right),
-        np.stack([(_column(own, n)[:, None] * b ** len(n)).sum(axis=0) for n in CUBES]),
+        rows,
+        int(sum(row["units"] for row in sizes)),
+        rows * v + sums["w"] - v * sums["i"],
+        float(sum(row["mm"] for row in sizes)),
+        float(sum(row["cubes"] for row in sizes)),
+        (of["mw"] - v * of["mi"]).sum(axis=0),
+        of["ww"] - v * of["wi"] - v[:, None] * of["iw"] + v[:, None] * v * of["ii"],
+        np.stack([sums[name] for name in CUBES]),
     )
 
 
@@ -716,13 +570,8 @@ def _joined(
     return groups
 
 
-def _pieces(
-    arms: ArmSet, groups: Sequence[_Group], direction: Direction, common: Floats
-) -> Evidence:
-    """Evidence of groups of periods.
-
-    common : (r, r) variance of what all arms share of rewards that are adjusted for covariates
-    """
+def _pieces(arms: ArmSet, groups: Sequence[_Group], direction: Direction, level: float) -> Evidence:
+    """Evidence of groups of periods; level : as in `unit_evidence`."""
     freedom = np.cumsum([max(group.units - 1, 0.0) for group in groups])
     every = sum(group.rows for group in groups)
     rounds, scores, squares = [], [], []
@@ -732,15 +581,13 @@ def _pieces(
         spread = np.sum([cohort.around(total / rows) for cohort in group.cohorts], axis=0)
         rounds.append(round(rows))
         scores.append(total)
-        more = total[:, None] * total / rows + rows / every * common
+        more = total[:, None] * total / rows + rows / every * level
         squares.append(_correction(group.cohorts) * spread + more)
-    tails = None
-    if not arms.large and is_one_hot(arms.coordinates):
-        theta = np.sum(scores, axis=0) / sum(rounds)
-        cubes = np.array([np.sum([c.cubes for c in group.cohorts], axis=0) for group in groups])
-        once, twice, wii, wwi, www = cubes.swapaxes(0, 1)
-        thirds = www - 3 * theta * wwi + 3 * theta**2 * wii - theta**3 * twice
-        tails = Tails(thirds, once, twice) if once.any(axis=0).all() else None
+    theta = np.sum(scores, axis=0) / sum(rounds)
+    cubes = np.array([np.sum([c.cubes for c in group.cohorts], axis=0) for group in groups])
+    once, twice, wii, wwi, www = cubes.swapaxes(0, 1)
+    thirds = www - 3 * theta * wwi + 3 * theta**2 * wii - theta**3 * twice
+    tails = Tails(thirds, once, twice) if once.any(axis=0).all() else None
     return Evidence(
         arms,
         np.array([rounds], dtype=np.int64),
@@ -783,7 +630,8 @@ def adjust_rewards(
     used = table.filter(table.r.notnull())
     c = sum(name.startswith(COVARIATE) for name in table.columns) + 1
     if single:
-        order = [used[name] for name in ("time", "arm", "r") if name in used.columns]
+        names_of_rows = ("unit", "time", "arm", "r", *(f"z{a}" for a in range(c)))
+        order = [used[name] for name in names_of_rows if name in used.columns]
         used = used.mutate(half=ibis.row_number().over(ibis.window(order_by=order)) % 2)
         terms = {f"x{a + 2}": used[f"z{a}"] for a in range(c)}
         each = used.select("half", "arm", x0=ibis.literal(1), x1=used.r, **terms)
@@ -874,17 +722,3 @@ def _around_means(rows: Rows, names: Sequence[str], c: int) -> tuple[SegmentStat
         found.products[0, k] = whole[0, 1:]
     moments = replace(found, totals=found.seen, total_squares=found.squares)
     return SegmentStats(units[None], sums, squares), moments, np.asarray(mean)
-
-
-def vectors_of(
-    arms: ArmSet, rows: Rows, keys: Sequence[str], weights_of: Callable[[Row], Floats]
-) -> Vectors:
-    """A(λ)⁻¹x of every arm and allocation."""
-    distinct = {key_of(row, keys): row for row in rows}
-    index = np.array([arms.names.index(row["arm"]) for row in distinct.values()])
-    weights = np.array([weights_of(row) for row in distinct.values()])
-    one = np.zeros(weights.shape, dtype=np.int64)
-    one[np.arange(len(index)), index] = 1
-    segment = Segment(weights, np.ones(len(index), dtype=np.int64))
-    b = ips(arms.coordinates, segment, SegmentStats(one, one.astype(np.float64)))
-    return {key: (int(k), row) for key, k, row in zip(distinct, index, b, strict=True)}

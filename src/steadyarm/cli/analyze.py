@@ -5,21 +5,20 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from pathlib import Path
 
 import steadyarm as sa
 from steadyarm.cli.common import FORMAT, LEVEL, REPORT, command, show
-from steadyarm.wording import read_toml
 
 
 @command(
     "analyze",
     ("log LOG ...", "CSV or Parquet files, a folder, SQLite, DuckDB, or the URL of a database"),
     ("--query SQL", "table of a database, or a query; files are its table log"),
+    ("--metric METRIC ...", "column, or what events say of a unit, see below; the first decides"),
     ("--events TABLE", "who did what, and when: files, or a table or query of the database"),
-    ("--metric METRIC ...", "what events say of a unit, see below; the first one decides"),
     ("--window TIME", "after the first exposure, within which events count, such as '7 days'"),
     ("--column OURS=THEIRS ...", "another name of a column, such as arm=variant, see below"),
+    ("--time-format FORMAT", "how text says times, such as '%%d/%%m/%%Y %%H:%%M'"),
     ("--split SHARES ...", "with which arms were drawn: equal, or A=0.5,B=0.3,C=0.2; see below"),
     ("--control ARM", "arm that all others are compared with: lifts, and what to do"),
     ("--segment NAME ...", "attribute of units, such as country: results by its levels"),
@@ -28,7 +27,6 @@ from steadyarm.wording import read_toml
         "--cluster NAME ...",
         "column that variants were drawn by or rows are alike in, such as store",
     ),
-    ("--arms FILE", "the variants, see below"),
     ("--period PERIOD = auto", "of the drift report: auto, hour, day, week, month or shares:20"),
     ("--direction maximize|minimize", "which reward is best (default: maximize, or as exported)"),
     LEVEL,
@@ -58,7 +56,7 @@ def analyze(args: argparse.Namespace) -> None:
       steadyarm analyze visits.csv --split equal --control A --segment country
       steadyarm analyze logs/ --period week --direction minimize
       steadyarm analyze postgresql://me@host/shop --query "select * from visits where test = 7"
-      steadyarm analyze log.csv --arms layouts.toml --report report.html
+      steadyarm analyze log.csv --control A --report report.html
       steadyarm analyze log.csv --column unit=session --budget 20000
       steadyarm analyze log.csv --covariate visits_last_month --covariate spend
       steadyarm analyze log.csv --cluster store --cluster day
@@ -74,22 +72,19 @@ def analyze(args: argparse.Namespace) -> None:
           --metric purchase --metric "revenue = sum(purchase)"
           --metric "basket = revenue / purchase"
       steadyarm analyze shop.duckdb --query exposures --events events --metric purchase
-
-    Arms with features in common (--arms) need the whole allocation of every row: a column
-    probabilities (JSON), or a column segment within which probabilities are fixed. The file is
-    TOML with a table [arms], as for steadyarm simulate.
     """
     if args.report is not None:
         sa.reports.check_path(args.report)
-    if args.events is None and (args.metric or args.window):
-        raise sa.InvalidInputError(
-            "--metric and --window are for events; give --events TABLE, too."
-        )
+    if args.events is None and args.window:
+        raise sa.InvalidInputError("--window is for events; give --events TABLE, too.")
+    events = None if args.events is None else sa.Events(args.events, args.metric, args.window)
     found = sa.analyze(
         args.log[0] if len(args.log) == 1 else args.log,
-        arms=read_arms(args.arms) if args.arms else None,
+        metrics=() if args.events else args.metric,
+        events=events,
         query=args.query,
         columns=_columns(args.column),
+        time_format=args.time_format,
         split=args.split or None,
         control=args.control,
         covariates=args.covariate,
@@ -100,7 +95,6 @@ def analyze(args: argparse.Namespace) -> None:
         missing=args.missing,
         budget=args.budget,
         period=args.period,
-        events=None if args.events is None else sa.Events(args.events, args.metric, args.window),
     )
     show(args, found.to_dict(), found)
     if args.report is not None:
@@ -122,13 +116,3 @@ def _columns(pairs: list[str]) -> dict[str, str | None]:
             raise sa.InvalidInputError(f"--column {pair!r} is not of the form OURS=THEIRS.")
         columns[ours] = theirs or None
     return columns
-
-
-def read_arms(path: Path) -> sa.ArmSet:
-    """The variants that a TOML file describes."""
-    from steadyarm.environments.families import arms_from_settings
-
-    settings = read_toml(path)
-    if not isinstance(settings.get("arms"), dict):
-        raise sa.InvalidInputError(f"{path} has no table [arms].")
-    return arms_from_settings(settings["arms"])
