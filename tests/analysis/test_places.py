@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, timedelta
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import steadyarm as sa
 from tests.analysis.logs import (
     COLUMNS,
-    START,
     Row,
     random_rows,
     true_evidence,
@@ -226,29 +223,6 @@ def test_a_log_without_times_has_one_period() -> None:
         sa.analyze(
             frame.drop(columns="probability"), split=["equal", "2026-03-03: A=0.4,B=0.3,C=0.3"]
         )
-
-
-@settings(max_examples=12)
-@given(
-    picks=st.lists(
-        st.tuples(
-            st.integers(0, 2),
-            st.integers(0, 4),
-            st.floats(0.01, 1.0),
-            st.floats(-100, 100, allow_subnormal=False),
-        ),
-        min_size=1,
-        max_size=40,
-    )
-)
-def test_any_small_log(picks: list[tuple[int, int, float, float]], tmp_path_factory: Any) -> None:
-    filler = [(k, day, 0.5, float(i)) for day in range(5) for i in range(9) for k in range(3)]
-    rows = [
-        Row(START + timedelta(days=day, seconds=i), i, NAMES[k], p, r)
-        for i, (k, day, p, r) in enumerate(sorted([*filler, *picks], key=lambda pick: pick[1]))
-    ]
-    folder = tmp_path_factory.mktemp("log")
-    assert_like_rows(sa.analyze(write_csv(folder / "log.csv", rows), period="day"), rows)
 
 
 def test_quotes_of_other_kinds(tmp_path: Path) -> None:

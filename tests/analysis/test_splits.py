@@ -239,15 +239,6 @@ def test_intervals_are_as_wide_as_welchs(n: int, days: int, shares: Sequence[flo
     assert 0.99 < np.mean(ratios) < (1.01 if shares[0] == 0.5 else 1.03)
 
 
-def test_intervals_hold_as_often_as_they_say() -> None:
-    rng, tests, hits = np.random.default_rng(8), 600, 0
-    for _ in range(tests):
-        arm, reward, day = drawn(rng, 1200, 6, (0.5, 0.5))
-        found = lifts_of(arm, reward + 3 * np.sin(day), day, (0.5, 0.5))  # moves all arms alike
-        hits += bool(found.low[0, 1] <= 0.1 <= found.high[0, 1])
-    assert hits >= scipy.stats.binom.ppf(0.001, tests, 0.95)
-
-
 def test_moves_that_all_share_cost_nothing() -> None:
     """Plain means within days do not pay for what differs from day to day."""
     arm, reward, day = drawn(np.random.default_rng(2), 6000, 10, (0.5, 0.5))

@@ -203,13 +203,13 @@ def test_usual_names_of_units_are_found(tmp_path: Path) -> None:
     log = write_csv(tmp_path / "log.csv", rows, names)
     found = sa.analyze(log)
     assert_like_units(found, rows)
-    assert "Units are those of the column User_ID." in found.notes
+    assert "In log.csv unit is 'User_ID'." in found.notes
     by_row = sa.analyze(log, columns={"unit": None})
     assert by_row.units is None
     assert by_row.intervals.standard_errors.max() < found.intervals.standard_errors.max()
     mapped = sa.analyze(write_csv(tmp_path / "2.csv", rows, ("timestamp", "who", *names[2:])))
     assert mapped.units is None  # no usual name, not mapped
-    with pytest.raises(sa.InvalidInputError, match="has no column user"):
+    with pytest.raises(sa.InvalidInputError, match="has no column 'user'"):
         sa.analyze(log, columns={"unit": "user"})
 
 

@@ -586,7 +586,7 @@ def _findings(sample: Sample, table: Any, rows: Rows, parts: list[Stretch]) -> l
     report = health_report(names, [part.logged for part in parts])
     others = [finding for finding in report.findings if finding.name == "missing rewards"]
     if found is not None and found.cluster:
-        return [checks.UNKNOWN_DRAWS, *others]
+        return [_for_split(sample, checks.cluster_assignments(log, table, names)), *others]
     return [_assignments(sample, rows, parts), *others]
 
 
@@ -596,7 +596,13 @@ def _assignments(sample: Sample, rows: Rows, parts: list[Stretch]) -> Finding:
         of = "visits" if sample.units is None or not sample.kept else f"{sample.units.noun}s"
         return checks.assignments_of(sample.arms.names, rows, of)
     logged = [part.logged for part in parts]
-    finding = health_report(sample.arms.names, logged).findings[0]
+    return _for_split(sample, health_report(sample.arms.names, logged).findings[0])
+
+
+def _for_split(sample: Sample, finding: Finding) -> Finding:
+    """A finding on assignments, in the words of a split if there is one."""
+    if sample.question.split is None:
+        return finding
     text = finding.explanation.replace("the logged probabilities", "the split")
     advice = f"Make sure that the split is the one that was used. {finding.advice}"
     return replace(finding, explanation=text, advice="" if finding.status == "ok" else advice)

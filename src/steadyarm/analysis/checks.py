@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, stdtr
 
 from steadyarm.analysis.query import readable, usable
 from steadyarm.analysis.source import Source
@@ -23,6 +23,7 @@ from steadyarm.inference.health import (
     missing_finding,
     outlier_finding,
     rows_of,
+    status_of,
 )
 from steadyarm.inference.srm import NOTICE, attrition_test, srm_from_sums
 from steadyarm.wording import counted
@@ -334,17 +335,6 @@ def unit_finding(units: Units) -> Finding:
     return Finding(name, "warn", None, text, advice)
 
 
-UNKNOWN_DRAWS = Finding(
-    "assignments",
-    "warn",
-    None,
-    "Variants are drawn within clusters, and the log does not say for which rows together; rows "
-    "per variant were not compared with the probabilities.",
-    "Name what a variant is drawn for, such as cluster=['store', 'day'], --cluster store --cluster "
-    "day.",
-)
-
-
 def assignments_of(names: Sequence[str], rows: Rows, of: str = "visits") -> Finding:
     """Whether the rows of each arm, each standing for 1/p, stand for all rows.
 
@@ -364,6 +354,52 @@ def assignments_of(names: Sequence[str], rows: Rows, of: str = "visits") -> Find
     finding = assignment_finding(test, used)
     unseen = not (sums > 0).all()
     return replace(finding, status="warn") if unseen and finding.status == "ok" else finding
+
+
+def cluster_assignments(log: Source, table: Any, names: Sequence[str]) -> Finding:
+    """Whether rows of each arm stand for all rows, where draws are within clusters, somehow.
+
+    The rows of arm k in a cluster, each standing for 1/p, less all of its rows have the expectation
+    zero, whichever rows were drawn together. Their sum over clusters is compared with its scatter.
+
+    table : with a cluster in every row, and a column p
+    """
+    import ibis
+
+    each = table.group_by("unit", "arm").aggregate(n=table.count(), i=(1 / table.p).sum())
+    each = each.mutate(size=each.n.sum().over(ibis.window(group_by="unit")))
+    of_arm = each.group_by("arm").aggregate(
+        n=each.n.sum(), i=each.i.sum(), part=(each.i * (each.i - 2 * each.size)).sum()
+    )
+    whole = table.group_by("unit").aggregate(m=table.count())
+    [total] = log.fetch(
+        whole.aggregate(
+            units=whole.count(), rows=whole.m.sum(), mm=(whole.m * whole.m).sum().cast("float64")
+        )
+    )
+    found = {row["arm"]: row for row in log.fetch(of_arm)}
+    rows, mm = float(total["rows"]), float(total["mm"])
+    freedom = max(rows**2 / mm - 1, 1.0)
+    seen = [name for name in names if name in found]
+    off = np.array([float(found[name]["i"]) - rows for name in seen])
+    scatter = np.sqrt(np.array([float(found[name]["part"]) + mm for name in seen]).clip(1e-300))
+    t = np.where(np.abs(off) > 1e-9 * rows, off / scatter, 0.0)
+    tails = 2 * stdtr(freedom, -np.abs(t))
+    p_value, worst = float(min(1.0, tails.min() * len(seen))), int(tails.argmin())
+    if p_value >= NOTICE:
+        text = f"The rows per variant fit the logged probabilities, by cluster (p = {p_value:.2g})."
+        return Finding("assignments", "ok", p_value, text)
+    got = int(found[seen[worst]]["n"])
+    should = got * rows / float(found[seen[worst]]["i"])
+    return Finding(
+        "assignments",
+        status_of(p_value),
+        p_value,
+        f"{seen[worst]} got {got:,} of {int(rows):,} rows and should have about {should:,.0f}, by "
+        f"cluster (p = {p_value:.2g}).",
+        f"Compare serving and logging of {seen[worst]} with the others (redirects, bots, crashes, "
+        "filters), and see whether the logged probabilities are those that were used.",
+    )
 
 
 def missing_rewards(

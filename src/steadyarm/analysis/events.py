@@ -248,7 +248,9 @@ def _number(text: str) -> float | str:
 
 
 def _measure(name: str, call: re.Match[str], settings: dict[str, Any]) -> Measure:
-    kind, event = cast(Kind, call[1].lower()), call[2].strip().strip("'\"")
+    kind, event = cast(Kind, call[1].lower()), call[2].strip()
+    if len(event) > 1 and event[0] == event[-1] and event[0] in "'\"":
+        event = event[1:-1]
     if kind in ("conversion", "count"):
         metric = Metric(name, kind="yes/no" if kind == "conversion" else "count", **settings)
     else:

@@ -143,7 +143,8 @@ def as_number(log: Source, column: Any) -> Any:
     kind = column.type()
     if kind.is_string():
         if log.backend == "duckdb":
-            return column.try_cast("float64")
+            truth = column.try_cast("boolean").cast("int32").cast("float64")
+            return ibis.coalesce(column.try_cast("float64"), truth)
         number = column.re_search(NUMBER)
         return ibis.ifelse(number, column.cast("float64"), ibis.null("float64"))
     if kind.is_boolean():

@@ -630,8 +630,8 @@ def adjust_rewards(
     used = table.filter(table.r.notnull())
     c = sum(name.startswith(COVARIATE) for name in table.columns) + 1
     if single:
-        names_of_rows = ("unit", "time", "arm", "r", *(f"z{a}" for a in range(c)))
-        order = [used[name] for name in names_of_rows if name in used.columns]
+        names_of_rows = ("time", "arm", "r", *(f"z{a}" for a in range(c)))
+        order = [used[name] for name in names_of_rows]
         used = used.mutate(half=ibis.row_number().over(ibis.window(order_by=order)) % 2)
         terms = {f"x{a + 2}": used[f"z{a}"] for a in range(c)}
         each = used.select("half", "arm", x0=ibis.literal(1), x1=used.r, **terms)
