@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.analysis import checks
+from steadyarm.analysis.query import as_number
+from steadyarm.analysis.source import open_log
 from steadyarm.analysis.units import Units
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
@@ -568,6 +570,7 @@ def own_analysis(test: OwnTest, control: str | None, level: float, by: Sequence[
     control : if not the one that was declared; by : attributes whose levels have results
     """
     from steadyarm.live.moment import Moment
+    from steadyarm.live.results import with_outlier
     from steadyarm.live.stopping import stopped_in
 
     path, exported, head = test.path, test.exported, test.exported.snapshot.experiment
@@ -609,7 +612,7 @@ def own_analysis(test: OwnTest, control: str | None, level: float, by: Sequence[
         means=means,
         intervals=_intervals_of(verdict, settings.arms),
         drift=drift_report(evidence, 4, level, settings.budget, results.ended),
-        health=results.health,
+        health=with_outlier(results, None if results.clicks else _furthest_reward(path)),
         evidence=evidence,
         notes=tuple(notes),
         verdict=verdict,
@@ -619,6 +622,15 @@ def own_analysis(test: OwnTest, control: str | None, level: float, by: Sequence[
         variance_kept=verdict.variance_kept,
         segments=tuple(moment.breakdown(name, level) for name in by),
     )
+
+
+def _furthest_reward(path: Path) -> tuple[str, float] | None:
+    """The unit with the reward furthest from 0 in an exported log, and this reward."""
+    with closing(open_log(path, None, {}, {})) as log:
+        table = log.table.mutate(r=as_number(log, log.table.reward))
+        size = table.r.abs()
+        [row] = log.fetch(table.aggregate(unit=table.unit.argmax(size), r=table.r.argmax(size)))
+    return None if row["r"] is None else (str(row["unit"]), float(row["r"]))
 
 
 def _intervals_of(verdict: Verdict, arms: ArmSet) -> Intervals:
