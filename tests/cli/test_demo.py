@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import httpx2
 import pytest
 
 import steadyarm as sa
@@ -30,6 +37,27 @@ def test_the_demo_prints_a_verdict_writes_a_picture_and_leaves_an_experiment(
     assert "demo: stopped, created 2026-01-03" in capsys.readouterr().out
     with sa.load_experiment("demo", url) as experiment:
         assert sum(experiment.status().rewarded) == 14_000
+
+
+def test_the_demo_serves_a_test_that_visitors_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    program = f"from steadyarm.cli.demo import serve; serve('sqlite:///{tmp_path}/demo.db', 1)"
+    variables = {"STEADYARM_PORT": str(port), "STEADYARM_WARM": "false"}
+    process = subprocess.Popen([sys.executable, "-c", program], env=os.environ | variables)
+    try:
+        rewarded = 0
+        for _ in range(600):
+            time.sleep(0.1)
+            with suppress(httpx2.TransportError):
+                shown = httpx2.get(f"http://127.0.0.1:{port}/v1/experiments/checkout").json()
+                rewarded = shown.get("totals", {}).get("rewarded", 0)
+            if rewarded:
+                break
+        assert rewarded
+    finally:
+        process.terminate()
+        assert process.wait(timeout=60) == 0
 
 
 def test_the_demos_world_moves_and_misleads_elimination() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import shutil
 import sys
@@ -10,11 +11,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from heapq import heappop, heappush
+from itertools import count
 from pathlib import Path
+from random import Random
+from threading import Thread
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import steadyarm as sa
-from steadyarm.cli.common import WIDTH, command, table
+from steadyarm.cli.common import WIDTH, command, extra, table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
     from steadyarm.plot.spec import Spec
 
 NAME = "demo"  # of the experiment
+RUNNING = "checkout"  # the test of --serve, and how often visitors buy
+PURCHASES = {"classic": 0.10, "one page": 0.13, "guest": 0.11}
 FACTORS = {
     "headline": ["short", "long"],
     "image": ["product", "people"],
@@ -42,13 +49,15 @@ LATE, AGAIN = 0.05, 0.02  # shares of rewards that come hours later, and that co
     ("--out DIR = steadyarm-demo", "where the picture and the experiment are written"),
     ("--trials N = 500", "repetitions of the whole test per policy"),
     ("--seed N = 1", "seed of the visitors"),
+    ("--serve", "then open the dashboard, with this test and a running one"),
 )
 def demo(args: argparse.Namespace) -> None:
     """Find the best of 16 page layouts while visitors change at weekends.
 
     Runs a two-week test of them, live in an SQLite file, with Steady and visitors whose clicks come
     late, twice and out of order; then repeats it with every policy of the paper and counts who is
-    right.
+    right. With --serve the dashboard shows this test, and another one that visitors of a simulation
+    use over the service's API. STEADYARM_PORT chooses the port.
     """
     from steadyarm.validation import whole_number
     from steadyarm.wording import Progress
@@ -94,12 +103,68 @@ def demo(args: argparse.Namespace) -> None:
     print(table(("policy", "right", "wrong", "95 % interval of wrong"), rows, "<>>>"))
     chart = _chart(world, verdict, peace, results)
     print(f"\nA picture of all this: {sa.plot.save(chart, args.out / 'demo.png')}")
+    if args.serve:
+        serve(storage_url(args.out), args.seed)
+        return
     here, storage = command_here(), f"--storage {shlex.quote(storage_url(args.out))}"
     print("\nThe test is stored; see it with:")
     print(f"  {here} serve {storage}")
     print(f"    and open http://127.0.0.1:8000/experiments/{NAME}")
     print(f"  {here} report {NAME} {storage} --out {shlex.quote(str(args.out / 'demo.html'))}")
     print(f"  {here} experiment show {NAME} {storage}")
+
+
+def serve(storage: str, seed: int) -> None:
+    """Serve the finished test and a running one, until it is interrupted."""
+    from steadyarm.cli.service import DASHBOARD
+
+    with extra("the dashboard needs", "service"):
+        from steadyarm.service import process
+        from steadyarm.service.settings import ServiceSettings
+    settings = ServiceSettings.from_environment(os.environ, storage=storage, access_log=False)
+    keyed: dict[str, Any] = {"several": "sum", "window": "20s", "event": "purchase"}
+    purchase = sa.Metric(
+        "purchase rate", role="primary", kind="yes/no", window="20s", event="purchase"
+    )
+    sa.create_experiment(
+        RUNNING,
+        list(PURCHASES),
+        sa.Steady(),
+        6000,
+        storage,
+        seed=seed,
+        control="classic",
+        metrics=[
+            purchase,
+            sa.Metric("revenue", kind="money", unit="€", cap=300, **keyed),
+            sa.Metric("orders", kind="count", **keyed),
+        ],
+        stop="recommend",
+    ).close()
+    print("\nVisitors use the test 'checkout' now, 20 a second. Stop with Ctrl+C.", flush=True)
+    url = f"http://127.0.0.1:{settings.port}"
+    Thread(target=send_traffic, args=(url, seed), daemon=True).start()
+    process.serve(settings, DASHBOARD)
+
+
+def send_traffic(url: str, seed: int, pause: float = 0.05) -> None:
+    """Let visitors use the running test over HTTP, until the service ends.
+
+    pause : seconds between two visitors
+    """
+    rng = Random(seed)
+    with sa.Client(url, cooldown=0.1) as client:
+        checkout = client.experiment(RUNNING)
+        for visitor in count():
+            sleep(pause)
+            unit = f"visitor {visitor}"
+            try:
+                shown = checkout.ask(unit)
+                if rng.random() < PURCHASES[shown.arm]:
+                    worth = rng.lognormvariate(3, 0.6)
+                    client.track("purchase", unit, worth, id=f"order {visitor}")
+            except sa.SteadyArmError:  # the service starts or ends
+                continue
 
 
 def storage_url(folder: Path) -> str:
