@@ -19,8 +19,8 @@ parser.add_argument("--out", type=Path, default=Path("steadyarm-examples"), meta
 out = parser.parse_args().out
 
 # What only an example can know: the share of visitors who buy, page by page.
-ordinary = {"as now": 0.070, "photos": 0.125, "reviews": 0.085, "price first": 0.040}
-promotion = {"as now": 0.140, "photos": 0.165, "reviews": 0.175, "price first": 0.220}
+ordinary = {"standard": 0.070, "photos": 0.125, "reviews": 0.085, "price first": 0.040}
+promotion = {"standard": 0.140, "photos": 0.165, "reviews": 0.175, "price first": 0.220}
 week = 14_000  # visitors
 
 # The test: ask which page to show, show it, tell whether the visitor bought. The zeros count too.

@@ -28,7 +28,7 @@ out = parser.parse_args().out
 class Server:
     """A day of a server that begins with a backup; answers take log-normal times."""
 
-    arms: ClassVar = sa.ArmSet.one_hot(["as now", "large cache", "more threads", "compressed"])
+    arms: ClassVar = sa.ArmSet.one_hot(["standard", "large cache", "more threads", "compressed"])
     backup: ClassVar = np.array([0.60, 0.80, 0.52, 0.56])  # mean seconds of an answer
     day: ClassVar = np.array([0.40, 0.24, 0.38, 0.37])
     direction: Direction = "minimize"

@@ -31,7 +31,7 @@ TERMS = {
     "multi-armed bandit": "concepts/",
     "non-stationarity": "concepts/",
     "unit": "concepts/",
-    "mutual exclusion": "run/ab_test/",
+    "mutual exclusion": "run/live/",
     "novelty effect": "run/health/",
     "sample ratio mismatch": "run/health/",
     "SRM": "run/health/",

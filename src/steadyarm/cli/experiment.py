@@ -46,14 +46,14 @@ days later; at the end stands a verdict that can be computed anew.
 A whole test, from a file test.toml:
 
   name = "checkout"
-  arms = ["now", "one page", "guest first"]   # or a table [arms], as for steadyarm plan
+  arms = ["standard", "one page", "guest first"]  # or a table [arms], as for steadyarm plan
   budget = 20_000                             # steadyarm plan says how many are needed
   policy = "steady"
   reward_window = "2d"                        # a reward that happens later does not count
   reward_grace = "1d"                         # it may arrive this much later; by default the window
   missing = "zero"                            # no purchase is a reward of 0
-  control = "now"                             # what others are compared with; { now = 0.2 } also
-                                              # gives it a fifth of all visits
+  control = "standard"                        # what others are compared with; { standard = 0.2 }
+                                              # also gives it a fifth of all visits
   stop = "when sure"                          # the test stops itself when it is decided
   looks = "weekly"                            # at the end of a week; or daily, or how often
 

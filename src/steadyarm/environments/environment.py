@@ -428,7 +428,7 @@ class Environment(World):
         >>> def seconds(arms, rounds, rng):
         ...     mean = np.where((arms == 1) & (rounds < 500), 2.0, np.array([1.0, 0.5, 1.5])[arms])
         ...     return mean * rng.exponential(size=len(arms))
-        >>> arms = sa.ArmSet.one_hot(["now", "cached", "more threads"])
+        >>> arms = sa.ArmSet.one_hot(["plain", "cached", "more threads"])
         >>> world = sa.Environment.from_callable(arms, seconds, 1000, [1.0, 1.25, 1.5], "minimize")
         >>> world.best_arm, sa.simulate(sa.Steady(), world, trials=100).errors < 20
         (0, True)

@@ -115,7 +115,7 @@ def lifts(
     >>> half = Segment(np.array([[0.5, 0.5]]), np.array([2000]))
     >>> clicks = np.array([[300.0, 400.0]])
     >>> stats = SegmentStats(np.array([[1000, 1000]]), clicks, clicks)
-    >>> evidence = Evidence.from_segments(ArmSet.one_hot(["today", "guest"]), [(half, stats)])
+    >>> evidence = Evidence.from_segments(ArmSet.one_hot(["standard", "guest"]), [(half, stats)])
     >>> found = lifts(evidence, control=0)
     >>> np.round([found.differences[0, 1], found.low[0, 1], found.high[0, 1]], 2).tolist()
     [0.1, 0.05, 0.15]

@@ -135,11 +135,11 @@ class Settings:
     --------
     >>> import steadyarm as sa
     >>> test = sa.create_experiment(
-    ...     "shop", ["now", "new"], sa.Steady(), 1000, "memory", control="now", reward_range=(0, 1),
+    ...     "shop", ["old", "new"], sa.Steady(), 1000, "memory", control="old", reward_range=(0, 1),
     ...     reward_window="7d",
     ... )
     >>> test.settings.control, test.settings.missing, test.settings.reward_window
-    ('now', 'zero', 604800.0)
+    ('old', 'zero', 604800.0)
     """
 
     arms: ArmSet

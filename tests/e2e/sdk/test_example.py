@@ -20,11 +20,11 @@ from tests.e2e.sdk.pages import PageServer
 
 HOME = ROOT / "examples/web"
 HEADLINES = {
-    "Mountain tea, first harvest": "as now",
+    "Mountain tea, first harvest": "standard",
     "The mountain in a cup": "warm",
     "Tea. Just better.": "short",
 }
-CLICKS = {"as now": 0.2, "warm": 0.8, "short": 0.1}  # what visitors like
+CLICKS = {"standard": 0.2, "warm": 0.8, "short": 0.1}  # what visitors like
 
 
 def commands() -> list[str]:
@@ -91,6 +91,6 @@ def test_a_whole_test_in_a_browser_ends_with_a_verdict(
         verdict = experiment.recommend()
         assert verdict.name == "warm"
         assert verdict.sure
-        assert typed(recommend, storage).startswith("Ship warm: it beats as now")
+        assert typed(recommend, storage).startswith("Ship warm: it beats standard")
         come(page, address)  # nobody who comes later waits for anything
     come(page, address)  # nor if the service is gone
