@@ -101,7 +101,7 @@ def test_the_balanced_share_falls_during_the_test_and_has_the_mean_that_was_aske
     for robustness in (0.6, 0.8, 1.0):
         policy = sa.Steady(robustness=robustness)
         state = policy.start(LAYOUTS, 1000, trials=1000)
-        shares = policy._share(replace(state, played=np.arange(1000)))
+        shares = policy.balanced_share(replace(state, played=np.arange(1000)))
         assert (np.diff(shares) <= 0).all()
         assert shares.mean() == pytest.approx(robustness, abs=1e-3)
         assert shares.min() >= robustness / 4
