@@ -45,6 +45,7 @@ from steadyarm.arms.rows import (
     span_to_dict,
 )
 from steadyarm.errors import InvalidInputError
+from steadyarm.validation import whole_number
 
 if TYPE_CHECKING:
     from scipy.sparse import sparray, spmatrix
@@ -138,14 +139,20 @@ class ArmSet:
         return cls(names, feature_names, span, given)
 
     @classmethod
-    def one_hot(cls, names: Sequence[str]) -> ArmSet:
+    def one_hot(cls, names: Sequence[str] | int) -> ArmSet:
         """Arms that share nothing: the classic A/B/n test.
+
+        names : of the arms, or how many arms there are, which are then numbered
 
         Examples
         --------
         >>> ArmSet.one_hot(["A", "B", "C"]).features[1].tolist()
         [0.0, 1.0, 0.0]
+        >>> ArmSet.one_hot(8).names[-1]
+        'arm 7'
         """
+        if isinstance(names, int):
+            names = CountedNames(whole_number(names, "names", least=2))
         names = name_list(names, "names")
         K = len(names)
         if K * K <= LARGE:
