@@ -15,7 +15,7 @@ from scipy.stats import fisher_exact
 import steadyarm as sa
 from steadyarm.planning import Line, Need, Point, Progress, Share
 from steadyarm.planning.question import EqualSplit, candidates_of
-from steadyarm.planning.search import first_guess, seconds_for, tidy
+from steadyarm.planning.search import Search, first_guess, tidy
 from steadyarm.simulation import clopper_pearson
 from steadyarm.testing.policies import CHECKS
 
@@ -212,27 +212,11 @@ def test_errors_fall_and_budgets_grow() -> None:
     assert all(later < earlier + 0.06 for earlier, later in pairwise(rates))
 
 
-def test_what_robustness_costs_and_saves() -> None:
-    plan = sa.plan(THREE, trials=400)
-    robust, trusting = plan.lines
-    assert plan.choice == robust
-    assert plan.rival == trusting
-    assert plan.robustness_cost == pytest.approx(
-        (robust.calm.budget or 0) / (trusting.calm.budget or 1)
-    )
-    assert trusting.surprised is not None
-    assert trusting.surprised.rate > 0.2  # a week that begins with a weekend misleads it
-    assert robust.surprised is not None
-    assert robust.surprised.rate < 0.12
-    assert plan.robustness_saving is not None
-    assert plan.robustness_saving > 1.2
-
-
 def test_too_little_traffic_is_said() -> None:
     short = THREE | {"most_days": 14, "effects": {"smallest_gap": 0.1}}
     plan = sa.plan(short, trials=200)
     assert plan.choice is None
-    assert (plan.budget, plan.days, plan.traffic_share) == (None, None, None)
+    assert (plan.budget, plan.days) == (None, None)
     need = plan.lines[0].asked
     assert need.budget is None
     assert need.check.budget == plan.question.most_rounds == 1400
@@ -245,9 +229,7 @@ def test_too_little_traffic_is_said() -> None:
 def test_without_a_rhythm_there_is_one_world() -> None:
     plan = sa.plan(TWO, trials=200)
     assert plan.lines[0].moving is None
-    assert plan.robustness_saving is None
     assert "With this rhythm" not in str(plan)
-    assert "robustness has nothing to cost" in str(plan)
 
 
 def test_the_oracle_stands_beside() -> None:
@@ -293,7 +275,7 @@ def test_slow_policies_and_rare_errors_have_their_own_number_of_trials() -> None
     assert trials["Steady", 20, 0.05] == 2000  # designs of arms on their own are closed forms
     assert trials["Steady", 200, 0.05] == 300
     assert trials["Steady", 200, 0.005] == 1000  # of which 5 go wrong
-    assert trials["A/B-test", 20, 0.005] == 8000
+    assert trials["A/B-test", 4, 0.005] == 8000
     assert 300 < trials["Top-Two-Thompson", 20, 0.05] < 2000
 
 
@@ -309,10 +291,6 @@ def test_many_arms_are_compared_without_thompson_unless_named() -> None:
     labels = [[c.label for c in candidates_of(None, arms, 1.0)] for arms in sets]
     assert labels[0][:-1] == labels[1]
     assert labels[0][-1] == "Top-Two-Thompson"
-    few = TWO | {"arms": {"one_hot": ["A", "B"]}, "policies": None}
-    slow = few | {"arms": {"one_hot": list(map(str, range(50)))}}
-    quick, long = (seconds_for(sa.Question.from_settings(s)) for s in (few, slow))
-    assert 1 < quick < 60 < long
 
 
 def line_of(
@@ -321,7 +299,7 @@ def line_of(
     days = None if budget is None else 7
     wrong = Share.of(100, 2000)
     need = Need(budget, low, high, days, Point(budget or 9000, wrong))
-    return Line(label, robust, need, need, (), wrong)
+    return Line(label, robust, need, need, ())
 
 
 def plan_of(*lines: Line) -> sa.Plan:
@@ -383,6 +361,28 @@ def test_the_text_says_the_same_number_in_the_same_way() -> None:
     assert "0 (0-0.04)" in text
     assert "unclear" in text  # no interval of zero width
     assert "about 5 % wrong picks or fewer need" in text
+
+
+def test_the_interval_holds_the_budget_where_errors_follow_no_curve() -> None:
+    """Errors that jump where a test gets a week longer, as an elimination by weeks has them."""
+    question = sa.Question.from_settings(TWO | {"traffic_per_day": 10_000})
+    rng = np.random.default_rng(1)
+
+    def count(budget: int, trials: int, stream: int) -> Point:
+        rate = 0.5 if budget < 90_000 else 0.07 if budget < 128_000 else 0.03
+        return Point(budget, Share.of(int(rng.binomial(trials, rate)), trials))
+
+    missed = 0
+    for _ in range(20):
+        need = Search(question, 0.05, count, 2000).run(50_000)
+        assert need.budget is not None
+        assert need.low is not None
+        assert need.high is not None
+        assert need.low <= need.budget <= need.high
+        missed += not need.low <= 128_000 <= need.high  # where enough begins
+        assert tidy(need.high) == need.high
+        assert tidy(need.low) == need.low
+    assert missed <= 3  # of 20 at 95 %: p = 0.02
 
 
 def test_budgets_have_intervals_and_what_is_printed_is_not_contradicted() -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import ks_2samp
 
 import steadyarm as sa
-from steadyarm.planning.worlds import PlannedWorld, Rhythm
+from steadyarm.planning.question import PlannedWorld, Rhythm
 from steadyarm.segments import Segment
 
 ARMS = sa.ArmSet.one_hot(["A", "B", "C"])

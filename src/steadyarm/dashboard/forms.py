@@ -29,8 +29,7 @@ from steadyarm.live.lifecycle import check_name, settings_from_description
 from steadyarm.live.metrics import Metric, usual_grace
 from steadyarm.live.settings import Settings
 from steadyarm.planning import Question, plan
-from steadyarm.planning.question import LEAST_WRONG
-from steadyarm.planning.search import LEAST_TRIALS, seconds_for
+from steadyarm.planning.question import LARGE, LEAST_WRONG
 from steadyarm.plot import sweeps
 from steadyarm.plot.spec import for_page, note_of
 from steadyarm.service.handlers import create_experiment
@@ -372,8 +371,7 @@ def python_of(form: FilledForm) -> str:
 
 # The planner: as much as can be simulated while somebody waits.
 
-TRIALS = (400, 200)  # simulated tests behind each error; as many as there is time for
-SOON, LATE = 2.0, 8.0  # seconds of a processor: the aim, and the limit
+TRIALS, FEWEST = 400, 200  # simulated tests behind each error; fewer with more than 8 variants
 PLANNING = asyncio.Lock()  # one plan at a time in a process
 
 
@@ -428,16 +426,16 @@ def _rewards(typed: Fields, metric: Metric) -> tuple[dict[str, Any], float | Non
 def compute_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Make the plan; returns what the page shows of it."""
     question = Question.from_settings(settings)
-    least = max(LEAST_TRIALS, ceil(LEAST_WRONG / question.error), TRIALS[-1])
-    if seconds_for(question, least) > LATE:
+    size = question.candidates[0].size(question.arms)
+    trials = max(ceil(LEAST_WRONG / question.error), TRIALS if size <= 8 else FEWEST)
+    if trials * size**2 > FEWEST * LARGE**2:  # about eight seconds
         raise InvalidInputError(
             "this takes too long to simulate here. Choose an equal split, test fewer variants, "
             "allow a larger share of wrong picks, or use steadyarm plan on the command line."
         )
-    soon = (n for n in TRIALS if n >= least and seconds_for(question, n) <= SOON)
-    found = plan(question, next(soon, least), jobs=1)
-    (line,) = found.lines
-    chart, pick, clear = sweeps.plan(found), line.asked, line.clear
+    answer = plan(question, trials, jobs=1)
+    (line,) = answer.lines
+    chart, pick, clear = sweeps.plan(answer), line.asked, line.clear
     uses = []  # what the form can take over
     if pick.budget is not None:
         uses.append({"budget": pick.budget, "why": "to pick the best"})
@@ -447,7 +445,7 @@ def compute_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
             stopping = {"why": "and stop when sure", "looks": str(question.how_often)}
             uses.append({"budget": clear.budget, **stopping})
     return {
-        "verdict": found.verdict.splitlines(),
+        "verdict": answer.verdict.splitlines(),
         "uses": uses,
         "summary": chart["description"],
         "note": note_of(chart),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, inf
+from math import inf
 from typing import Any, NamedTuple
 
 from steadyarm.inference.evidence import json_ready
@@ -68,8 +68,8 @@ class Need:
     Attributes
     ----------
     budget : smallest budget that is enough; None if the most days are not enough
-    low, high : 95 % interval of that budget, from the simulation's own noise; None if
-        it is not known
+    low, high : 95 % interval of that budget, from the noise of the simulation and the misfit of
+        the curve; it contains `budget`. None if it is not known
     days : how long the test takes; None without a budget
     check : fresh simulated tests with this budget, or with the largest possible one
     """
@@ -98,7 +98,6 @@ class Line:
     calm : what right picks need if nothing moves
     moving : the same under the question's rhythm; None if it has none
     points : tests at the plan's budgets, under the question's rhythm
-    surprised : wrong picks under the rhythm with the budget that is enough if nothing moves
     clear : what clear answers need, under the question's rhythm; None if that is not asked
     picked : tests with the budget that is enough for right picks; None if none is, or clear answers
         are not asked
@@ -109,7 +108,6 @@ class Line:
     calm: Need
     moving: Need | None
     points: tuple[Point, ...]
-    surprised: Share | None = None
     clear: Need | None = None
     picked: Point | None = None
 
@@ -233,45 +231,8 @@ class Plan:
         line = self.choice or next((line for line in self.lines if line.robust), self.lines[0])
         return line.clear
 
-    @property
-    def traffic_share(self) -> float | None:
-        """Which share of the traffic the test takes, on the days on which it has visits."""
-        if self.budget is None or self.days is None:
-            return None
-        days = max(self.days - ceil(self.question.delay), 1)
-        return min(self.budget / (days * self.question.traffic_per_day), 1.0)
-
-    @property
-    def rival(self) -> Line | None:
-        """The policy that trusts the world and needs the fewest rounds if nothing moves."""
-        enough = [line for line in self._trusting if line.calm.budget is not None]
-        return min(enough, key=lambda line: line.calm.budget or inf, default=None)
-
-    @property
-    def robustness_cost(self) -> float | None:
-        """Budget of the choice over that of its rival, if nothing moves; None without both."""
-        if self.choice is None or self.rival is None:
-            return None
-        mine, its = self.choice.calm.budget, self.rival.calm.budget
-        return None if mine is None or its is None else mine / its
-
-    @property
-    def robustness_saving(self) -> float | None:
-        """Budget of the best policy that trusts the world over that of the choice, as asked.
-
-        Infinite if the most days are not enough for it; None if nothing moves in the question.
-        """
-        if self.budget is None or not self.question.rhythm.moves or not self._trusting:
-            return None
-        return min(line.asked.budget or inf for line in self._trusting) / self.budget
-
-    @property
-    def _trusting(self) -> list[Line]:
-        return [line for line in self.lines if not line.robust]
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON: what was asked and found, and what follows from it."""
-        saving = self.robustness_saving
         return {
             "question": self.question.to_dict(),
             "summary": self.question.describe(),
@@ -279,14 +240,9 @@ class Plan:
             "about_the_same": [line.label for line in self.alike],
             "budget": self.budget,
             "days": self.days,
-            "traffic_share": self.traffic_share,
             "clear_budget": self.clear_budget,
             "clear_days": self.clear_days,
             "expected_visits": self.expected_visits,
-            "robustness": {
-                "cost": self.robustness_cost,
-                "saving": "infinite" if saving == inf else saving,
-            },
             "most_rounds": self.question.most_rounds,
             "budgets": list(self.budgets),
             "policies": json_ready(self.lines),
@@ -303,10 +259,7 @@ class Plan:
             most = f"{question.most_rounds:,} visits in {counted(question.most_days, 'day')}"
             who = "robust policy" if any(line.robust for line in self.lines) else "policy"
             return f"No {who} gets down to {100 * question.error:g} % wrong picks within {most}."
-        return (
-            f"Take {self.choice.label}: {_needs(self.choice)}, "
-            f"{100 * (self.traffic_share or 0):.0f} % of the traffic."
-        )
+        return f"Take {self.choice.label}: {_needs(self.choice)}."
 
     @property
     def verdict(self) -> str:
@@ -329,9 +282,9 @@ class Plan:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What clear means, what robustness costs and saves, what the theory says."""
-        said = [*_meaning(self), *_robustness(self)]
-        if self._trusting:
+        """What clear means, which policies trust that nothing moves, what the theory says."""
+        said = _meaning(self)
+        if any(not line.robust for line in self.lines):
             said.append(
                 "* trusts that nothing moves; the others stay unbiased however rewards drift."
             )
@@ -444,45 +397,6 @@ def _meaning(plan: Plan) -> list[str]:
         )
     if plan.question.delay:
         said.append(f"Days include {plan.question.delay:g} for the last rewards.")
-    return said
-
-
-def _robustness(plan: Plan) -> list[str]:
-    """What robustness costs if nothing moves, and what it saves under the rhythm."""
-    choice, rival, cost = plan.choice, plan.rival, plan.robustness_cost
-    if choice is None or not choice.robust:
-        return []
-    if all(line.robust for line in plan.lines):
-        return ["No policy here trusts that nothing moves, so robustness has nothing to cost."]
-    said = []
-    if rival is not None and cost is not None:
-        little = "costs nothing:" if cost * ALIKE < 1 else "costs about nothing:"
-        verb = "costs" if cost > ALIKE else little
-        said.append(
-            f"Robustness {verb} {cost:.2f} times the visits if nothing moves "
-            f"({choice.label} against {rival.name})."
-        )
-    saving = plan.robustness_saving
-    if saving == inf:
-        least = min(line.asked.check.wrong.rate for line in plan.lines if not line.robust)
-        said.append(
-            f"With this rhythm no policy marked * is enough: still {_percent(least)} wrong "
-            f"after {counted(plan.question.most_days, 'day')}."
-        )
-    elif saving is not None:
-        said.append(
-            f"With this rhythm the best policy marked * needs {saving:.2f} times the visits of "
-            f"{choice.label}."
-        )
-    if rival is not None and rival.surprised is not None:
-        mine = choice.surprised
-        beside = "" if mine is None else f", {choice.label} in {_percent(mine.rate)}"
-        said.append(
-            f"Planned as if nothing moved, {rival.label} is then wrong in "
-            f"{_percent(rival.surprised.rate)} of tests{beside}."
-        )
-    if not plan.question.rhythm.moves:
-        said.append("To see what robustness saves if something moves, give a [rhythm].")
     return said
 
 

@@ -29,11 +29,9 @@ from steadyarm.inference.sequences import NO_ARM, decided_for
 from steadyarm.live.results import ON_THE_WAY
 from steadyarm.live.verdict import arms_judged
 from steadyarm.planning.answer import Line, Need, Plan, Point, Share
-from steadyarm.planning.question import LEAST_WRONG, Candidate, Question
-from steadyarm.planning.worlds import CALM, PlannedWorld, Rhythm
-from steadyarm.policies import Policy, Steady
+from steadyarm.planning.question import CALM, LEAST_WRONG, Candidate, PlannedWorld, Question, Rhythm
+from steadyarm.policies import Policy
 from steadyarm.policies.fixed import ShuffledPlan
-from steadyarm.policies.thompson import ThompsonPolicy
 from steadyarm.simulation.simulate import CHUNK, PARTS, Batch, play, run_in_parallel
 from steadyarm.theory import rho_star_of_means
 from steadyarm.validation import whole_number
@@ -45,8 +43,6 @@ REWEIGHTED = 4  # fits
 CHECKS = 3  # budgets that are checked before the last one is taken as it is
 LEAST_TRIALS = 100
 GRID = 7  # budgets at which all policies are compared
-EFFORT = 6.0  # simulated tests of a policy in one kind of world, per one behind its printed error
-CLEAR_EFFORT = 5.0  # the same for clear answers
 SEARCHING, CHECKING = range(2)  # random streams that share nothing
 Integers = NDArray[np.int64]
 
@@ -127,19 +123,6 @@ def oracle_budget(question: Question) -> int | None:
     return math.ceil(question.scatter**2 * hardest * wanted**2)
 
 
-def seconds_for(question: Question, trials: int | None = None) -> float:
-    """Processor time that the answer takes, about; give or take a factor of two."""
-    worlds, arms = 2 if question.rhythm.moves else 1, question.arms
-    total = 0.0
-    for candidate in question.candidates:
-        n, time = _trials(question, candidate, trials), candidate.milliseconds(arms)
-        total += n * time * worlds * EFFORT
-        if question.clear is not None:
-            judged = candidate.judged(arms, n)
-            total += judged * (time + candidate.judging(arms)) * CLEAR_EFFORT
-    return total / 1000
-
-
 def _trials(question: Question, candidate: Candidate, trials: int | None) -> int:
     """Simulated tests behind each error."""
     return trials or candidate.trials(question.arms, question.error)
@@ -172,7 +155,7 @@ class _Work:
     ) -> None:
         self.question, self.trials, self.seed, self.jobs = question, trials, seed, jobs
         # slow ones first, so that they do not run alone at the end
-        self.candidates = sorted(question.candidates, key=_haste)
+        self.candidates = sorted(question.candidates, key=lambda c: -c.size(question.arms))
         self.progress, self.done = progress, 0
         kinds = 1 + question.rhythm.moves + (question.clear is not None)
         self.left = len(self.candidates) * kinds * (1 + GRID)  # about, until budgets are known
@@ -195,14 +178,12 @@ class _Work:
         lines = []
         for candidate in question.candidates:
             label = candidate.label
-            surprised = points.get((label, "surprised"))
             line = Line(
                 label=label,
                 robust=candidate.robust,
                 calm=needs[label, False],
                 moving=needs[label, True] if moves else None,
                 points=tuple(points[label, budget] for budget in budgets),
-                surprised=None if surprised is None else surprised.wrong,
                 clear=clear.get(label),
                 picked=points.get((label, "picked")),
             )
@@ -212,21 +193,17 @@ class _Work:
     def _compare(
         self, budgets: tuple[int, ...], needs: Mapping[tuple[str, bool], Need]
     ) -> dict[tuple[str, Any], Point]:
-        """What tests bring at the common budgets, with the budget that is enough to pick the best,
-        and in the moving world with the one that is enough if nothing moves.
-        """
+        """What tests bring at the common budgets, and with the budget that is enough to pick."""
         rhythm, asked = self.question.rhythm, self.question.clear is not None
         calls: dict[tuple[str, Any], tuple[Any, ...]] = {}
         for candidate in self.candidates:
             label, trials = candidate.label, _trials(self.question, candidate, self.trials)
-            few, more = (max(trials // n, LEAST_TRIALS) for n in (4, 2))
+            few = max(trials // 4, LEAST_TRIALS)
             judged = candidate.judged(self.question.arms, trials)
             for budget in budgets:
-                each = min(few, judged) if asked else few
-                calls[label, budget] = candidate, rhythm, budget, each, SEARCHING, asked
-            calm, enough = needs[label, False].budget, needs[label, rhythm.moves].budget
-            if rhythm.moves and calm is not None:
-                calls[label, "surprised"] = candidate, rhythm, calm, more, SEARCHING, False
+                tests = min(few, judged) if asked else few
+                calls[label, budget] = candidate, rhythm, budget, tests, SEARCHING, asked
+            enough = needs[label, rhythm.moves].budget
             if asked and enough is not None:
                 calls[label, "picked"] = candidate, rhythm, enough, judged, CHECKING, True
         self.left = len(calls)
@@ -274,12 +251,6 @@ class _Work:
             return need
         waits = waits_of(question, candidate, need.budget)
         return replace(need, days=question.days(need.budget, rhythm, waits))
-
-
-def _haste(candidate: Candidate) -> int:
-    if isinstance(candidate.policy, ThompsonPolicy):
-        return 0
-    return 1 if isinstance(candidate.policy, Steady) else 2
 
 
 def _grid(question: Question, needs: list[Need]) -> tuple[int, ...]:
@@ -498,14 +469,18 @@ class Search:
         return self._need(enough)
 
     def _need(self, check: Point) -> Need:
-        """The need with this budget; its interval is that of the fitted curve nearby."""
-        budget, low, high = check.budget, None, None
+        """The need with this budget, and an interval around it.
+
+        The curve is an approximation: the interval includes its distance from what was measured,
+        and reaches to the stated budget, which fresh tests support.
+        """
+        budget = check.budget
         fitted, error = self._fit(budget // 2, 2 * budget)
-        if math.isfinite(error):
-            root = math.sqrt(fitted)
-            low = math.floor(max(root - 1.96 * error, 1.0) ** 2)
-            high = math.ceil((root + 1.96 * error) ** 2)
-        return Need(budget, low, high, None, check)
+        if math.isinf(error):
+            return Need(budget, None, None, None, check)
+        root = math.sqrt(fitted)
+        low, high = max(root - 1.96 * error, 1.0) ** 2, (root + 1.96 * error) ** 2
+        return Need(budget, min(tidy(low, up=False), budget), max(tidy(high), budget), None, check)
 
     def _bracket(self, guess: int, trials: int) -> tuple[int, int | None]:
         """Budgets that fail too often and rarely enough; None if the largest fails too often."""
@@ -522,7 +497,8 @@ class Search:
     def _fit(self, low: int, high: int) -> tuple[float, float]:
         """The budget at which the fitted curve fails as often as wanted, and the error of its root.
 
-        A probit curve over √T, fitted to what was measured near these budgets.
+        A probit curve over √T, fitted to what was measured near these budgets. If these scatter
+        around it by more than chance, the error grows in proportion.
         """
         near = {T: share for T, share in self.failures.items() if low / 2 <= T <= 2 * high}
         if len(near) < BETWEEN:
@@ -548,8 +524,11 @@ class Search:
         budget = (scale * max(1 + step, 0.0)) ** 2
         if not low <= budget <= high:
             return min(max(budget, low), high), math.inf
+        fitted = np.clip(_probit(x, level, slope), 0.5 / trials, 1 - 0.5 / trials)
+        misfit = ((rates - fitted) ** 2 * trials / (fitted * (1 - fitted))).sum() / (len(x) - 2)
         gradient = np.array([1.0, step])
-        return budget, scale * math.sqrt(gradient @ covariance @ gradient) / -slope
+        variance = gradient @ covariance @ gradient * max(misfit, 1.0)
+        return budget, scale * math.sqrt(variance) / -slope
 
     def _measure(self, budget: int, trials: int) -> float:
         """The share of failures, from as many tests as were ever searched with this budget."""
@@ -576,13 +555,13 @@ def _probit(x: Any, level: float, slope: float) -> Any:
     return ndtr(level + slope * x)
 
 
-def tidy(budget: float, digits: int = 3) -> int:
-    """Rounded up to so many digits.
+def tidy(budget: float, digits: int = 3, up: bool = True) -> int:
+    """Round to so many digits, up or down.
 
     Examples
     --------
-    >>> tidy(17_641), tidy(98)
-    (17700, 98)
+    >>> tidy(17_641), tidy(17_641, up=False), tidy(98)
+    (17700, 17600, 98)
     """
     unit: int = 10 ** max(0, len(str(math.ceil(budget))) - digits)
-    return math.ceil(budget / unit) * unit
+    return (math.ceil if up else math.floor)(budget / unit) * unit
