@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -26,10 +26,9 @@ from numpy.typing import ArrayLike, NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.designs import adjacent_optimal, solve_directions, xy_optimal
 from steadyarm.errors import InvalidInputError
-from steadyarm.validation import check_choice, check_positive, finite_number, whole_number
+from steadyarm.validation import check_positive, finite_number, whole_number
 
 __all__ = [
-    "Reading",
     "g_bai_error_bound",
     "h_adjacent",
     "h_bob",
@@ -283,10 +282,6 @@ def h_adjacent(arms: ArmSet, theta: ArrayLike) -> float:
 # What P1-RAGE needs in a stationary world: Theorems 2 to 4 and Corollary 2.
 
 
-Reading = Literal["proof", "paper"]
-"""Whether constants follow the "proof" (the default) or stand as printed in the "paper"."""
-
-
 def h_p1_rage(arms: ArmSet, theta: ArrayLike, m: int | None = None) -> float:
     """H_P1-RAGE(θ), equation (4) of Theorem 2: the simplified form, without constants.
 
@@ -349,22 +344,18 @@ def h_p1_rage_one_hot_ceiling(arms: ArmSet, theta: ArrayLike) -> float:
     return 2 * i0 * (i0 * math.log(2 * arms.size) + 1) * h_bob(arms, theta)
 
 
-def h_p1_rage_ceiling(
-    arms: ArmSet, theta: ArrayLike, m: int | None = None, reading: Reading = "proof"
-) -> float:
+def h_p1_rage_ceiling(arms: ArmSet, theta: ArrayLike, m: int | None = None) -> float:
     """Theorem 4: a number never below `h_p1_rage_exact`, from the two terms of equation (4).
 
-    Printed are the constants 1024 i_0, 16/3 and 1/3. The last is a slip (8/3 follows), and they
-    rest on equation (7) as printed. The same steps from what the proof of Theorem 3 gives, with
-    shares that double from event to event up to one, lead to 512 (n + 1), 32/3 and 16/3 for n
-    events.
+    The constants are not those printed, which rest on equation (7) as printed. The same steps from
+    what the proof of Theorem 3 gives, with shares that double from event to event up to one, lead
+    to 512 (n + 1), 32/3 and 16/3 for n events.
 
     Parameters
     ----------
     arms : the variants
     theta : (d,) parameter of a stationary world, in the features of the arms
     m : number of virtual phases averaged, at least i_0, which is the default
-    reading : "proof", or "paper" for the constants as printed
 
     Returns
     -------
@@ -373,16 +364,13 @@ def h_p1_rage_ceiling(
     Examples
     --------
     >>> arms = ArmSet.one_hot(["A", "B"])
-    >>> print(f"{h_p1_rage_ceiling(arms, [0.75, 0.25], reading='paper'):.1f}")
-    65597.0
+    >>> print(f"{h_p1_rage_ceiling(arms, [0.75, 0.25]):.1f}")
+    49283.3
     """
-    check_choice(reading, "reading", ("proof", "paper"))
     found = Instance.from_parameter(arms, theta)
-    m, i0 = _check_phases(m, found.gap)
+    m, _ = _check_phases(m, found.gap)
     main, low_order = _simplified_terms(found)
-    if reading == "paper":
-        return (1024 * m * i0 * main + 16 / 3 * m * low_order + 1 / 3) / found.gap
-    events = len(_demands_of_proof(found, 0.0))
+    events = len(_demands(found, 0.0))
     return (512 * (events + 1) * m * main + 32 / 3 * m * low_order + 16 / 3) / found.gap
 
 
@@ -392,7 +380,6 @@ def h_p1_rage_exact(
     m: int | None = None,
     epsilon: float = 0.0,
     largest_reward: float = 1.0,
-    reading: Reading = "proof",
 ) -> float:
     """H̄_P1-RAGE of Theorem 3, equation (7): the exact minimum over the sequence a.
 
@@ -413,8 +400,6 @@ def h_p1_rage_exact(
         default. (Algorithm 3 averages m + 1, the proof divides by m.)
     epsilon : arms with gaps up to this will do (Corollary 2); i_0 becomes that of ε if ε > Δ_(1)
     largest_reward : no reward is ever larger in size; the proof says 1
-    reading : "proof", or "paper" for equation (7) as printed, with ī(k) = 1 where it is not
-        defined. As printed a larger ε does not help, since Δ_(1) stays in the equation.
 
     Returns
     -------
@@ -423,48 +408,33 @@ def h_p1_rage_exact(
     Examples
     --------
     >>> arms = ArmSet.one_hot(["A", "B"])
-    >>> print(f"{h_p1_rage_exact(arms, [0.75, 0.25], reading='paper'):.1f}")
-    547.5
     >>> print(f"{h_p1_rage_exact(arms, [0.75, 0.25]):.1f}")
     2119.0
     """
     found = Instance.from_parameter(arms, theta)
-    return _exact_complexity(found, m, epsilon, largest_reward, reading).value
+    return _exact_complexity(found, m, epsilon, largest_reward)[0]
 
 
-class _Exact(NamedTuple):
-    """H̄ and the number of events over which the proof sums."""
-
-    value: float
-    events: int
-
-
-@dataclass(frozen=True)
-class _Demand:
-    """A phase: its f(A_(i-2)), and the precision demanded at its end, if any."""
+class _Demand(NamedTuple):
+    """An event: its f(A_(i-2)), and the precision demanded at its end."""
 
     f: float
-    precision: float | None
+    precision: float
 
 
 def _exact_complexity(
-    found: Instance, m: int | None, epsilon: float, largest_reward: float, reading: Reading
-) -> _Exact:
-    """Equation (7) as `h_p1_rage_exact` says it; without demands it is zero."""
-    check_choice(reading, "reading", ("proof", "paper"))
+    found: Instance, m: int | None, epsilon: float, largest_reward: float
+) -> tuple[float, int]:
+    """H̄ as `h_p1_rage_exact` says it, and the number of events over which the proof sums."""
     if finite_number(epsilon, "epsilon") < 0:
         raise InvalidInputError.of("epsilon", epsilon, "a gap of at least 0")
     R = check_positive(largest_reward, "largest_reward")
-    m, i0 = _check_phases(m, max(found.gap, epsilon))
-    if reading == "paper":
-        demands, events = _demands_as_printed(found, i0), i0
-    else:
-        demands = _demands_of_proof(found, epsilon)
-        events = len(demands)
+    m, _ = _check_phases(m, max(found.gap, epsilon))
+    demands = _demands(found, epsilon)
     every = xy_optimal(found.arms, tol=TOLERANCE).value
     spread = 48 * m * R**2
     reach = 8 * R * (m * math.sqrt(found.arms.rank * every) + 1)
-    return _Exact(_least_over_shares(demands, spread, reach), events)
+    return _least_over_shares(demands, spread, reach), len(demands)
 
 
 def _check_phases(m: int | None, gap: float) -> tuple[int, int]:
@@ -484,7 +454,7 @@ def _simplified_terms(found: Instance) -> tuple[float, float]:
     return found.worst_comparison(1), low_order
 
 
-def _demands_of_proof(found: Instance, epsilon: float) -> list[_Demand]:
+def _demands(found: Instance, epsilon: float) -> list[_Demand]:
     """One per event: 2^-i for i up to the phase of the smallest gap above ε.
 
     An arm is separated from the best by the event i with 2^-i < Δ ≤ 2^(1-i). The first event is
@@ -497,17 +467,6 @@ def _demands_of_proof(found: Instance, epsilon: float) -> list[_Demand]:
     last = whole_halvings(wrong.min()) + 1
     values = _f_values(found, range(first, last + 1))
     return [_Demand(values[i], 2.0**-i) for i in range(first, last + 1)]
-
-
-def _demands_as_printed(found: Instance, i0: int) -> list[_Demand]:
-    """One per arm at phase ī(k), of which the smallest gap counts."""
-    last = max(i0 - 1, 1)
-    phase = np.array([min(max(whole_halvings(gap), 1), last) for gap in found.gaps])
-    values = _f_values(found, range(1, last + 1))
-    return [
-        _Demand(values[i], float(found.gaps[phase == i].min()) if (phase == i).any() else None)
-        for i in range(1, last + 1)
-    ]
 
 
 def _f_values(found: Instance, phases: range) -> dict[int, float]:
@@ -527,10 +486,9 @@ def _least_over_shares(demands: list[_Demand], spread: float, reach: float) -> f
 
     A demand: spread Σ (a_i' - a_(i'-1)) f_i' + reach a_i δ ≤ 3 H a_i² δ², sums up to phase i.
     """
-    asked = [(demand.f, demand.precision) for demand in demands if demand.precision is not None]
-    if not asked:
+    if not demands:
         return 0.0
-    alone = max((spread * f + reach * delta) / (3 * delta**2) for f, delta in asked)
+    alone = max((spread * f + reach * delta) / (3 * delta**2) for f, delta in demands)
 
     def surplus(logarithm: float) -> float:
         return _last_share(demands, alone * math.exp(logarithm), spread, reach) - 1.0
@@ -547,8 +505,6 @@ def _last_share(demands: list[_Demand], H: float, spread: float, reach: float) -
     """The last share if each is the smallest allowed; earlier ones only make later ones dearer."""
     share = total = 0.0
     for demand in demands:
-        if demand.precision is None:
-            continue
         square = 3 * H * demand.precision**2
         linear = reach * demand.precision + spread * demand.f
         before = spread * max(total - share * demand.f, 0.0)
@@ -628,7 +584,6 @@ def p1_rage_error_bound(
     m: int | None = None,
     epsilon: float = 0.0,
     largest_reward: float = 1.0,
-    reading: Reading = "proof",
 ) -> float:
     """Theorem 3, and with it Theorem 2: at most 2 i_0 K T exp(-T / H̄), or one, if nothing moves.
 
@@ -645,8 +600,6 @@ def p1_rage_error_bound(
     m : number of virtual phases averaged, the policy's `max_phases`; at least i_0, the default
     epsilon : arms with gaps up to this will do
     largest_reward : no reward is ever larger in size
-    reading : "proof" takes H̄ and, in place of i_0, the number of events from the proof; "paper"
-        takes both as printed. `h_p1_rage_exact` says how they differ.
 
     Returns
     -------
@@ -657,11 +610,9 @@ def p1_rage_error_bound(
     >>> arms = ArmSet.one_hot(["A", "B"])
     >>> print(f"{p1_rage_error_bound(arms, [0.75, 0.25], budget=40_000):.4f}")
     0.0020
-    >>> print(f"{p1_rage_error_bound(arms, [0.75, 0.25], budget=10_000, reading='paper'):.4f}")
-    0.0009
     """
     found, T = _checked(arms, theta, budget, largest_reward)
-    H, events = _exact_complexity(found, m, epsilon, largest_reward, reading)
+    H, events = _exact_complexity(found, m, epsilon, largest_reward)
     if H == 0.0:
         return 0.0
     return min(1.0, 2 * events * arms.size * T * math.exp(-T / H))

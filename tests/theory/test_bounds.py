@@ -24,11 +24,8 @@ def test_bounds_by_hand() -> None:
     halved = theory.g_bai_error_bound(arms, theta, 2000, largest_reward=2.0)
     assert halved == pytest.approx(theory.g_bai_error_bound(arms, theta, 500))
     T = 60_000
-    for reading, count in (("proof", 2), ("paper", 2)):
-        H = theory.h_p1_rage_exact(arms, theta, reading=reading)  # type: ignore[arg-type]  # a plain str
-        bound = 2 * count * 3 * T * math.exp(-T / H)
-        found = theory.p1_rage_error_bound(arms, theta, T, reading=reading)  # type: ignore[arg-type]  # a plain str
-        assert found == pytest.approx(bound)
+    bound = 2 * 2 * 3 * T * math.exp(-T / theory.h_p1_rage_exact(arms, theta))
+    assert theory.p1_rage_error_bound(arms, theta, T) == pytest.approx(bound)
 
 
 def flat(K: int, gap: float, budget: int) -> sa.Environment:

@@ -36,7 +36,5 @@ def test_what_is_given_is_checked() -> None:
         theory.h_p1_rage_exact(arms, [0.5, 0.4], largest_reward=-1)
     with pytest.raises(sa.InvalidInputError, match=r"epsilon is -0\.1"):
         theory.h_p1_rage_exact(arms, [0.5, 0.4], epsilon=-0.1)
-    with pytest.raises(sa.InvalidInputError, match="reading is 'mine'"):
-        theory.h_p1_rage_ceiling(arms, [0.5, 0.4], reading="mine")  # type: ignore[arg-type]  # the point of the test
     with pytest.raises(sa.InvalidInputError, match="effect is 0"):
         theory.phases_for(0.0)
