@@ -288,6 +288,40 @@ def test_every_stage_has_a_page(stage: str, visits: int, rewards: int) -> None:
             assert answer.status_code == 201
 
 
+def test_the_setup_panel_says_what_became_of_each_event() -> None:
+    storage = open_storage("memory")
+    purchase = sa.Metric("purchase", role="primary", kind="yes/no", window="1h")
+    revenue = sa.Metric("revenue", kind="money", event="purchase", several="sum", window="1h")
+    metrics = [purchase, revenue]
+    test = sa.create_experiment("shop", ["A", "B"], sa.Steady(), 400, storage, metrics=metrics)
+    test.ask("ann")
+    wrong: list[dict[str, Any]] = [
+        {"unit": "ann", "event": "purchases"},
+        {"unit": "bob", "event": "purchase", "id": "1"},
+        {"unit": "ann", "event": "purchase"},
+    ]
+    with dashboard(storage) as browser:
+        for body in wrong:
+            assert browser.request("POST", "/v1/events", json=body).status_code == 422
+        right = {"unit": "ann", "event": "purchase", "value": 35, "id": "1"}
+        assert browser.request("POST", "/v1/events", json=right).status_code == 200
+        again = {"unit": "ann", "reward": 0}
+        refused = browser.request("POST", "/v1/experiments/shop/rewards", json=again)
+        assert refused.status_code == 409
+        pages = [text_of(browser, f"/experiments/shop{path}") for path in ("", "/setup")]
+    for text in pages:
+        assert "In the last hour: 1 visit, 2 counted events" in text
+        assert "counted in purchase (1) and revenue (35)" in text
+        for event, unit, outcome, detail in (
+            ("purchases", "ann", "unknown event name", "did you mean purchase?"),
+            ("purchase", "bob", "unknown unit", "Ask for one before"),
+            ("purchase", "ann", "another value was counted before", "the first one counts"),
+            ("purchase", "ann", "not accepted", "give each an id"),
+        ):
+            (line,) = re.findall(rf"{event}[\s\w,:]+{unit}\s*■ {outcome}[^■●]*", text)
+            assert detail in line
+
+
 def test_the_page_shows_covariates_attributes_and_interim_analyses() -> None:
     storage, luck = open_storage("memory"), random.Random(1)
     test = sa.create_experiment(

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import get_args
 
 import numpy as np
+import pytest
 
 from steadyarm.errors import (
     ExperimentExistsError,
     InvalidInputError,
+    UnknownAssignmentError,
     UnknownExperimentError,
     WrongStateError,
 )
 from steadyarm.segments import Order, Segment
+from steadyarm.storages.changes import Change
 from steadyarm.storages.records import (
     Decision,
     EarlySums,
+    Event,
     ExperimentState,
     Progress,
     SegmentRecord,
@@ -25,6 +30,7 @@ from steadyarm.storages.records import (
     Tally,
     number_of,
 )
+from steadyarm.storages.service import UNKNOWN_EVENT, Refusal
 from steadyarm.storages.storage import MOVED
 from tests.storages.bench import (
     FLOATS,
@@ -318,9 +324,9 @@ def test_supersede_refused(bench: Bench) -> None:
 
 def test_the_latest_events_that_nobody_measures_are_kept(bench: Bench) -> None:
     """Snapshots have those received since the experiment was created."""
-    bench.storage.note_unmatched([f"event {i}" for i in range(15)])
+    bench.storage.note_refusals(unmeasured(range(15)))
     time.sleep(0.002)
-    bench.storage.note_unmatched([f"event {i}" for i in range(10, 28)])
+    bench.storage.note_refusals(unmeasured(range(10, 28)))
     now, config = bench.storage.now() + 1, {"seed": SEED, "arms": ["A", "B"]}
     old = bench.storage.create(new_record("old", config, created=0)).key
     new = bench.storage.create(new_record("new", config, created=now)).key
@@ -328,5 +334,47 @@ def test_the_latest_events_that_nobody_measures_are_kept(bench: Bench) -> None:
     assert len(kept) == 20
     assert {f"event {i}" for i in range(10, 28)} < set(kept)
     assert bench.snapshot(new, True).unmatched == ()
-    bench.again().storage.note_unmatched(["late"])
-    assert bench.snapshot(new, True).unmatched == ("late",)
+    bench.again().storage.note_refusals(unmeasured([99]))
+    assert bench.snapshot(new, True).unmatched == ("event 99",)
+
+
+def unmeasured(numbers: Iterable[int]) -> list[Refusal]:
+    return [Refusal(f"event {i}", UNKNOWN_EVENT, "u") for i in numbers]
+
+
+def test_refusals_are_kept_by_experiment_name_and_reason(bench: Bench) -> None:
+    """A flood of one experiment replaces nothing of another; erasing a unit forgets its events."""
+    one, two = (bench.new_experiment(name).key for name in ("one", "two"))
+    refused = Refusal("purchase", "reward-too-late", "ann_%", "It came too late.", one)
+    bench.storage.note_refusals([refused, replace(refused, unit="bob", key=two)])
+    flood = [replace(refused, event=f"event {i}", unit="bot", key=two) for i in range(30)]
+    bench.storage.note_refusals([*flood, *unmeasured([1])])
+    (mine, unknown) = sorted(bench.storage.refusals(one, 0), key=lambda found: -found.key)
+    assert replace(mine, at=0) == refused
+    assert (unknown.event, unknown.key) == ("event 1", 0)
+    assert len(bench.storage.refusals(two, 2**52)) == 20
+    with pytest.raises(UnknownAssignmentError):  # its events were refused, so it has none
+        bench.storage.correct(one, Change("erase", unit="ann_%"), now=bench.storage.now())
+    assert [found.event for found in bench.storage.refusals(one, 0)] == ["event 1"]
+
+
+def test_arrivals_are_the_latest_events_with_what_they_counted_as(bench: Bench) -> None:
+    metrics = [{"name": "orders", "role": "primary"}, {"name": "revenue", "several": "sum"}]
+    config = {"seed": SEED, "arms": ["A", "B", "C"], "sticky": "unit", "metrics": metrics}
+    key, now = (
+        bench.storage.create(new_record("e", config, state="running")).key,
+        bench.storage.now(),
+    )
+    bench.open_segment(key, new_segment(10))
+    bench.assign(key, ["a", "b", "c"], now=now)
+    bench.storage.record(key, [Event("a", 1.0, "orders")], now + 1)
+    both = [Event("b", 1.0, "orders"), Event("b", 35.0, "revenue", key="order 1")]
+    bench.storage.record(key, both, now + 5)
+    found = bench.storage.arrivals(key, ["orders", "revenue"], now + 3)
+    assert (found.assigned, found.counted, found.total, found.silent) == (0, 2, 3, 1)
+    assert [(one.unit, one.values) for one in found.latest] == [
+        ("b", {"orders": 1.0, "revenue": 35.0}),
+        ("a", {"orders": 1.0}),
+    ]
+    latest = bench.storage.arrivals(key, ["orders", "revenue"], now, most=1).latest
+    assert [one.unit for one in latest] == ["b"]

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import Scope
 
-from steadyarm.dashboard import forms, pages
+from steadyarm.dashboard import forms, pages, setup
 from steadyarm.dashboard.access import Access, GuardedPage, Page, Viewer, problem_page
 from steadyarm.dashboard.pages import ACTIONS, EXPERIMENT, Action, Scorecards
 from steadyarm.dashboard.responses import (
@@ -57,6 +57,7 @@ def create_app(storage: Storage, settings: ServiceSettings | None = None) -> Sta
         Page("POST", "/sign-out", sign_out, None),
         *pages.PAGES,
         *forms.PAGES,
+        *setup.PAGES,
         *(page for action in ACTIONS for page in action_pages(action)),
         Page("GET", f"{EXPERIMENT}/roll-out", roll_out_form, "admin"),
         Page("POST", f"{EXPERIMENT}/roll-out", roll_out, "admin"),

@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from steadyarm.dashboard.access import Page, Viewer
 from steadyarm.dashboard.responses import attachment, experiment_path, fill_in, validated
+from steadyarm.dashboard.setup import FEW_REWARDS, read_setup
 from steadyarm.dashboard.views import TITLES, chart_of, experiment_values
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.scorecard import Scorecard, scorecard_of
@@ -248,8 +249,11 @@ async def experiment(service: Service, request: Request, viewer: Viewer) -> Resp
     everything = request.query_params.get("all") == "1"
     origin = _origin(service, request)
     values = await service.run_short(experiment_values, card, everything)
-    admin = viewer.may("admin")
+    admin, setup = viewer.may("admin"), None
+    if card.status.state != "draft" and card.status.total_rewarded < FEW_REWARDS:
+        setup = await service.read(read_setup, await service.experiment(request))
     values |= {
+        "setup": setup,
         "origin": origin,
         "path": viewer.root + experiment_path(card.name),
         "actions": actions_of(card) if admin else (),

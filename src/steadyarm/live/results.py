@@ -458,7 +458,8 @@ class LiveResults:
         settings = self.settings
         if any(p.stats.sums.any() or np.any(p.stats.squares) for p in self.pieces):
             return None
-        near = get_close_matches(settings.primary.name, self.unmatched, 1, cutoff=0.5)
+        event, metric = settings.primary.event, settings.primary.name
+        near = get_close_matches(event or metric, self.unmatched, 1, cutoff=0.5)
         misnamed = near and not any(piece.recorded for piece in self.pieces)
         over = self.pieces if settings.window is None or misnamed else self.mature
         visits = sum(piece.used for piece in over)
@@ -469,8 +470,8 @@ class LiveResults:
         why = self.silence(over).removesuffix(", so no variant leads.").capitalize() + "."
         if self.unmatched:
             names = listed([f"'{name}'" for name in near or self.unmatched], 3)
-            metric = settings.primary.name
-            why += f" Events named {names} were received; the metric is called '{metric}'."
+            counts = f"is called '{metric}'" if event is None else f"counts events named '{event}'"
+            why += f" Events named {names} were received; the metric {counts}."
         return Finding(SILENCE, "warn" if fine else "fail", None, why, advice)
 
     def _fit(self, judged: Iterable[SegmentLedger]) -> LackOfFit | None:

@@ -9,7 +9,7 @@ handlers, and `handlers` says what a handler is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -38,6 +38,7 @@ from steadyarm.service.handlers import check_entries, claims_of_many, happened_a
 from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
 from steadyarm.service.service import Live, Measures, Service
 from steadyarm.storages.records import AssignmentResult, Summary
+from steadyarm.storages.service import UNKNOWN_EVENT, Refusal
 from steadyarm.wire import flags, requests, responses
 from steadyarm.wire.flags import NOTHING, TARGETING_KEY
 from steadyarm.wording import did_you_mean, shortened, strung
@@ -266,10 +267,29 @@ async def _report(
         for (i, *_), outcome in zip(rows, results, strict=True):
             if outcome is not None:
                 outcomes[i][name] = outcome
-    await service.catalog.note_unmatched(places)
+    await service.catalog.note_refusals(_refusals(service, events, outcomes))
     stored = sum(outcome == "stored" for one in outcomes for outcome in one.values())
     service.metrics.rewards.inc(stored)
     return outcomes
+
+
+def _refusals(
+    service: Service,
+    events: Sequence[tuple[requests.NewEvent, At]],
+    outcomes: Sequence[Mapping[str, Outcome]],
+) -> Iterator[Refusal]:
+    """Which experiments refused events, and which events no experiment measures."""
+    for (event, _), found in zip(events, outcomes, strict=True):
+        measuring = service.catalog.measuring(event.event)
+        if not measuring:
+            yield Refusal(event.event, UNKNOWN_EVENT, event.unit)
+        for measures in measuring:
+            outcome = found.get(measures.name)
+            if isinstance(outcome, Exception) and not _may_pass(outcome):
+                reason = kind_of(outcome)
+                yield Refusal(event.event, reason, event.unit, str(outcome), measures.key)
+            elif not found:  # no experiment has the unit
+                yield Refusal(event.event, "unknown-assignment", event.unit, "", measures.key)
 
 
 async def _tell(

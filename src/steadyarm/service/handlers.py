@@ -7,7 +7,7 @@ signature and docstring are what the OpenAPI document says of the route.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -34,6 +34,7 @@ from steadyarm.service.problems import RefusedError, check_size, kind_of, proble
 from steadyarm.service.service import Service
 from steadyarm.storages.changes import Corrected
 from steadyarm.storages.records import LATEST, to_datetime, to_micros
+from steadyarm.storages.service import Refusal
 from steadyarm.storages.storage import Storage
 from steadyarm.wire import requests, responses
 from steadyarm.wire.requests import convert, time_in
@@ -87,6 +88,7 @@ async def reward(
     live = await service.find(request.path_params["name"])
     (outcome,) = await live.tell([_report(body, happened_at(body.at, body.sent))])
     _count(service, [outcome])
+    await service.catalog.note_refusals(_refusals(live.experiment, [body], [outcome]))
     if isinstance(outcome, SteadyArmError):
         raise outcome
     return 201 if outcome == "stored" else 200, responses.RewardStatus(outcome)
@@ -100,7 +102,10 @@ async def reward_many(
     live = await service.find(request.path_params["name"])
     entries = check_entries(requests.NewReward, body.rewards, body.sent)
     reports = [_report(*entry) for entry in entries if isinstance(entry, tuple)]
-    told = iter(await live.tell(reports))
+    answers = await live.tell(reports)
+    bodies = [entry[0] for entry in entries if isinstance(entry, tuple)]
+    await service.catalog.note_refusals(_refusals(live.experiment, bodies, answers))
+    told = iter(answers)
     outcomes = [next(told) if isinstance(entry, tuple) else entry for entry in entries]
     _count(service, outcomes)
     return 200, responses.RewardStatuses(
@@ -153,6 +158,21 @@ def _count(service: Service, outcomes: Sequence[ReportStatus | SteadyArmError]) 
     for outcome in outcomes:
         if isinstance(outcome, SteadyArmError):
             service.metrics.refused.labels(kind_of(outcome)).inc()
+
+
+def _refusals(
+    experiment: Experiment,
+    bodies: Sequence[requests.NewReward],
+    outcomes: Sequence[ReportStatus | SteadyArmError],
+) -> Iterator[Refusal]:
+    """The rewards that an experiment refused."""
+    for body, outcome in zip(bodies, outcomes, strict=True):
+        if isinstance(outcome, SteadyArmError):
+            names = [experiment.settings.primary.name]
+            if isinstance(body.values, Mapping):
+                names = list(body.values)
+            event, reason = ", ".join(names), kind_of(outcome)
+            yield Refusal(event, reason, body.unit or "", str(outcome), experiment.key)
 
 
 def happened_at(at: str | None, sent: str | None) -> At:

@@ -34,6 +34,7 @@ from steadyarm.service.problems import RefusedError
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.service.webhooks import SENDING, WATCHING, Notifier
 from steadyarm.storages.records import AssignmentResult, Summary
+from steadyarm.storages.service import Refusal
 from steadyarm.storages.storage import Storage
 
 log = logging.getLogger("steadyarm.service")
@@ -53,8 +54,8 @@ ROUND = 10  # ticks between checks of all experiments
 LONG = 20  # times as long as others may a request take that computes results
 LONGEST_NAME = 100
 PAGE = 1000  # entries of the audit log that are read at once
-MOST_UNMATCHED = 20  # names of events that no experiment measures are noted in a period
-UNMATCHED_PERIOD = 60.0  # seconds after which the same name is noted again
+MOST_NOTED = 20  # refused events of each experiment are noted in a period
+NOTED_PERIOD = 60.0  # seconds after which an event of the same name and reason is noted again
 EXPERIMENT = "experiment."  # with which the actions begin that change an experiment
 
 
@@ -292,7 +293,8 @@ class Catalog:
         self._storage, self._read, self._write = storage, read, write
         self.experiments: tuple[Summary, ...] = ()
         self._measuring: dict[str, tuple[Measures, ...]] = {}
-        self._unmatched: dict[str, float] = {}  # when events that nobody measures were noted
+        # When refused events were noted, by experiment, reason and name.
+        self._noted: dict[tuple[int, str, str], float] = {}
         self._last: int | None = None  # id of the last entry of the audit log that was seen
         self._looking = asyncio.Lock()
         self._asked = self._covered = 0  # requests that want a look, and those that had one
@@ -301,18 +303,21 @@ class Catalog:
         """The experiments with a metric of that event, as far as they are known here."""
         return self._measuring.get(event, ())
 
-    async def note_unmatched(self, events: Iterable[str]) -> None:
-        """Note in the storage which events no experiment measures; health reports name them."""
-        names = {event for event in events if event not in self._measuring}
-        if not names:
-            return
-        now = time.monotonic()
-        recent = {name: at for name, at in self._unmatched.items() if now - at < UNMATCHED_PERIOD}
-        new = sorted(names - recent.keys())[: MOST_UNMATCHED - len(recent)]
-        self._unmatched = recent | dict.fromkeys(new, now)
+    async def note_refusals(self, refusals: Iterable[Refusal]) -> None:
+        """Note events that were refused in the storage, for pages and health reports."""
+        now, new = time.monotonic(), list[Refusal]()
+        for refusal in refusals:
+            place = refusal.key, refusal.reason, refusal.event
+            if not new:  # the first of this call
+                noted = self._noted.items()
+                self._noted = {one: at for one, at in noted if now - at < NOTED_PERIOD}
+            mine = sum(key == refusal.key for key, *_ in self._noted)
+            if place not in self._noted and mine < MOST_NOTED:
+                self._noted[place] = now
+                new.append(refusal)
         if new:
             with suppress(StorageError):  # the events themselves are answered all the same
-                await self._write(self._storage.note_unmatched, new)
+                await self._write(self._storage.note_refusals, new)
 
     @property
     def events(self) -> Iterable[str]:
@@ -357,7 +362,7 @@ class Catalog:
                 measures = Measures(summary.name, summary.key)
                 measuring[event] = (*measuring.get(event, ()), measures)
         self._measuring = measuring
-        self._unmatched = {}  # experiments name the events that came since their creation
+        self._noted = {}  # experiments name the events that came since their creation
 
 
 class Service:

@@ -213,8 +213,10 @@ sessions = Table(
     _column("expires", BigInteger),
 )
 
-# Single facts of the storage: "closed" (when its first token was made), "heartbeat", and turns.
+# Single facts of the storage: "closed" (when its first token was made), "heartbeat", turns, and the
+# latest events that were refused.
 CLOSED = "closed"
+REFUSED = "refused "
 marks = Table(
     f"{PREFIX}marks",
     metadata,
@@ -222,6 +224,15 @@ marks = Table(
     _column("value", BigInteger),
     _column("note", Text, null=True),
 )
+
+
+def refusals_of(key: int | None = None) -> ColumnElement[bool]:
+    """Whether a mark is about an event that was refused.
+
+    key : by which experiment; 0 for events that none measures; None for all
+    """
+    return marks.c.name.startswith(REFUSED if key is None else f"{REFUSED}{key} ")
+
 
 # Who did what, when; a trigger refuses to change or delete a row. It must name no units, because
 # they are erased on request.

@@ -22,11 +22,13 @@ from steadyarm.storages.engine import HINTS, Database
 from steadyarm.storages.records import dump, load
 from steadyarm.storages.schema import (
     CLOSED,
+    REFUSED,
     AnyRow,
     experiments,
     marks,
     notices,
     outbox,
+    refusals_of,
     sessions,
     tokens,
     webhooks,
@@ -34,7 +36,7 @@ from steadyarm.storages.schema import (
 
 _mark = upsert(marks)
 SET_MARK = _mark.on_conflict_do_update(
-    index_elements=["name"], set_={"value": _mark.excluded.value}
+    index_elements=["name"], set_={"value": _mark.excluded.value, "note": _mark.excluded.note}
 )
 
 # Who may use the service
@@ -516,25 +518,68 @@ def _detail(endpoint: Endpoint) -> dict[str, Any]:
     return {"webhook": endpoint.id, "host": f"{parts.scheme}://{parts.netloc}"}
 
 
-# Events that no experiment measures
+# Events that were refused
 
-UNMATCHED = "event "  # their marks begin so; the time follows as the value
-MOST_UNMATCHED = 20  # of these are kept
-IS_UNMATCHED = marks.c.name.startswith(UNMATCHED)
-
-
-def note_unmatched(connection: Connection, events: Sequence[str], now: int) -> None:
-    """Keep the names of events that no experiment measures; the latest of all stay."""
-    connection.execute(SET_MARK, [{"name": UNMATCHED + event, "value": now} for event in events])
-    latest = select(marks.c.name).where(IS_UNMATCHED).order_by(marks.c.value.desc(), marks.c.name)
-    kept = latest.limit(MOST_UNMATCHED).subquery()
-    connection.execute(delete(marks).where(IS_UNMATCHED, marks.c.name.not_in(select(kept.c.name))))
+UNKNOWN_EVENT = "unknown-event"  # why an event is refused that no experiment measures
+MOST_REFUSED = 20  # of each experiment are kept
 
 
-def read_unmatched(connection: Connection, since: int) -> tuple[str, ...]:
-    """Names of events that no experiment measured, received since a time."""
-    names = select(marks.c.name).where(IS_UNMATCHED, marks.c.value >= since).order_by(marks.c.name)
-    return tuple(name.removeprefix(UNMATCHED) for name in connection.execute(names).scalars())
+@dataclass(frozen=True)
+class Refusal:
+    """The latest event of a name that was refused for a reason.
+
+    Attributes
+    ----------
+    event : its name
+    reason : the kind of the problem, such as "reward-too-late"
+    unit : whose event it was; empty if it named an assignment
+    detail : the reason in a sentence
+    key : of the experiment that refused it; 0 if no experiment measures it
+    at : when it arrived
+    """
+
+    event: str
+    reason: str
+    unit: str
+    detail: str = ""
+    key: int = 0
+    at: int = 0
+
+
+def note_refusals(connection: Connection, refusals: Sequence[Refusal], now: int) -> None:
+    """Keep the latest refusals of each experiment, one for each name and reason."""
+    rows = [
+        {
+            "name": f"{REFUSED}{one.key} {one.reason} {one.event}",
+            "value": now,
+            "note": dump([one.unit, one.detail]),
+        }
+        for one in refusals
+    ]
+    connection.execute(SET_MARK, rows)
+    for key in {one.key for one in refusals}:
+        mine = refusals_of(key)
+        latest = select(marks.c.name).where(mine).order_by(marks.c.value.desc(), marks.c.name)
+        kept = latest.limit(MOST_REFUSED).subquery()
+        others = marks.c.name.not_in(select(kept.c.name))
+        connection.execute(delete(marks).where(mine, others))
+
+
+def read_refusals(connection: Connection, key: int, since: int) -> list[Refusal]:
+    """What an experiment refused, and events since a time that no experiment measures."""
+    which = refusals_of(key) | (refusals_of(0) & (marks.c.value >= since))
+    refusals = []
+    for row in connection.execute(select(marks).where(which).order_by(marks.c.name)):
+        of, reason, event = row.name.removeprefix(REFUSED).split(" ", 2)
+        unit, detail = load(row.note)
+        refusals.append(Refusal(event, reason, unit, detail, int(of), row.value))
+    return refusals
+
+
+def forget_refusals(connection: Connection, unit: str) -> None:
+    """Remove what is kept of events of a unit."""
+    named = marks.c.note.startswith(dump([unit])[:-1] + ",", autoescape=True)
+    connection.execute(delete(marks).where(refusals_of(), named))
 
 
 # Whether the storage takes writes

@@ -101,13 +101,17 @@ from steadyarm.storages.schema import (
 from steadyarm.storages.schema import corrections as corrections_table
 from steadyarm.storages.service import (
     Heartbeat,
+    Refusal,
     Sessions,
     Tokens,
     Webhooks,
-    note_unmatched,
-    read_unmatched,
+    forget_refusals,
+    note_refusals,
+    read_refusals,
 )
 from steadyarm.storages.traffic import (
+    MOST_ARRIVALS,
+    Arrivals,
     Transaction,
     find_rows,
     read_standing,
@@ -414,10 +418,17 @@ class Storage:
 
         return self._database.write(work)
 
-    def note_unmatched(self, events: Sequence[str]) -> None:
-        """Keep the names of events that no experiment measures; snapshots have the latest."""
+    def note_refusals(self, refusals: Sequence[Refusal]) -> None:
+        """Keep the latest events that were refused; snapshots name those that nobody measures."""
         now = self.now()
-        self._database.write(lambda c: note_unmatched(c, events, now))
+        self._database.write(lambda c: note_refusals(c, refusals, now))
+
+    def refusals(self, key: int, since: int) -> list[Refusal]:
+        """What an experiment refused lately, and events since a time that no experiment measures.
+
+        Of several events of one name with the same reason there is the latest.
+        """
+        return self._database.read(lambda c: read_refusals(c, key, since))
 
     # Decisions
 
@@ -434,8 +445,9 @@ class Storage:
             if not everything:
                 return Snapshot(experiment, pairs, series=steering)
             corrected = corrections.corrected_segments(t.connection, key)
-            unmatched = read_unmatched(t.connection, experiment.created)
-            return Snapshot(experiment, pairs, corrected, steering, unmatched)
+            unmatched = read_refusals(t.connection, 0, experiment.created)
+            names = tuple(one.event for one in unmatched if one.at >= experiment.created)
+            return Snapshot(experiment, pairs, corrected, steering, names)
 
         return self._read(key, work)
 
@@ -529,6 +541,9 @@ class Storage:
         would change, or a period lies in the future; WrongStateError if the experiment is
         archived, unless a unit is erased.
         """
+        unit = change.unit
+        if change.kind == "erase" and unit is not None:
+            self._database.write(lambda c: forget_refusals(c, unit))
         # A unit or a period may have a million visits.
         seconds = None if change.kind == "void" else inf
         return self._write(key, lambda t: corrections.correct(t, change, now, by), seconds)
@@ -608,6 +623,17 @@ class Storage:
         while page := self.log(key, after):
             yield page
             after = page[-1].number
+
+    def arrivals(
+        self, key: int, metrics: Sequence[str], since: int, most: int = MOST_ARRIVALS
+    ) -> Arrivals:
+        """What has arrived at an experiment lately.
+
+        metrics : names of those whose events count
+        since : a time
+        most : of the latest events
+        """
+        return self._read(key, lambda t: traffic.read_arrivals(t, metrics, since, most))
 
     def extreme(self, key: int) -> tuple[str, float] | None:
         """The unit with the reward furthest from 0, and this reward; None without rewards."""

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import (
     ARRAY,
@@ -25,7 +25,9 @@ from sqlalchemy import (
     case,
     exists,
     func,
+    literal,
     select,
+    union_all,
     update,
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
@@ -366,6 +368,76 @@ def event_row(key: int, number: int, event: MetricEvent) -> dict[str, Any]:
         "created": event.arrived,
         "at": None if event.received is None else event.at,
     }
+
+
+# What has arrived lately
+
+MOST_ARRIVALS = 20  # of the latest events
+
+
+class Arrival(NamedTuple):
+    """An event that was counted.
+
+    Attributes
+    ----------
+    unit : whose it was
+    at : when it arrived
+    values : what it counted as, by metric
+    """
+
+    unit: str
+    at: int
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What has arrived at an experiment lately.
+
+    Attributes
+    ----------
+    assigned, counted : assignments, and events that were counted, since a time
+    total, silent : assignments so far, and those of them without any event
+    latest : the events that arrived last, the latest first
+    """
+
+    assigned: int
+    counted: int
+    total: int
+    silent: int
+    latest: tuple[Arrival, ...]
+
+
+def read_arrivals(t: Transaction, metrics: Sequence[str], since: int, most: int) -> Arrivals:
+    """See `Storage.arrivals`."""
+    primary = t.metrics.primary.name
+    parts = [
+        select(events.c.number, events.c.metric, events.c.value, events.c.created).where(
+            events.c.key == t.key, events.c.metric.in_(metrics)
+        )
+    ]
+    if not t.metrics.by_event:
+        named = literal(primary).label("metric"), rewards.c.reward.label("value")
+        own = select(rewards.c.number, *named, rewards.c.created).where(rewards.c.key == t.key)
+        parts.append(own)
+    arrived = union_all(*parts).subquery()
+    heard = func.count(func.distinct(arrived.c.number))
+    lately = func.count().filter(arrived.c.created >= since)
+    units, counted = t.connection.execute(select(heard, lately)).one()
+    mine = assignments.c.key == t.key
+    recent = func.count().filter(assignments.c.created >= since)
+    total, assigned = t.connection.execute(select(func.count(), recent).where(mine)).one()
+    latest = (
+        select(assignments.c.unit, arrived)
+        .join(arrived, mine & (assignments.c.number == arrived.c.number))
+        .order_by(arrived.c.created.desc(), arrived.c.number.desc(), arrived.c.metric)
+        .limit(most * len(metrics))
+    )
+    found: dict[tuple[int, int], Arrival] = {}
+    for unit, number, metric, value, created in t.connection.execute(latest):
+        arrival = found.setdefault((number, created), Arrival(unit, created, {}))
+        found[number, created] = arrival._replace(values={**arrival.values, metric: value})
+    return Arrivals(assigned, counted, total, total - units, tuple(found.values())[:most])
 
 
 # Reading and locking

@@ -38,6 +38,7 @@ from steadyarm.storages.schema import (
     experiments,
     marks,
     metadata,
+    refusals_of,
     segments,
     sessions,
     tallies,
@@ -352,6 +353,7 @@ def prune(database: Database, now: int, archived_before: int | None, dry: bool) 
     for key in old.keys() | database.read(lambda c: set(c.execute(gone).scalars())):
         for table in OWNED:
             _delete(database, table, key)
+        _forget(database, key)
     return Pruned(ended, tuple(old.values()))
 
 
@@ -367,6 +369,11 @@ def _archived(connection: Connection, before: int) -> dict[int, str]:
         .order_by(experiments.c.key)
     )
     return {row.key: row.name for row in connection.execute(old)}
+
+
+def _forget(database: Database, key: int) -> None:
+    """Delete what is kept of events that an experiment refused."""
+    database.write(lambda c: c.execute(delete(marks).where(refusals_of(key))).close())
 
 
 def _delete(database: Database, table: Table, key: int) -> None:
