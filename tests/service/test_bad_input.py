@@ -81,7 +81,7 @@ WORDS: list[tuple[str, Any, str | None, str]] = [
     ("", {"budget": 0, "seed": -1}, "budget", "expected a whole number of at least 1."),
     ("", {"budget": 10**30}, "budget", "expected a whole number"),
     ("", {"name": "a/b"}, "name", "name"),
-    ("", {"arms": {"one_hot": 5}}, "arms", "names is 5; expected a list"),
+    ("", {"variants": {"one_hot": "A"}, "arms": None}, "arms", "expected a list"),
     ("", {"policy": {"name": "steady", "robustness": "much"}}, "policy", "robustness"),
 ]
 

@@ -45,8 +45,9 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
     """An experiment to be created.
 
     name : up to 100 letters, digits, dots, hyphens and underscores, the first a letter or digit
-    arms : a list of up to 2,000 names or an object with one of one_hot, factorial, bundles,
-        features
+    variants : a list of up to 2,000 names or an object with one of one_hot, factorial, bundles,
+        features; needed
+    arms : the same, as the Python API calls them; one of the two is given
     policy : a name such as steady, or an object with its name and settings
     budget : a whole number of at least 1: how many assignments are made in all
     seed : a whole number from 0 to 2**63 - 1, which makes the whole test reproducible; drawn at
@@ -91,7 +92,8 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
     """
 
     name: Name
-    arms: Annotated[Names | dict[str, Any], Meta(examples=[["A", "B", "C"]])]
+    variants: Annotated[Names | dict[str, Any], Meta(examples=[["A", "B", "C"]])] | None = None
+    arms: Names | dict[str, Any] | None = None
     policy: Annotated[str | dict[str, Any], Meta(examples=["steady"])] = "steady"
     budget: Annotated[int, Meta(examples=[10000])]
     seed: int | None = None
