@@ -35,7 +35,7 @@ KEPT = 32  # segments that are remembered one by one; older ones are merged in p
 NEEDED = 10  # rewards for every covariate, before slopes are used
 WILD = 6.0  # times the usual variance of a covariate, from which on a segment is not trusted
 FLAT = 1e-10  # share of a sum of squares below which a spread may be rounding
-COLLINEAR = 1e-6  # share of a covariate's variance that the ones before it must leave
+COLLINEAR = 1e-6  # eigenvalue of the correlations below which a direction does not vary
 
 
 def validate_covariates(given: Any) -> tuple[str, ...]:
@@ -357,9 +357,9 @@ class Slopes:
     def fitted(self, moments: Moments | None = None) -> Floats:
         """(n, c) slopes β; zero until enough is known, and where covariates explain nothing.
 
-        Covariates that did not vary, or that follow from others, get slope zero. All slopes are
-        shrunk by what they would explain by chance. Segments in which a covariate scatters far
-        more than in the median segment do not count.
+        Covariates that did not vary get slope zero; those that follow from each other share one.
+        All slopes are shrunk by what they would explain by chance. Segments in which a covariate
+        scatters far more than in the median segment do not count.
 
         moments : of the segment that is to be adjusted; where its covariates scatter far more
             than before, slopes shrink, which depends on the covariates alone
@@ -370,13 +370,16 @@ class Slopes:
             free, rest, S, b = self._tame()
             root = np.sqrt(np.maximum(np.einsum("ncc->nc", S), 0.0))
             scale = np.where(root > 0, root, 1.0)
-            L, y = _forward(S / scale[:, :, None] / scale[:, None, :], b / scale, root > 0)
-            used, explained = (np.einsum("ncc->nc", L) > 0).sum(axis=1), (y * y).sum(axis=1)
+            sizes, axes = np.linalg.eigh(S / scale[:, :, None] / scale[:, None, :])
+            inverse = np.where(sizes > COLLINEAR, 1 / np.maximum(sizes, COLLINEAR), 0.0)
+            y = np.einsum("nca,nc->na", axes, b / scale)
+            used, explained = (inverse > 0).sum(axis=1), (y * y * inverse).sum(axis=1)
             chance = used * np.maximum(rest - explained, 0.0) / np.maximum(free - used, 1.0)
             good = (used > 0) & (free >= NEEDED * used) & (chance < explained)
             good &= (explained > 0) & (explained < np.inf)
             factor = np.where(good, 1.0 - chance / np.where(good, explained, 1.0), 0.0)
-            beta = np.where(good[:, None], factor[:, None] * _backward(L, y) / scale, 0.0)
+            solved = np.einsum("nca,na->nc", axes, y * inverse)
+            beta = np.where(good[:, None], factor[:, None] * solved / scale, 0.0)
             if moments is None:
                 return beta
             usually = WILD * factor * factor * explained / np.maximum(free, 1.0)
@@ -438,34 +441,3 @@ def _merged(array: Floats) -> Floats:
     odd = array[:, 1::2]
     even[:, : odd.shape[1]] += odd
     return even
-
-
-def _forward(R: Floats, b: Floats, varies: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Cholesky factors L (n, c, c) of correlations R, and y (n, c) with Ly = b.
-
-    Rows of covariates that do not vary, or follow from those before, are zero.
-    """
-    L, y = np.zeros_like(R), np.zeros_like(b)
-    for a in range(R.shape[1]):
-        row = np.zeros_like(b)
-        for d in range(a):
-            pivot = L[:, d, d]
-            left = R[:, a, d] - (row * L[:, d]).sum(axis=1)
-            row[:, d] = np.where(pivot > 0, left / np.where(pivot > 0, pivot, 1.0), 0.0)
-        rest = 1.0 - (row * row).sum(axis=1)
-        used = varies[:, a] & (rest > COLLINEAR)
-        root = np.sqrt(np.where(used, rest, 1.0))
-        y[:, a] = np.where(used, (b[:, a] - (row * y).sum(axis=1)) / root, 0.0)
-        L[:, a] = np.where(used[:, None], row, 0.0)
-        L[:, a, a] = np.where(used, root, 0.0)
-    return L, y
-
-
-def _backward(L: Floats, y: Floats) -> Floats:
-    """X (n, c) with L'x = y; zero where L has a zero on its diagonal."""
-    x = np.zeros_like(y)
-    for a in reversed(range(y.shape[1])):
-        pivot = L[:, a, a]
-        left = y[:, a] - (L[:, :, a] * x).sum(axis=1)
-        x[:, a] = np.where(pivot > 0, left / np.where(pivot > 0, pivot, 1.0), 0.0)
-    return x

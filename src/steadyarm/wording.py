@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from itertools import combinations, product
-from math import ceil, comb, isfinite, isnan, log10, prod
+from itertools import product
+from math import ceil, isfinite, isnan, log10
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
@@ -231,7 +231,7 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
 # Short names of variants, and the factors that factorial ones are made of.
 
 
-MOST_TRIES = 100  # ways to read names, beyond which they are taken as they are
+NEXT_FACTOR = re.compile(", (?=[^,=]+=)")  # the comma before a factor
 
 
 class _Arms(Protocol):
@@ -267,8 +267,8 @@ def factors_in(arms: _Arms) -> dict[str, tuple[str, ...]] | None:
 def factors_of(names: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
     """The factors that `ArmSet.factorial` made variants of, read from their names; else None.
 
-    Levels may have commas and signs of equality in them, as long as there is one way to read all
-    names with the most factors, and their combinations are exactly the names again.
+    Levels may have commas and signs of equality in them, factors may not. The combinations of the
+    levels are exactly the names again.
 
     Examples
     --------
@@ -276,61 +276,21 @@ def factors_of(names: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
     {'size': ('S', 'L'), 'hat': ('no', 'yes')}
     >>> factors_of(["A", "B"])
     """
-    first, equals, _ = names[0].partition("=") if names else ("", "", "")
-    if not equals:
+    rows = [[part.partition("=") for part in NEXT_FACTOR.split(name)] for name in names]
+    factors = [factor for factor, _, _ in rows[0]] if rows else []
+    if len(set(factors)) < max(len(factors), 2) or any(len(row) != len(factors) for row in rows):
         return None
-    others = _other_factors(names, len(first))
-    for count in range(len(others), 0, -1):
-        if comb(len(others), count) > MOST_TRIES:
-            return None
-        tried = (_parsed(names, (first, *chosen)) for chosen in combinations(others, count))
-        found = [levels for levels in tried if levels is not None]
-        if found:
-            return found[0] if len(found) == 1 else None
-    return None
-
-
-def _other_factors(names: Sequence[str], start: int) -> list[str]:
-    """What may be a factor after the first: stands between a comma and = in every name, once."""
-    text, found = names[0], []
-    while (start := text.find(", ", start) + 2) > 1:
-        end = text.find("=", start)
-        if end < 0:
-            break
-        factor = text[start:end]
-        if all(name.count(f", {factor}=") == 1 for name in names):
-            found.append(factor)
-    return found
-
-
-def _parsed(names: Sequence[str], factors: tuple[str, ...]) -> dict[str, tuple[str, ...]] | None:
-    """The levels of these factors, if their combinations are exactly the names, in order."""
-    if len(set(factors)) < len(factors):
-        return None
-    seen: list[dict[str, None]] = [{} for _ in factors]
-    heads = [f"{factors[0]}=", *(f", {factor}=" for factor in factors[1:])]
-    for name in names:
-        if not name.startswith(heads[0]):
-            return None
-        rest = name.removeprefix(heads[0])
-        for place, head in enumerate(heads[1:]):
-            level, there, rest = rest.partition(head)
-            if not there:
-                return None
-            seen[place][level] = None
-        seen[-1][rest] = None
-    sizes = list(map(len, seen))
-    if min(sizes) < 2 or prod(sizes) != len(names):
-        return None
-    if not all(level.strip() for levels in seen for level in levels):
+    levels = {
+        factor: tuple(dict.fromkeys(level for _, _, level in column))
+        for factor, column in zip(factors, zip(*rows, strict=True), strict=True)
+    }
+    if any(len(column) < 2 or not all(map(str.strip, column)) for column in levels.values()):
         return None
     made = (
         ", ".join(f"{factor}={level}" for factor, level in zip(factors, row, strict=True))
-        for row in product(*seen)
+        for row in product(*levels.values())
     )
-    if any(one != name for one, name in zip(made, names, strict=True)):
-        return None
-    return {factor: tuple(levels) for factor, levels in zip(factors, seen, strict=True)}
+    return levels if list(made) == list(names) else None
 
 
 def labels_of(names: Sequence[str]) -> tuple[str, ...]:
