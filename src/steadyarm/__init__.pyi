@@ -86,7 +86,7 @@ from steadyarm.policies import (
     Uniform,
 )
 from steadyarm.segments import Segment, SegmentStats
-from steadyarm.signing import sign_unit
+from steadyarm.wire.signing import sign_unit
 from steadyarm.simulation import Comparison, Results, compare, simulate
 
 __all__ = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from steadyarm.paper.yahoo import YahooLog, read_yahoo
+from steadyarm.paper.datasets import YahooLog, read_yahoo
 from tests.paper.clicks import write_log
 
 

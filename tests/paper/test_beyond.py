@@ -12,12 +12,12 @@ import steadyarm as sa
 from steadyarm.cli.main import build_parser, main
 from steadyarm.cli.research import _points
 from steadyarm.paper import figure_named, tasks_of
-from steadyarm.paper.published import (
+from steadyarm.paper.report import beyond_chart
+from steadyarm.paper.specification import (
     beyond_of,
     beyond_points,
     beyond_policies,
 )
-from steadyarm.paper.report import beyond_chart
 from steadyarm.policies import VARIANTS
 from steadyarm.simulation import Results
 from steadyarm.simulation.journal import Journal
@@ -125,7 +125,7 @@ def test_the_command_draws_and_reports(
 ) -> None:
     """From a journal of ordinary runs, here of two figures: nothing is left to compute."""
     few = {name: figure_named(name) for name in ("soare_scale", "malicious")}
-    monkeypatch.setattr("steadyarm.paper.published.FIGURES", few)
+    monkeypatch.setattr("steadyarm.paper.specification.FIGURES", few)
     path = tmp_path / "cells.jsonl"
     journal = Journal(path)
     for result in cells(100, P1RAGE=50, Steady=10):

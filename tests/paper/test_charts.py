@@ -8,9 +8,8 @@ import altair
 import pytest
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.paper.published import published_counts
 from steadyarm.paper.report import figure_chart
-from steadyarm.paper.specification import figure_named
+from steadyarm.paper.specification import figure_named, published_counts
 from steadyarm.plot.spec import note_of, svg
 from steadyarm.simulation import Results, clopper_pearson
 from tests.simulation.own import counted

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from steadyarm.paper.published import compare, published_counts
+from steadyarm.paper.specification import compare, published_counts
 from steadyarm.simulation import Results
 from tests.simulation.own import counted
 

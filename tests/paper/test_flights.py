@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.paper import Flights, flights, flights_world, load_flights
-from steadyarm.paper.flights import read_flights
+from steadyarm.paper import Flights, datasets, flights_world, load_flights
+from steadyarm.paper.datasets import read_flights
 
 HEADER = "year,month,day,arr_delay,carrier,origin\n"
 
@@ -102,7 +102,7 @@ def test_broken_tables(tmp_path: Path) -> None:
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     load_flights.cache_clear()
-    monkeypatch.setattr(flights, "find_spec", lambda name: None)
+    monkeypatch.setattr(datasets, "find_spec", lambda name: None)
     with pytest.raises(sa.MissingExtraError, match=r"pip install 'steadyarm\[flights\]'"):
         flights_world(1000)
 

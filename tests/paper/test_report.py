@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from steadyarm.paper.published import published_counts
 from steadyarm.paper.report import report_of, write_report
-from steadyarm.paper.specification import Figure, figure_named
+from steadyarm.paper.specification import Figure, figure_named, published_counts
 from steadyarm.simulation import Results
 from tests.reports.worlds import Elements
 from tests.simulation.own import counted

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from steadyarm.paper.published import published_counts
 from steadyarm.paper.report import results_csv, write_results
+from steadyarm.paper.specification import published_counts
 from steadyarm.simulation import clopper_pearson
 from steadyarm.wording import write_atomically
 from tests.simulation.own import counted

@@ -14,7 +14,7 @@ from scipy.stats import chi2
 
 import steadyarm as sa
 from steadyarm.paper import load_yahoo_instance, read_yahoo, yahoo_instance, yahoo_world
-from steadyarm.paper.yahoo import (
+from steadyarm.paper.datasets import (
     DistinctSample,
     Moments,
     YahooInstance,

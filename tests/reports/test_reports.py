@@ -18,8 +18,8 @@ from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import scorecard_of
 from steadyarm.reports import experiment_report, plan_report, write_report
-from steadyarm.reports.analysis import MOST_COLUMNS
 from steadyarm.reports.experiment import page_of
+from steadyarm.reports.offline import MOST_COLUMNS
 from steadyarm.reports.render import ROWS
 from steadyarm.wording import percent
 from tests.reports.worlds import Elements, visited

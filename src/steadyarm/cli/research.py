@@ -69,8 +69,8 @@ def reproduce(args: argparse.Namespace) -> None:
     points in it, and writes results.csv, pictures and a report. A run that was stopped goes on
     where it was.
     """
-    from steadyarm.paper.published import beyond_of, beyond_policies
     from steadyarm.paper.report import write_report, write_results
+    from steadyarm.paper.specification import beyond_of, beyond_policies
     from steadyarm.simulation.compare import run_tasks
     from steadyarm.simulation.journal import Journal
 
@@ -113,7 +113,7 @@ def _figures(args: argparse.Namespace) -> list[Figure]:
 
 def _points(figures: list[Figure], args: argparse.Namespace) -> list[Point]:
     """Every figure, value and policy to run, and in how many trials."""
-    from steadyarm.paper.published import beyond_points, beyond_policies
+    from steadyarm.paper.specification import beyond_points, beyond_policies
     from steadyarm.validation import whole_number
 
     whole_number(args.seed, "--seed")

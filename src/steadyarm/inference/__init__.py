@@ -3,11 +3,13 @@
 from steadyarm.inference.boundaries import Looks, boundaries, spent
 from steadyarm.inference.drift import DriftReport, drift_p_values, drift_report
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.fit import LackOfFit, lack_of_fit, lack_of_fit_p_values
 from steadyarm.inference.health import (
     Finding,
     HealthReport,
+    LackOfFit,
     health_report,
+    lack_of_fit,
+    lack_of_fit_p_values,
     late_finding,
 )
 from steadyarm.inference.intervals import Intervals, fixed_budget

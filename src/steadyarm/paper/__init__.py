@@ -1,21 +1,23 @@
 """The paper's experiments: figures as specifications, their data, and the published numbers."""
 
-from steadyarm.paper.flights import Flights, flights_world, load_flights
-from steadyarm.paper.published import published_counts
+from steadyarm.paper.datasets import (
+    Flights,
+    YahooInstance,
+    YahooLog,
+    flights_world,
+    load_flights,
+    load_yahoo_instance,
+    read_yahoo,
+    yahoo_instance,
+    yahoo_world,
+)
 from steadyarm.paper.specification import (
     FIGURES,
     PAPER_POLICIES,
     Figure,
     figure_named,
+    published_counts,
     tasks_of,
-)
-from steadyarm.paper.yahoo import (
-    YahooInstance,
-    YahooLog,
-    load_yahoo_instance,
-    read_yahoo,
-    yahoo_instance,
-    yahoo_world,
 )
 
 __all__ = [

@@ -12,15 +12,17 @@ import numpy as np
 
 from steadyarm import plot
 from steadyarm.errors import InvalidInputError
-from steadyarm.paper.published import (
+from steadyarm.paper.specification import (
     BASELINE,
+    BEYOND_PAPER,
     EASY,
+    FIGURES,
     Beyond,
     Comparison,
+    Figure,
     compare,
     published_cell,
 )
-from steadyarm.paper.specification import BEYOND_PAPER, FIGURES, Figure
 from steadyarm.plot.spec import (
     HEIGHT,
     QUIET,

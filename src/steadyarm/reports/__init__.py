@@ -1,8 +1,7 @@
 """Reports: one HTML page each, with its charts inside, to be sent or printed."""
 
-from steadyarm.reports.analysis import analysis_report
 from steadyarm.reports.experiment import experiment_report
-from steadyarm.reports.plan import plan_report
+from steadyarm.reports.offline import analysis_report, plan_report
 from steadyarm.reports.render import check_path, write_report
 
 __all__ = ["analysis_report", "check_path", "experiment_report", "plan_report", "write_report"]

@@ -26,7 +26,7 @@ from steadyarm.live.scorecard import (
 from steadyarm.live.verdict import Verdict, adjusted_text
 from steadyarm.plot.sources import CHARTS, chart_for
 from steadyarm.plot.spec import Spec
-from steadyarm.reports.analysis import periods_of
+from steadyarm.reports.offline import periods_of
 from steadyarm.reports.render import ROWS, render
 from steadyarm.storages.records import to_datetime
 from steadyarm.wording import (

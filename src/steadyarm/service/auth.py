@@ -33,9 +33,9 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.live.metrics import microseconds
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.settings import is_loopback
-from steadyarm.signing import verify_unit
 from steadyarm.storages.service import Scope, TokenRecord
 from steadyarm.storages.storage import Storage
+from steadyarm.wire.signing import verify_unit
 
 log = logging.getLogger("steadyarm.service")
 
