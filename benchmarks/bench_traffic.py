@@ -72,13 +72,13 @@ class Loaded:
         return float(sum(one.user + one.system for one in times))
 
 
-def measure(backend: str, requests: int, workers: int) -> None:
+def measure(backend: str, requests: int) -> None:
     """Print a table."""
     base = "/v1/experiments/shop"
     with (
         storages(backend) as (url, _),
         tempfile.TemporaryDirectory() as folder,
-        Service(url, workers) as service,
+        Service(url) as service,
         sa.create_experiment(
             "shop", VARIANTS, sa.Steady(), 10_000_000, url, seed=1, missing="drop"
         ),
@@ -120,7 +120,7 @@ def measure(backend: str, requests: int, workers: int) -> None:
         alone = [loaded.measure("POST", "/v1/experiments", [body])[0] for body in large]
         created = min(alone, key=lambda measured: measured.p50)
     rate, cpu = (floor.rate + again.rate) / 2, (floor.cpu + again.cpu) / 2
-    print(f"\n{backend}, {workers} worker{'s' * (workers > 1)}, {requests:,} requests each")
+    print(f"\n{backend}, {requests:,} requests each")
     print(
         f"{'':<24}{'requests/s':>11}{'p50 ms':>9}{'p99 ms':>9}{'of the floor':>14}{'rows/s':>10}"
         f"{'CPU µs':>9}{'floors':>8}"
@@ -172,9 +172,7 @@ def measure_turns(loaded: Loaded, base: str, requests: int) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=20_000, help="of each kind")
-    parser.add_argument("--workers", type=int, nargs="+", default=[1], help="of the service")
     parser.add_argument("--backend", choices=["sqlite", "postgresql"], help="default: both")
     args = parser.parse_args()
     for backend in [args.backend] if args.backend else ["sqlite", "postgresql"]:
-        for workers in args.workers:
-            measure(backend, args.requests, workers)
+        measure(backend, args.requests)

@@ -1,4 +1,4 @@
-"""A race: many clients ask several workers for the same units at once."""
+"""A race: many clients ask two processes of the service for the same units at once."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Finish:
 
 
 def race_for_units(
-    storage: str, workers: int = 4, clients: int = 64, units: int = 1000, processes: int = 4
+    storage: str, clients: int = 64, units: int = 1000, processes: int = 4
 ) -> Finish:
     """All clients ask for the same units, which are the whole budget of a test."""
     live = sa.create_experiment(
         "race", list("ABCDE"), sa.Steady(), units, storage, seed=3, missing="drop"
     )
-    with Service(storage, workers) as service:
-        each = str(clients // processes)
+    with Service(storage) as service, Service(storage) as other:
+        each, ports = str(clients // processes), [str(service.port), str(other.port)]
         crowd = [
             subprocess.Popen(
-                [sys.executable, CROWD, str(service.port), "race", str(i), each, str(units)],
+                [sys.executable, CROWD, ports[i % 2], "race", str(i), each, str(units)],
                 stdout=subprocess.PIPE,
             )
             for i in range(processes)

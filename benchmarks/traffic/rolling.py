@@ -62,7 +62,6 @@ def roll_out_under_kills(
     database: Postgres | None = None,
     viewers: int = 4,
     units: int = 60,
-    workers: int = 2,
     pause: tuple[float, float] = (0.3, 1.0),
     seed: int = 1,
 ) -> Rolled:
@@ -76,7 +75,7 @@ def roll_out_under_kills(
     )
     live.close()
     killed, said = 0, list[tuple[float, float]]()
-    with tempfile.TemporaryDirectory() as folder, Service(storage, workers) as service:
+    with tempfile.TemporaryDirectory() as folder, Service(storage) as service:
         until = Path(folder, "until")
         notes = [Path(folder, f"notes-{i}.jsonl") for i in range(viewers)]
         given = [str(service.port), "shop"]

@@ -23,10 +23,10 @@ READY = 180  # seconds that a server may take to answer
 
 
 class Service:
-    """`steadyarm serve` in processes of its own."""
+    """`steadyarm serve` in a process of its own."""
 
-    def __init__(self, storage: str, workers: int = 1) -> None:
-        self.storage, self.workers, self.port = storage, workers, _free_port()
+    def __init__(self, storage: str) -> None:
+        self.storage, self.port = storage, _free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.log = Path(tempfile.mkstemp(suffix=".log")[1])
 
@@ -34,7 +34,6 @@ class Service:
         """Start, and return when it answers."""
         command = [sys.executable, "-m", "steadyarm.cli.main", "serve", "--no-access-log"]
         command += ["--storage", self.storage, "--port", str(self.port)]
-        command += ["--workers", str(self.workers)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
@@ -67,7 +66,7 @@ class Service:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """Kill -9 for the server and all of its workers."""
+        """Kill -9."""
         assert self.process is not None
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()

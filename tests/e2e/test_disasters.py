@@ -22,7 +22,7 @@ def test_a_crash_loses_nothing_and_doubles_nothing(backend: str) -> None:
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
 def test_a_race_for_the_same_units_gives_one_assignment_each(backend: str) -> None:
     with storages(backend) as (url, _):
-        race = race_for_units(url, workers=2, clients=32, units=25, processes=2)
+        race = race_for_units(url, clients=32, units=25, processes=2)
     assert race.faults == ()
     assert race.requests == 800
 

@@ -31,10 +31,10 @@ webhooks.FIRST, webhooks.FACTOR, webhooks.LONGEST = 0.2, 1.5, 2.0
 
 
 @contextmanager
-def server(folder: Path, url: str, workers: str) -> Iterator[subprocess.Popen[str]]:
-    """`steadyarm serve` in a session of its own, so that all of its processes can be killed."""
+def server(folder: Path, url: str) -> Iterator[subprocess.Popen[str]]:
+    """`steadyarm serve` in a session of its own."""
     (folder / "sitecustomize.py").write_text(HURRY)
-    words = ("--port", "0", "--storage", url, "--workers", workers, "--no-access-log")
+    words = ("--port", "0", "--storage", url, "--no-access-log")
     path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
     process = command("serve", *words, new_session=True, PYTHONPATH=path)
     try:
@@ -75,11 +75,9 @@ def closed(storage: Storage, names: set[str], seconds: float = 240) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize(
-    ("backend", "workers"), [("sqlite", "1"), ("sqlite", "2"), ("postgresql", "2")]
-)
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
 def test_killed_servers_and_failing_receivers_lose_nothing(
-    backend: str, workers: str, tmp_path: Path, request: pytest.FixtureRequest
+    backend: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = f"sqlite:///{tmp_path}/tests.db"
     if backend == "postgresql":
@@ -94,10 +92,10 @@ def test_killed_servers_and_failing_receivers_lose_nothing(
             heard.append(receiver)
             storage.webhooks.add(new_endpoint(receiver.url, storage.now(), private=True))
             run_tests(storage, "one", "two")
-            with server(tmp_path, url, workers) as process:
+            with server(tmp_path, url) as process:
                 receiver.wait(3)
                 kill(process)
-        with server(tmp_path, url, workers) as process:  # nobody listens
+        with server(tmp_path, url) as process:  # nobody listens
             run_tests(storage, "three", "alone")
             until = time.monotonic() + 120
             while not any(error for _, error in storage.webhooks.waiting().values()):
@@ -105,7 +103,7 @@ def test_killed_servers_and_failing_receivers_lose_nothing(
                 time.sleep(0.1)
             kill(process)
         run_tests(storage, "four")  # while no server runs
-        with receiving(port) as receiver, server(tmp_path, url, workers):
+        with receiving(port) as receiver, server(tmp_path, url):
             heard.append(receiver)
             closed(storage, names)
 

@@ -112,14 +112,17 @@ def command(*words: str, new_session: bool = False, **variables: str) -> subproc
 
 
 @contextmanager
-def served(folder: Path, *words: str, warm: bool = False) -> Iterator[Server]:
+def served(folder: Path, *words: str, warm: bool = False, **variables: str) -> Iterator[Server]:
     """The real server on a free port and an SQLite file in the folder."""
     at = ("--port", "0", "--storage", f"sqlite:///{folder}/tests.db")
-    process = command("serve", *at, *words, STEADYARM_WARM=str(warm).lower())
+    variables = {"STEADYARM_WARM": str(warm).lower()} | variables
+    process = command("serve", *at, *words, new_session=False, **variables)
     try:
         assert process.stdout is not None
-        greeting = [process.stdout.readline() for _ in range(3)]
-        found = re.search(r"http://\S+:\d+", greeting[0])
+        greeting = [process.stdout.readline()]
+        if not greeting[0].startswith("{"):  # else it is one line of JSON
+            greeting += [process.stdout.readline() for _ in range(2)]
+        found = re.search(r"http://[^:]+:\d+", greeting[0])
         assert found, "".join(greeting) + process.communicate(timeout=180)[0]
         server = Server(process, found[0], greeting)
         for _ in range(1800):  # numerical code may have to be compiled

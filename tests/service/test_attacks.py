@@ -18,6 +18,7 @@ from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -34,12 +35,12 @@ from tests.dashboard.clients import dashboard
 from tests.service.clients import SHOP, in_process
 
 GUIDE = (Path(__file__).parents[2] / "docs/operate/production.md").read_text()
-SECRET = "a secret of the workers alone"
+SECRET = "a secret of the service alone"
 
 
 @contextmanager
 def listening(storage: str, **given: Any) -> Iterator[str]:
-    """One worker on real sockets, as `steadyarm serve` sets it up; its address."""
+    """One process on real sockets, as `steadyarm serve` sets it up; its address."""
     usual: dict[str, Any] = {"access_log": False, "warm": False, "secret": SECRET}
     settings = ServiceSettings(**(usual | given), storage=storage)
     with socket.create_server(("127.0.0.1", 0)) as bound:
@@ -163,7 +164,19 @@ def test_removing_the_last_token_lets_nobody_in(
     assert done == [*names, (created, "again")]
 
 
-def test_a_copied_cookie_ends_with_signing_out_on_every_worker(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hosts", ["", "Host: a\r\nHost: b\r\n"])
+def test_a_request_needs_exactly_one_host(tmp_path: Path, hosts: str) -> None:
+    storage = f"sqlite:///{tmp_path}/a.db"
+    head = f"GET /v1/experiments HTTP/1.1\r\n{hosts}X-API-Key: {add_token(storage, 'me')}\r\n\r\n"
+    with listening(storage) as url:
+        address = urlsplit(url)
+        with socket.create_connection((address.hostname, address.port or 80), timeout=60) as sent:
+            sent.sendall(head.encode())
+            answer = sent.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 400")
+
+
+def test_a_copied_cookie_ends_with_signing_out_in_every_process(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path}/a.db"
     token = add_token(storage, "me")
     with ExitStack() as stack:

@@ -123,7 +123,9 @@ def test_wrong_addresses(known: InProcess, path: str, status: int) -> None:
 
 def test_wrong_methods_name_the_right_one(known: InProcess) -> None:
     answer = known.request("PUT", f"{BASE}/assignments")
-    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "OPTIONS, POST")
+    several = known.request("PUT", "/v1/experiments")
+    assert (several.status_code, several.headers["allow"]) == (405, "GET, POST")
     assert answer.json()["type"] == "urn:steadyarm:problem:method-not-allowed"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -22,8 +23,10 @@ from tests.service.clients import SHOP, command, served
 
 def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
     with served(tmp_path, "--log-format", "json", warm=True) as server:
-        assert server.greeting[1] == f"  storage: SQLite, {tmp_path}/tests.db\n"
-        assert "no tokens" in server.greeting[2]
+        greeting = json.loads(server.greeting[0])
+        _, storage, access = greeting["message"].splitlines()
+        assert storage == f"  storage: SQLite, {tmp_path}/tests.db"
+        assert "no tokens" in access
         with httpx2.Client(base_url=server.url) as client:
             created = client.post("/v1/experiments", json=SHOP | {"budget": 100_000})
             assert created.status_code == 201
@@ -53,47 +56,85 @@ def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
             for one in asking:
                 one.result()
     assert status == 0
-    *lines, last = rest.splitlines()
-    assert last == "steadyarm: stopped"
-    logged = [json.loads(line) for line in lines]
+    logged = [json.loads(line) for line in rest.splitlines()]
+    assert logged[-1]["message"] == "steadyarm: stopped"
+    assert {line["time"][-1] for line in logged} == {"Z"}
+    request = next(line for line in logged if line.get("status") == 201)
+    assert (request["client"], request["level"], request["token"]) == ("127.0.0.1", "info", None)
     assert sum(line.get("status") == 201 for line in logged) >= len(stored)
     with closing(open_storage(f"sqlite:///{tmp_path}/tests.db")) as storage:
         kept = storage.log(storage.find("shop").key, most=100_000)
         assert len(kept) >= len(stored) == len(set(stored))
 
 
-def test_two_workers_and_tokens_by_the_command_line(
+def test_two_processes_and_tokens_by_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = ["--storage", f"sqlite:///{tmp_path}/tests.db"]
     assert main(["token", "create", "--name", "shop", "--scope", "admin", *at]) == 0
     token = capsys.readouterr().out.strip()
     headers = {"Authorization": f"Bearer {token}"}
-    words = ("--host", "0.0.0.0", "--workers", "2", "--no-access-log")
-    with served(tmp_path, *words) as server:
+    words = ("--host", "0.0.0.0", "--no-access-log")
+    with served(tmp_path, *words) as server, served(tmp_path, *words) as other:
         assert "1 token " in server.greeting[2]
-        url = server.url.replace("0.0.0.0", "127.0.0.1") + "/v1/experiments"
-        assert httpx2.post(url, json=SHOP).status_code == 401
-        assert httpx2.post(url, json=SHOP, headers=headers).status_code == 201
+        urls = [
+            one.url.replace("0.0.0.0", "127.0.0.1") + "/v1/experiments" for one in (server, other)
+        ]
+        assert httpx2.post(urls[0], json=SHOP).status_code == 401
+        assert httpx2.post(urls[0], json=SHOP, headers=headers).status_code == 201
         ids: dict[str, set[str]] = {f"u{i}": set() for i in range(50)}
 
         def ask(thread: int) -> None:
             with httpx2.Client(headers=headers) as client:
                 for unit in ids:
-                    answer = client.post(f"{url}/shop/assignments", json={"unit": unit})
+                    answer = client.post(
+                        f"{urls[thread % 2]}/shop/assignments", json={"unit": unit}
+                    )
                     ids[unit].add(answer.json()["id"])
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(ask, range(8)))
         assert {len(found) for found in ids.values()} == {1}
-        metrics = httpx2.get(url.replace("/v1/experiments", "/metrics"), headers=headers).text
-        assert "steadyarm_assignments_total 50.0" in metrics
         assert main(["token", "remove", "shop", "--lock-out", *at]) == 0
-        deadline = time.monotonic() + 60  # until both workers know
-        while {httpx2.get(url, headers=headers).status_code for _ in range(10)} != {401}:
+        deadline = time.monotonic() + 60  # until both know
+        while {httpx2.get(url, headers=headers).status_code for url in urls} != {401}:
             assert time.monotonic() < deadline
             time.sleep(0.2)
-        assert server.end()[0] == 0
+        assert server.end()[0] == other.end()[0] == 0
+
+
+def test_a_reload_under_load_refuses_no_request(tmp_path: Path) -> None:
+    with served(tmp_path, "--no-access-log", STEADYARM_SECRTE="typing error") as server:
+        url = f"{server.url}/v1/experiments"
+        assert httpx2.post(url, json=SHOP | {"budget": 100_000}).status_code == 201
+        done, statuses = threading.Event(), list[int]()
+
+        def ask(thread: int) -> None:
+            each_alone = {"Connection": "close"}  # as a proxy opens one for every request
+            with httpx2.Client(headers=each_alone, timeout=60) as client:
+                for i in itertools.takewhile(lambda _: not done.is_set(), itertools.count()):
+                    unit = {"unit": f"{thread}-{i}"}
+                    statuses.append(client.post(f"{url}/shop/assignments", json=unit).status_code)
+
+        with ThreadPoolExecutor(4) as pool:
+            asking = [pool.submit(ask, thread) for thread in range(4)]
+            for _ in range(2):
+                time.sleep(0.5)
+                server.process.send_signal(signal.SIGHUP)
+                greeted = server.process.stdout
+                assert greeted is not None
+                while "STEADYARM_SECRTE is no setting" not in greeted.readline():
+                    assert server.process.poll() is None
+                assert httpx2.get(f"{server.url}/readyz", timeout=60).status_code == 200
+            time.sleep(0.5)
+            done.set()
+            for one in asking:
+                one.result()
+        status, rest = server.end()
+    assert status == 0
+    assert len(statuses) > 100
+    assert set(statuses) == {201}
+    assert "Traceback" not in rest
 
 
 def test_an_interruption_during_the_start_shows_no_traceback() -> None:
@@ -102,7 +143,7 @@ def test_an_interruption_during_the_start_shows_no_traceback() -> None:
     assert process.stdout is not None
     assert process.stdout.readline().startswith("SteadyArm serves")
     assert process.stdout.readline() == "  storage: memory (gone when the server ends)\n"
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, workers and all
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     rest, _ = process.communicate(timeout=120)
     assert "Traceback" not in rest
     assert rest.splitlines()[-1] == "steadyarm: stopped"
@@ -114,7 +155,6 @@ def test_an_interruption_during_the_start_shows_no_traceback() -> None:
         (["--storage", "sqlite:///{folder}/a.db", "--port", "{taken}"], "another --port"),
         (["--storage", "sqlite:///{folder}/a.db", "--host", "0.0.0.0"], "token create"),
         (["--storage", "sqlite:///{folder}/no/a.db"], "folder"),
-        (["--storage", "memory", "--workers", "2"], "--workers 1"),
         (["--storage", "memory", "--max-batch", "0"], "max_batch is 0"),
     ],
 )

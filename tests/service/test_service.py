@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+from platform import python_version
 from typing import Any
 
 import pytest
 
+import steadyarm as sa
 from steadyarm.errors import StorageError
 from steadyarm.service.service import Batcher
 from steadyarm.storages import open_storage
@@ -109,9 +112,40 @@ def test_metrics_count_by_route_template(shop: InProcess) -> None:
         "steadyarm_assignments_total 2.0",
         "steadyarm_rewards_total 1.0",
         'steadyarm_experiments{state="running"} 1.0',
+        'steadyarm_problems_total{kind="unknown-experiment"} 1.0',
+        "steadyarm_ready 1.0",
+        "steadyarm_waiting_requests 0.0",
+        "steadyarm_webhook_queue 0.0",
+        f'steadyarm_build_info{{python="{python_version()}",version="{sa.__version__}"}} 1.0',
     ):
         assert line in text.splitlines()
     assert 'steadyarm_request_seconds_bucket{le="0.001"' in text
+    assert "process_resident_memory_bytes" in text
+
+
+def test_an_outage_has_one_line_when_it_begins_and_one_when_it_ends(
+    shop: InProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise StorageError("the disk is full")
+
+    readiness = shop.app.state.service.readiness
+    with caplog.at_level(logging.INFO, "steadyarm.service"):
+        with monkeypatch.context() as patch:
+            patch.setattr(shop.app.state.service.storage, "assign", fail)
+            patch.setattr(shop.app.state.service.storage, "check", fail)
+            for unit in "abcde":
+                sent = shop.post(f"{BASE}/assignments", {"unit": unit})
+                assert sent.status_code == 503
+            shop.run(readiness.watch())
+            text = shop.get("/metrics").text
+        shop.run(readiness.watch())
+    assert [record.message for record in caplog.records] == [
+        "not ready: the disk is full",
+        "ready again: the storage accepts writes",
+    ]
+    assert "steadyarm_storage_errors_total 5.0" in text
+    assert "steadyarm_ready 0.0" in text
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

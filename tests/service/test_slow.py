@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import signal
 import socket
 import sqlite3
 import threading
@@ -23,7 +20,7 @@ import uvicorn
 import steadyarm as sa
 from steadyarm.service import process
 from steadyarm.storages import open_storage
-from tests.service.clients import SHOP, InProcess, command, in_process
+from tests.service.clients import SHOP, InProcess, in_process
 
 BASE = "/v1/experiments/shop"
 
@@ -179,29 +176,3 @@ def test_a_full_house_is_said_until_the_silent_have_gone(monkeypatch: pytest.Mon
             assert is_closed(one, 60)
             one.close()
         assert httpx2.get(url).text == "ok"
-
-
-def answers(url: str) -> bool:
-    """Whether somebody listens there and answers."""
-    try:
-        return httpx2.get(f"{url}/healthz", timeout=1.0).status_code == 200
-    except httpx2.TransportError as error:
-        return not isinstance(error, httpx2.ConnectError)
-
-
-def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
-    words = ("--port", "0", "--storage", f"sqlite:///{tmp_path}/t.db", "--workers", "2")
-    process = command("serve", *words)
-    assert process.stdout is not None
-    found = re.search(r"http://\S+:\d+", process.stdout.readline())
-    assert found
-    while not answers(found[0]):
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    ended = time.monotonic() + 180  # one may still have been starting
-    while answers(found[0]):
-        assert time.monotonic() < ended
-        time.sleep(0.05)
-    assert process.stdout.read().count("Traceback") == 0  # ends when the last worker has ended
-    process.stdout.close()

@@ -2,7 +2,7 @@
 
 People sign in with a token. The browser then has a cookie with a random id, and the storage a hash
 of that id with the hash of the token. Both are looked up at every request, so that a session ends
-for all workers at once when somebody signs out or the token is removed, whoever has copied the
+for all processes at once when somebody signs out or the token is removed, whoever has copied the
 cookie. The cookie is signed, since keys for forms are bound to ids, also of people who have not
 signed in: no other site can make up an id and its key.
 

@@ -29,6 +29,7 @@ from steadyarm.service.auth import (
     cors_headers,
     header_of,
     headers_of,
+    peer,
     preflight_headers,
 )
 from steadyarm.service.problems import RefusedError, json_response, problem_response
@@ -58,6 +59,7 @@ class RequestMiddleware:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
         self._root = service.settings.root_path
+        self._logs = service.settings.access_log and service.settings.log_level in ("debug", "info")
         self._prefix, self._counter = secrets.token_hex(6), itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,8 +85,7 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEAD:
-                error = RefusedError("large-head", f"The headers exceed {MAX_HEAD:,} bytes.")
+            if error := _head_error(scope):
                 await problem_response(error, scope)(scope, receive, answer)
             else:
                 await self._app(scope, receive, answer)
@@ -98,15 +99,27 @@ class RequestMiddleware:
             requests, durations = self._service.metrics.of_request(known, path, status)
             requests.inc()
             durations.observe(seconds)
-            settings = self._service.settings
-            if settings.access_log:
-                log_request(settings.log_format, scope, path, status, seconds)
+            if self._logs:
+                log_request(self._service.settings.log_format, scope, path, status, seconds)
 
     def _request_id(self, scope: Scope) -> bytes:
         for name, value in scope["headers"]:
             if name == b"x-request-id" and SANE.fullmatch(value):
                 return bytes(value)
         return b"%s-%x" % (self._prefix.encode(), next(self._counter))
+
+
+def _head_error(scope: Scope) -> RefusedError | None:
+    """Why a request is refused for its headers alone."""
+    size = hosts = 0
+    for name, value in scope["headers"]:
+        size += len(name) + len(value)
+        hosts += name == b"host"
+    if size > MAX_HEAD:
+        return RefusedError("large-head", f"The headers exceed {MAX_HEAD:,} bytes.")
+    if hosts > 1 or (hosts == 0 and scope["http_version"] == "1.1"):  # as RFC 9112 wants it
+        return RefusedError("wrong-host", f"The request has {hosts} Host headers; expected one.")
+    return None
 
 
 class HostMiddleware(TrustedHostMiddleware):
@@ -118,19 +131,38 @@ class HostMiddleware(TrustedHostMiddleware):
         await (self.app if free else super().__call__)(scope, receive, send)
 
 
+def format_utc(seconds: float) -> str:
+    """A time of the log, in UTC.
+
+    Examples
+    --------
+    >>> format_utc(1_700_000_000.25)
+    '2023-11-14T22:13:20.250Z'
+    """
+    time_ = datetime.fromtimestamp(seconds, UTC)
+    return time_.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def log_request(form: str, scope: Scope, route: str, status: int, seconds: float) -> None:
     """Print a line about a request; its path is written as it came, in plain characters."""
     entry: dict[str, Any] = {
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "time": format_utc(time.time()),
+        "level": "info",
+        "client": peer(scope),
+        "token": scope.get("token"),
         "method": scope["method"],
         "path": scope.get("raw_path", b"").decode("ascii", "backslashreplace"),
+        "route": route,
         "status": status,
         "ms": round(1000 * seconds, 2),
         "request_id": scope["request_id"],
     }
-    line = "{time} {method} {path} {status} {ms} ms {request_id}".format_map(entry)
     if form == "json":
-        line = json.dumps(entry | {"route": route, "token": scope.get("token")})
+        line = json.dumps(entry)
+    else:
+        entry["token"] = entry["token"] or "-"
+        line = "{time} {client} {token} {method} {path} {status} {ms} ms {request_id}"
+        line = line.format_map(entry)
     print(f"{line}\n", end="", flush=True)  # in one piece: threads write, too
 
 
@@ -291,6 +323,11 @@ def create_app(
         return json_response(described)
 
     async def unrouted(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException) and error.status_code == 405:
+            scope = request.scope  # the router names the methods of one route alone
+            matching = [r for r in app.routes if r.matches(scope)[0] is not routing.Match.NONE]
+            methods = {m for r in matching if isinstance(r, routing.Route) for m in r.methods or ()}
+            error.headers = {"Allow": ", ".join(sorted(methods))}
         return await refused(error, request.scope)
 
     @asynccontextmanager

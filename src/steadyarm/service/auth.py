@@ -118,7 +118,7 @@ class PerMinute:
     """Counts what comes from each address; says how long to wait beyond a limit in a minute.
 
     A minute begins with the first thing that is counted. Only the latest addresses are remembered,
-    so memory is bounded. Each worker counts for itself.
+    so memory is bounded. Each process counts for itself.
 
     addresses : that are remembered
 

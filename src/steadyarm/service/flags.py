@@ -270,6 +270,7 @@ async def _report(
     await service.catalog.note_refusals(_refusals(service, events, outcomes))
     stored = sum(outcome == "stored" for one in outcomes for outcome in one.values())
     service.metrics.rewards.inc(stored)
+    service.metrics.events.inc(stored)
     return outcomes
 
 

@@ -247,7 +247,7 @@ async def list_experiments(
     service: Service, request: Request
 ) -> tuple[int, responses.ExperimentList]:
     """List all experiments in short."""
-    return 200, responses.ExperimentList.of(await service.read(service.storage.summaries))
+    return 200, responses.ExperimentList.of(await service.run_short(service.storage.summaries))
 
 
 async def show_experiment(
@@ -373,9 +373,9 @@ async def ready(service: Service, request: Request) -> tuple[int, responses.Up]:
 
 async def metrics(service: Service, request: Request) -> Response:
     """Counters of the service itself, for Prometheus."""
-    return Response(
-        await service.read(service.metrics.text), headers={"content-type": CONTENT_TYPE_LATEST}
-    )
+    await service.readiness.find_obstacle()  # which is one of the metrics
+    text = await service.run_short(service.metrics.text)
+    return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
 
 # Results; they change no experiment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
+import platform
 from collections import Counter as Count
 from collections.abc import Awaitable, Callable, Iterator
 from functools import cache, partial
@@ -13,11 +13,12 @@ from typing import Any, get_args
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     Histogram,
+    ProcessCollector,
     generate_latest,
 )
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 import steadyarm as sa
@@ -38,16 +39,18 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 500)
 
 
 class Metrics:
-    """Metrics of the service; of all workers together if there are many."""
+    """Metrics of this process, and of the experiments of its storage.
 
-    def __init__(self, storage: Storage) -> None:
-        self._states = _States(storage)
+    Attributes
+    ----------
+    connections : counts the open ones; set by whoever opens the socket
+    """
+
+    def __init__(self, storage: Storage, count_waiting: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "steadyarm_requests",
-            "Requests by route and status.",
-            ("method", "route", "status"),
-            registry=self.registry,
+        self.connections: Callable[[], int] = lambda: 0
+        self._requests = self._count(
+            "requests", "Requests by route and status.", "method", "route", "status"
         )
         self._seconds = Histogram(
             "steadyarm_request_seconds",
@@ -63,19 +66,36 @@ class Metrics:
             buckets=SIZES,
             registry=self.registry,
         )
-        self.assignments = Counter(
-            "steadyarm_assignments", "New assignments.", registry=self.registry
+        self.assignments = self._count("assignments", "New assignments.")
+        self.rewards = self._count("rewards", "Rewards stored.")
+        self.refused = self._count(
+            "rewards_refused", "Rewards and events that were not counted, by reason.", "reason"
         )
-        self.rewards = Counter("steadyarm_rewards", "Rewards stored.", registry=self.registry)
-        self.refused = Counter(
-            "steadyarm_rewards_refused",
-            "Rewards and events that were not counted, by reason.",
-            ("reason",),
-            registry=self.registry,
+        self.events = self._count("events", "Values of events that experiments counted.")
+        self.problems = self._count("problems", "Requests that were refused, by kind.", "kind")
+        self.storage_errors = self._count("storage_errors", "Calls that the storage failed.")
+        self.deliveries = self._count(
+            "webhook_attempts", "Messages to webhooks: accepted, failed or given_up.", "outcome"
         )
+        self.ready = self._gauge("ready", "Whether the storage accepts writes.")
+        self.ready.set(1)
+        waiting = self._gauge("waiting_requests", "Requests that wait to be written.")
+        waiting.set_function(count_waiting)
+        opened = self._gauge("open_connections", "Open connections.")
+        opened.set_function(lambda: self.connections())
+        build = self._gauge("build_info", "The running version.", "version", "python")
+        build.labels(sa.__version__, platform.python_version()).set(1)
+        ProcessCollector(registry=self.registry)  # memory, descriptors, and when it has started
+        self.registry.register(_States(storage))
         self.assignment_batches = self._sizes.labels("assignments")
         self.reward_batches = self._sizes.labels("rewards")
         self.of_request = cache(self._of_request)
+
+    def _count(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(f"steadyarm_{name}", about, labels, registry=self.registry)
+
+    def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
+        return Gauge(f"steadyarm_{name}", about, labels, registry=self.registry)
 
     def _of_request(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:
         """Where requests of a kind are counted, and their seconds observed."""
@@ -83,26 +103,32 @@ class Metrics:
 
     def text(self) -> bytes:
         """All metrics as Prometheus reads them."""
-        registry = CollectorRegistry()
-        registry.register(self._states)
-        if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # of the library
-            return generate_latest(registry)
-        return generate_latest(self.registry) + generate_latest(registry)
+        return generate_latest(self.registry)
 
 
 class _States(Collector):
+    """What the storage counts; nothing while it does not answer."""
+
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        counts = Count(each.state for each in self._storage.summaries())
         found = GaugeMetricFamily(
             "steadyarm_experiments", "Experiments by state.", labels=["state"]
         )
+        messages = GaugeMetricFamily("steadyarm_webhook_queue", "Messages that wait to be sent.")
+        try:
+            counts = Count(each.state for each in self._storage.summaries())
+            messages.add_metric([], sum(n for n, _ in self._storage.webhooks.waiting().values()))
+        except StorageError:
+            return
         for state in get_args(ExperimentState):
             found.add_metric([state], counts[state])
-        yield found
+        yield from (found, messages)
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Nothing, so that a collector that is registered does not read the storage."""
+        return []
 
 
 # Readiness
@@ -111,13 +137,14 @@ class _States(Collector):
 class Readiness:
     """Whether the storage accepts durable writes: for probes, and logged when it changes.
 
-    Probes that come during a check share its result.
+    Probes that come during a check share its result. An outage has one line in the log when it
+    begins and one when it ends, however many calls fail meanwhile.
     """
 
-    def __init__(self, storage: Storage, run: Run) -> None:
-        self._storage, self._run = storage, run
+    def __init__(self, storage: Storage, run: Run, metrics: Metrics) -> None:
+        self._storage, self._run, self._metrics = storage, run, metrics
         self._check: asyncio.Future[str | None] | None = None
-        self._logged: str | None = None
+        self._failing = False
 
     async def find_obstacle(self) -> str | None:
         """Why the storage is not ready, in a line that anybody may read; None if it is."""
@@ -128,6 +155,16 @@ class Readiness:
         except TimeoutError:
             return f"the storage has not answered within {PROBE:g} seconds"
 
+    async def watch(self) -> None:
+        """During an outage, find out whether it is over."""
+        if self._failing:
+            await self.find_obstacle()
+
+    def report(self, error: Exception) -> None:
+        """Count a call that the storage has failed; the first of an outage is logged."""
+        self._metrics.storage_errors.inc()
+        self._change(str(error))
+
     def _examine(self) -> str | None:
         reason = detail = None
         try:
@@ -136,13 +173,18 @@ class Readiness:
             reason, detail = error.reason, str(error)
         except Exception as error:  # a storage that cannot be checked is not ready either
             reason, detail = StorageError.reason, f"{type(error).__name__}: {error}"
-        if reason != self._logged:
-            self._logged = reason
-            if reason is None:
-                log.warning("ready again: the storage accepts writes")
-            else:
-                log.error("not ready: %s", detail)
+        self._change(detail)
         return reason
+
+    def _change(self, detail: str | None) -> None:
+        failing = detail is not None
+        if failing != self._failing:
+            self._failing = failing
+            self._metrics.ready.set(not failing)
+            if failing:
+                log.error("not ready: %s", detail)
+            else:
+                log.warning("ready again: the storage accepts writes")
 
 
 # Warming up

@@ -22,6 +22,7 @@ log = logging.getLogger("steadyarm.service")
 MEDIA = "application/problem+json"
 KINDS: dict[str, tuple[int, str]] = {
     "malformed": (400, "The body is not JSON"),
+    "wrong-host": (400, "The Host header is wrong"),
     "unauthorized": (401, "A token is needed"),
     "forbidden": (403, "The token does not allow this"),
     "not-found": (404, "There is nothing here"),
@@ -132,7 +133,7 @@ def problem_of(error: Exception, scope: Scope) -> Problem:
         log.error("request %s failed", request_id, exc_info=error)
         detail = "Something unforeseen happened; it was logged."
     elif kind == "storage-unavailable":
-        log.error("request %s: %s", request_id, error)
+        scope["service"].readiness.report(error)
         detail = "The storage does not answer; the log says why."
     status, title = KINDS[kind]
     about: dict[str, Any] = {}
@@ -153,6 +154,7 @@ def problem_response(error: Exception, scope: Scope, ofrep: bool = False) -> Res
             error, f"There is no {scope['method']} of {shortened(scope['path'])}."
         )
     problem = problem_of(error, scope)
+    scope["service"].metrics.problems.labels(problem.type.removeprefix(PROBLEM)).inc()
     headers = error.headers if isinstance(error, RefusedError) else None
     headers = headers or HEADERS.get(problem.type.removeprefix(PROBLEM))
     if ofrep:

@@ -1,4 +1,4 @@
-"""The process of the service: its socket, its workers, its log, and limits of connections."""
+"""The process of the service: its socket, its signals, its log, and limits of connections."""
 
 from __future__ import annotations
 
@@ -6,38 +6,33 @@ import asyncio
 import gc
 import json
 import logging
-import multiprocessing
 import os
 import secrets
-import shutil
 import signal
 import socket
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from multiprocessing.connection import Connection as _Pipe
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import NoReturn, TextIO
 
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.importer import import_from_string
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.supervisors import Multiprocess
 
-from steadyarm.errors import InvalidInputError
-from steadyarm.service.app import MAX_HEAD
-from steadyarm.service.settings import LogFormat, ServiceSettings
+from steadyarm.errors import InvalidInputError, SteadyArmError
+from steadyarm.service.app import MAX_HEAD, format_utc
+from steadyarm.service.settings import ServiceSettings, explain_unknown
 from steadyarm.storages import open_storage
 from steadyarm.storages.storage import Storage
 
+log = logging.getLogger("steadyarm.service")
+
 HEAD = 10.0  # seconds in which the head of a request has to come
+LINGER = 0.5  # seconds in which a request may still come on an open connection at the end
 SPARE = 200  # descriptors for other things: the storage, logs, libraries
 
 TOO_LARGE = (
@@ -51,8 +46,10 @@ class LimitedProtocol(HttpToolsProtocol):
 
     A connection is closed if the head of a request takes longer than HEAD seconds or MAX_HEAD
     bytes. The h11 protocol has a limit for bytes, but takes three times as long for a request.
+    At the end of the process, requests that are on their way are still answered.
     """
 
+    _ending = False
     _received = 0  # bytes of a head that is not complete
     _timer: asyncio.TimerHandle | None = None
 
@@ -81,6 +78,15 @@ class LimitedProtocol(HttpToolsProtocol):
         """See httptools."""
         self._end_head()
         super().on_headers_complete()
+        if self._ending:
+            super().shutdown()  # close after the response
+
+    def shutdown(self) -> None:
+        """See uvicorn: it would close connections whose request has not been read yet."""
+        self._ending = True
+        self.loop.call_later(LINGER, super().shutdown)
+        if self.cycle is not None and not self.cycle.response_complete:
+            super().shutdown()
 
     def _end_head(self) -> None:
         self._received = 0
@@ -103,15 +109,15 @@ def raise_descriptors(wanted: int) -> int:
     return wanted
 
 
-# Serving: the socket, the workers, the log; what `steadyarm serve` does.
+# Serving: what `steadyarm serve` does.
 
 
-METRICS = "PROMETHEUS_MULTIPROC_DIR"
-PATIENCE = 60  # seconds that a worker may take to import everything on a busy machine
 GRACE = 30  # seconds in which requests are finished at the end
 KEPT = 65  # seconds that idle connections are kept, a bit more than load balancers do
 BACKLOG = 2048
 COLLECT = (20_000, 20, 50)  # see gc.set_threshold
+RELOADS = hasattr(signal, "SIGHUP") and not os.isatty(0)  # a terminal that closes ends the service
+INHERITED = 3  # descriptor of a socket from systemd, or from this process before a reload
 
 
 class _Ended(KeyboardInterrupt):
@@ -126,88 +132,90 @@ def serve(settings: ServiceSettings, create: str) -> None:
     """Serve until a signal ends it.
 
     create : path of the function that makes the application, such as
-        "steadyarm.service.app:create_app"; every worker imports it
+        "steadyarm.service.app:create_app"; it is imported after the socket is open
     """
     # SIGTERM asks the service to finish its requests, not to fail.
     signal.signal(signal.SIGTERM, _end)
     # A shell lets processes in the background ignore SIGINT; it would be lost until uvicorn starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with suppress(_Ended):
-        # All workers must know each other's cookies.
+    if RELOADS:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a server to reload
+    set_up_log(settings)
+    try:
+        # All processes must know each other's cookies, also the one after a reload.
         _serve(replace(settings, secret=settings.secret or secrets.token_urlsafe(32)), create)
-    print("steadyarm: stopped", file=sys.stderr, flush=True)
+    except _Ended:
+        pass
+    except SteadyArmError as error:
+        if settings.log_format == "text":
+            raise
+        log.error("%s", error)
+        sys.exit(1)
+    _say(settings, "steadyarm: stopped", sys.stderr)
 
 
 def _serve(settings: ServiceSettings, create: str) -> None:
+    listening = _inherit()
+    if listening is not None:
+        settings = replace(settings, host=listening.getsockname()[0])
     storage = open_storage(settings.storage)
     try:
         closed, tokens = storage.tokens.closed(), len(storage.tokens.all())
-        _check_access(settings, storage, closed, tokens)
-        listening = _bind(settings)
+        _check_access(settings, closed, tokens)
+        listening = listening or _bind(settings)
     except BaseException:
         storage.close()
         raise
     with listening:
         settings = replace(settings, port=listening.getsockname()[1])
-        greeting = _greeting(settings, storage, closed, tokens)
-        if settings.workers > 1:
-            storage.close()  # each worker opens its own
-        print(greeting, flush=True)
-        if settings.workers == 1:
-            _serve_alone(storage, settings, listening, create)
-        else:
-            _serve_together(settings, listening, create)
+        _say(settings, _greeting(settings, storage, closed, tokens), sys.stdout)
+        for warning in explain_unknown(os.environ):
+            log.warning("%s", warning)
+        app: Starlette = import_from_string(create)(storage, settings)
+        server = uvicorn.Server(_config(app, settings))
+        app.state.service.metrics.connections = lambda: len(server.server_state.connections)
+        reloading = _reload_on_hangup(server)
+        _spare_the_collector()
+        server.run(sockets=[listening.dup()])  # which uvicorn closes
+        if reloading:
+            _start_again(settings, listening)
 
 
-def create_in_worker(settings: ServiceSettings, create: str, alive: _Pipe) -> Starlette:
-    """Make the application in one of several workers.
+def _reload_on_hangup(server: uvicorn.Server) -> list[int]:
+    """Let SIGHUP end the server, and note that it came."""
+    received: list[int] = []
 
-    alive : a pipe whose other end only the supervisor has; when the supervisor ends, however it
-        does, that end is closed, and the worker ends, too
-    """
-    threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
-    _set_up_log(settings.log_format)
-    app: Starlette = import_from_string(create)(open_storage(settings.storage), settings)
-    _spare_the_collector()
-    return app
+    def note(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        server.should_exit = True
 
-
-def _end_with(supervisor: _Pipe) -> None:
-    with suppress(EOFError, OSError):
-        supervisor.recv_bytes()
-    os.kill(os.getpid(), signal.SIGTERM)  # finishes what has begun
-    time.sleep(GRACE + 5)
-    os._exit(1)
+    if RELOADS:
+        signal.signal(signal.SIGHUP, note)
+    return received
 
 
-def _serve_alone(
-    storage: Storage, settings: ServiceSettings, listening: socket.socket, create: str
-) -> None:
-    _set_up_log(settings.log_format)
-    server = uvicorn.Server(_config(import_from_string(create)(storage, settings), settings))
-    _spare_the_collector()
-    server.run(sockets=[listening])
+def _start_again(settings: ServiceSettings, listening: socket.socket) -> NoReturn:
+    """Replace this process by a new one with the same id; connections wait in its open socket."""
+    log.info("reloading")
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the new process begins with this
+    os.dup2(listening.fileno(), INHERITED)
+    os.environ |= {"LISTEN_FDS": "1", "LISTEN_PID": str(os.getpid())}
+    os.environ["STEADYARM_SECRET"] = settings.secret or ""
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def _serve_together(settings: ServiceSettings, listening: socket.socket, create: str) -> None:
-    _set_up_log(settings.log_format)
-    folder = os.environ[METRICS] = tempfile.mkdtemp(prefix="steadyarm-metrics-")
-    try:
-        theirs, ours = multiprocessing.Pipe(duplex=False)
-        factory = partial(create_in_worker, settings, create, theirs)
-        with theirs, ours:  # workers get the first alone
-            Multiprocess(_config(factory, settings), sockets=[listening]).run()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def _inherit() -> socket.socket | None:
+    """The socket that systemd passes to this process, if it does."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    return socket.socket(fileno=INHERITED)
 
 
-def _config(app: Starlette | Callable[[], Any], settings: ServiceSettings) -> uvicorn.Config:
+def _config(app: Starlette, settings: ServiceSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=LimitedProtocol,
         limit_concurrency=raise_descriptors(settings.max_connections),
-        factory=not isinstance(app, Starlette),
-        workers=settings.workers,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -215,7 +223,6 @@ def _config(app: Starlette | Callable[[], Any], settings: ServiceSettings) -> uv
         backlog=BACKLOG,
         timeout_keep_alive=KEPT,
         timeout_graceful_shutdown=GRACE,
-        timeout_worker_healthcheck=PATIENCE,
     )
 
 
@@ -226,18 +233,13 @@ def _spare_the_collector() -> None:
     gc.set_threshold(*COLLECT)
 
 
-def _check_access(settings: ServiceSettings, storage: Storage, closed: bool, tokens: int) -> None:
+def _check_access(settings: ServiceSettings, closed: bool, tokens: int) -> None:
     if settings.public and not tokens:
         why = "all tokens have been removed" if closed else "there is no token yet"
         alone = "" if closed else ", or serve this machine alone with --host 127.0.0.1"
         raise InvalidInputError(
             f"--host is {settings.host}, which others can reach, and {why}, so nobody would be let "
             f"in; create one with: steadyarm token create --name NAME --scope admin{alone}."
-        )
-    if storage.in_memory and settings.workers > 1:
-        raise InvalidInputError(
-            f"--workers is {settings.workers}, but a storage in memory belongs to one process; use "
-            "--workers 1, or a database such as sqlite:///steadyarm.db."
         )
 
 
@@ -258,7 +260,6 @@ def _bind(settings: ServiceSettings) -> socket.socket:
             f"cannot listen on {settings.host}, port {settings.port}: {error.strerror}; choose "
             "another --port (0 for any that is free) or --host."
         ) from None
-    listening.set_inheritable(True)
     return listening
 
 
@@ -273,9 +274,8 @@ def _greeting(settings: ServiceSettings, storage: Storage, closed: bool, tokens:
         )
     else:
         who = "no tokens, so whoever connects directly from this machine may do everything"
-    workers = f"{settings.workers} worker{'s' * (settings.workers != 1)}"
     return (
-        f"SteadyArm serves http://{host}:{settings.port}{settings.root_path} with {workers}.\n"
+        f"SteadyArm serves http://{host}:{settings.port}{settings.root_path}\n"
         f"  storage: {_describe_storage(storage)}\n  access: {who}"
     )
 
@@ -288,10 +288,21 @@ def _describe_storage(storage: Storage) -> str:
     return f"SQLite, {Path(file).absolute()}" if kind.startswith("sqlite") else found
 
 
+# The log
+
+
+def _say(settings: ServiceSettings, text: str, file: TextIO) -> None:
+    """Tell people something, or write it to the log if programs read everything."""
+    if settings.log_format == "json":
+        log.info("%s", text)
+    else:
+        print(text, file=file, flush=True)
+
+
 class _JSONLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         entry = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "time": format_utc(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -301,12 +312,16 @@ class _JSONLines(logging.Formatter):
         return json.dumps(entry)
 
 
-def _set_up_log(form: LogFormat) -> None:
-    handler = logging.StreamHandler(sys.stderr if form == "text" else sys.stdout)
-    handler.setFormatter(
-        _JSONLines()
-        if form == "json"
-        else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    )
+def set_up_log(settings: ServiceSettings) -> None:
+    """Write what all libraries log to one place, in one form, with times in UTC."""
+    as_json = settings.log_format == "json"
+    handler = logging.StreamHandler(sys.stdout if as_json else sys.stderr)
+    form = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
+    text = logging.Formatter(form, "%Y-%m-%dT%H:%M:%S")
+    text.converter = time.gmtime
+    handler.setFormatter(_JSONLines() if as_json else text)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("steadyarm").setLevel(logging.INFO)
+    logging.captureWarnings(capture=True)
+    logging.getLogger("steadyarm").setLevel(settings.log_level.upper())
+    # Connections that break are reported once, by the calls that they break.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)

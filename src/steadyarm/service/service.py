@@ -91,6 +91,9 @@ class Batcher(Generic[Item, Answer]):
             self._task = loop.create_task(self._work_off())
         return future
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     async def drain(self) -> None:
         """Return when nothing waits any more."""
         if self._task is not None:
@@ -146,6 +149,11 @@ class Live:
             self._store, metrics.reward_batches.observe
         )
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait to be written."""
+        return len(self._asks) + len(self._tells)
+
     def is_of(self, key: int, tag: str) -> bool:
         """Whether it is that experiment, and not another one of the same name."""
         return (self.experiment.key, self.experiment.tag) == (key, tag)
@@ -188,7 +196,7 @@ class Live:
         except UnknownExperimentError:  # it was pruned
             self._service.drop(self)
         except StorageError as error:
-            log.warning("%s", error)
+            self._service.readiness.report(error)
         except Exception:
             log.exception("a task in the background failed")
 
@@ -224,7 +232,7 @@ class Live:
             try:
                 await self._decide(experiment.refresh)
             except StorageError as error:  # rewards are stored; the next request tries again
-                log.warning("%s", error)
+                self._service.readiness.report(error)
         return outcomes
 
     async def _decide(self, work: Callable[..., T], *given: Any) -> T:
@@ -376,8 +384,8 @@ class Service:
     def __init__(self, storage: Storage, settings: ServiceSettings) -> None:
         self.storage, self.settings = storage, settings
         self.guard = Guard(storage, settings.public)
-        self.metrics = Metrics(storage)
-        self.readiness = Readiness(storage, self.run_short)
+        self.metrics = Metrics(storage, self._count_waiting)
+        self.readiness = Readiness(storage, self.run_short, self.metrics)
         self.catalog = Catalog(storage, self.run_short, self.write)
         self.warm = not settings.warm
         self.live: dict[str, Live] = {}
@@ -447,17 +455,22 @@ class Service:
         """Run the tasks in the background, from the first request to the last."""
         await self.read(self.guard.reload)
         notifier = Notifier(
-            self.storage, self.settings.public_url, read=self.read, write=self.write
+            self.storage,
+            self.settings.public_url,
+            read=self.read,
+            write=self.write,
+            count=lambda outcome: self.metrics.deliveries.labels(outcome).inc(),
         )
         tasks = [
             asyncio.create_task(work)
             for work in (
                 self._warm_up(),
-                _repeat(lambda: self.run_short(self.guard.reload), RELOAD),
-                _repeat(self._close_windows, TICK),
-                _repeat(self.reconcile, ROUND * TICK),
-                _repeat(notifier.watch, WATCHING),
-                _repeat(notifier.send_due, SENDING),
+                self._repeat(lambda: self.run_short(self.guard.reload), RELOAD),
+                self._repeat(self.readiness.watch, RELOAD),
+                self._repeat(self._close_windows, TICK),
+                self._repeat(self.reconcile, ROUND * TICK),
+                self._repeat(notifier.watch, WATCHING),
+                self._repeat(notifier.send_due, SENDING),
             )
         ]
         try:
@@ -510,14 +523,16 @@ class Service:
             if not live.over:
                 live.close_windows()
 
+    async def _repeat(self, work: Callable[[], Awaitable[object]], pause: float) -> None:
+        """Do something again and again; log its errors, because nobody waits for it."""
+        while True:
+            try:
+                await work()
+            except StorageError as error:
+                self.readiness.report(error)
+            except Exception:
+                log.exception("a task in the background failed")
+            await asyncio.sleep(pause)
 
-async def _repeat(work: Callable[[], Awaitable[object]], pause: float) -> None:
-    """Do something again and again; log its errors, because nobody waits for it."""
-    while True:
-        try:
-            await work()
-        except StorageError as error:
-            log.warning("%s", error)
-        except Exception:
-            log.exception("a task in the background failed")
-        await asyncio.sleep(pause)
+    def _count_waiting(self) -> int:
+        return sum(live.waiting for live in list(self.live.values()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
@@ -13,9 +13,13 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 import msgspec
 
 from steadyarm.errors import InvalidInputError
+from steadyarm.validation import check_choice
+from steadyarm.wording import did_you_mean
 
 LogFormat = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 PREFIX = "STEADYARM_"
+OTHERS = {"url", "token", "yahoo"}  # variables of clients and of commands for research
 SECRET = 16  # characters that a secret has at least
 FEWEST_IN_BATCH = 100  # items in a request of the Python client
 HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
@@ -39,13 +43,13 @@ class ServiceSettings:
     ----------
     host, port : where it listens; without tokens it answers on loopback hosts only
     storage : URL of the database with the experiments; None for what `open_storage` takes
-    workers : processes
-    writers : threads of each process that write; one is best for SQLite, which has one writer
+    writers : threads that write; one is best for SQLite, which has one writer
     max_body, max_batch : most bytes of a request's body, items of a batch
-    max_connections : that each process keeps open; beyond that requests are answered with 503
+    max_connections : that are kept open; beyond that requests are answered with 503
     request_timeout : seconds in which a request is answered or refused; results may take 20 times
         as long
     log_format : of lines on standard output, "text" or "json"
+    log_level : the least important messages that are logged; lines of requests are "info"
     access_log : whether every request gets a line
     warm : whether it is ready only when numerical code is loaded, and then compiles what is new
     secret : signs the cookies of people who signed in; None for a new one at every start, after
@@ -64,13 +68,13 @@ class ServiceSettings:
     host: str = "127.0.0.1"
     port: int = 8000
     storage: str | None = None
-    workers: int = 1
     writers: int = 1
     max_body: int = 1_000_000
     max_batch: int = 1_000
     max_connections: int = 4_000
     request_timeout: float = 15.0
     log_format: LogFormat = "text"
+    log_level: LogLevel = "info"
     access_log: bool = True
     warm: bool = True
     secret: str | None = field(default=None, repr=False)
@@ -81,7 +85,7 @@ class ServiceSettings:
     public_url: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("workers", "writers", "max_body", "max_batch", "max_connections"):
+        for name in ("writers", "max_body", "max_batch", "max_connections"):
             if getattr(self, name) < 1:
                 raise InvalidInputError(f"{name} is {getattr(self, name)}; expected at least 1.")
         if self.max_batch < FEWEST_IN_BATCH:
@@ -95,8 +99,8 @@ class ServiceSettings:
             )
         if not 0 <= self.port < 65536:
             raise InvalidInputError(f"port is {self.port}; expected 0 to 65535, 0 for a free one.")
-        if self.log_format not in get_args(LogFormat):
-            raise InvalidInputError(f"log_format is {self.log_format!r}; expected text or json.")
+        check_choice(self.log_format, "log_format", get_args(LogFormat))
+        check_choice(self.log_level, "log_level", get_args(LogLevel))
         for host in self.allowed_hosts:
             if not _is_host(host):
                 raise InvalidInputError(
@@ -131,6 +135,19 @@ class ServiceSettings:
             if (text := variables.get(variable)) is not None:
                 values[name] = _convert(variable, text, kind)
         return cls(**(values | {name: value for name, value in given.items() if value is not None}))
+
+
+def explain_unknown(variables: Iterable[str]) -> list[str]:
+    """Say of each variable that begins like a setting, and is none, what may have been meant.
+
+    Examples
+    --------
+    >>> explain_unknown(["STEADYARM_PROT", "STEADYARM_PORT", "STEADYARM_TOKEN", "PATH"])
+    ['STEADYARM_PROT is no setting and has no effect; did you mean STEADYARM_PORT?']
+    """
+    known = [PREFIX + name.upper() for name in {*get_type_hints(ServiceSettings), *OTHERS}]
+    unknown = sorted(name for name in variables if name.startswith(PREFIX) and name not in known)
+    return [f"{n} is no setting and has no effect{did_you_mean(n, known)}" for n in unknown]
 
 
 def _convert(variable: str, text: str, kind: Any) -> Any:

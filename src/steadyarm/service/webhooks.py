@@ -236,6 +236,7 @@ class Notifier:
     ----------
     public_url : under which people reach the dashboard, for links
     read, write : run something in a thread that may take long, or that writes
+    count : called with the outcome of every attempt: "accepted", "failed" or "given_up"
     """
 
     def __init__(
@@ -245,9 +246,10 @@ class Notifier:
         *,
         read: Run = asyncio.to_thread,
         write: Run = asyncio.to_thread,
+        count: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._storage, self._webhooks, self._public_url = storage, storage.webhooks, public_url
-        self._read, self._write = read, write
+        self._read, self._write, self._count = read, write, count
         self._holder = secrets.token_hex(8)
         # By experiment: how it stood when it was examined, and when it is examined again.
         self._examined: dict[tuple[int, str], tuple[object, float]] = {}
@@ -279,15 +281,18 @@ class Notifier:
     def _settle(self, delivery: Delivery, failure: str | None) -> None:
         """Remove an accepted message; try others again after a pause, until three days are over."""
         if failure is None:
+            self._count("accepted")
             self._webhooks.end(delivery)
             return
         endpoint, event = delivery.endpoint, delivery.body["type"]
         pause = min(FIRST * FACTOR ** min(delivery.attempts - 1, 20), LONGEST)
         due = self._storage.now() + round(1e6 * pause * random.uniform(0.75, 1.25))
         if due <= delivery.created + GIVEN_UP:
+            self._count("failed")
             log.info("webhook %s: %s failed: %s", endpoint.id, event, failure)
             self._webhooks.retry(delivery, due, failure)
         else:
+            self._count("given_up")
             log.warning("webhook %s: %s is given up: %s", endpoint.id, event, failure)
             self._webhooks.end(delivery)
 

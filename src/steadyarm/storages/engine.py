@@ -66,7 +66,7 @@ HINTS: dict[int | str, str] = {
     "42501": "the user may not do this; grant it the rights on the tables",
     "42P01": "tables are missing; look at them with: steadyarm storage status",
     "53100": "the disk of the server is full",
-    "53300": "the server has no connection left; raise max_connections or use fewer workers",
+    "53300": "the server has no connection left; raise max_connections or use fewer processes",
     "55P03": "another transaction has kept a lock for too long; try again",
     "57014": f"the server took longer than {STATEMENT:g} s; try again, or look at its load",
     "": "check that the server runs and can be reached from here",  # no answer has a state

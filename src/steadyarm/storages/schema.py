@@ -108,7 +108,7 @@ segments = Table(
     ),
 )
 
-# Workers add to the rows of their own shard, so that they do not queue; readers sum all shards.
+# Processes add to the rows of their own shard, so that they do not queue; readers sum all shards.
 # `day` is that of the assignments, `waited` and `late` are as in `DaySums`;
 # the `excluded` ones among the assigned count nowhere else.
 tallies = Table(

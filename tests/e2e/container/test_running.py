@@ -70,7 +70,7 @@ def started(words: list[str], variables: Variables) -> Iterator[str]:
         _, told = process.communicate(timeout=120)
         assert process.returncode == 0, told
     finally:
-        with suppress(ProcessLookupError):  # it has ended, and its workers with it
+        with suppress(ProcessLookupError):  # it has ended
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     assert run(image_health(), variables).returncode == 1
