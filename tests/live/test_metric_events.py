@@ -53,7 +53,7 @@ def declared(primary: dict[str, Any] | None = None, storage: Storage | None = No
             events += [replace(event, metric="orders") for event in events if event.key]
         else:
             live.tell(f"u{i}", float(rng.standard_normal()))
-        outcomes = storage.record(live.key, events, live.now())
+        outcomes = storage.record(live.key, events, live.now()).outcomes
         assert {outcome.status for outcome in outcomes} <= {"stored", "closed"}
         live.refresh()
     return live

@@ -18,7 +18,7 @@ import steadyarm as sa
 from steadyarm.errors import StorageError
 from steadyarm.storages import open_storage
 from steadyarm.storages.engine import MEMORY
-from steadyarm.storages.records import AssignmentResult, Event, Outcome
+from steadyarm.storages.records import AssignmentResult, Event, RecordResult
 from steadyarm.storages.storage import Storage
 from tests.service.clients import SHOP, InProcess, in_process, served
 from tests.storages.databases import fresh_database
@@ -217,7 +217,7 @@ class Reached(Storage):
         super().__init__(MEMORY)
         self.reads, self.keys = 0, list[int]()
 
-    def record(self, key: int, *given: Any, **more: Any) -> tuple[Outcome, ...]:
+    def record(self, key: int, *given: Any, **more: Any) -> RecordResult:
         self.keys.append(key)
         return super().record(key, *given, **more)
 
@@ -260,7 +260,7 @@ class PartlyAway(Storage):
 
     away: frozenset[int] = frozenset()
 
-    def record(self, key: int, events: Sequence[Event], now: int) -> tuple[Outcome, ...]:
+    def record(self, key: int, events: Sequence[Event], now: int) -> RecordResult:
         self._check_there(key)
         return super().record(key, events, now)
 

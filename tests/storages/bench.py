@@ -184,7 +184,11 @@ class Bench:
     def reward(self, key: int, rewards: Sequence[tuple[Any, ...]], now: int) -> tuple[Outcome, ...]:
         """`Storage.record` with rewards: a target, a value and perhaps when it happened."""
         events = [Event(target, value, at=at[0] if at else None) for target, value, *at in rewards]
-        return self.storage.record(key, events, now)
+        return self.record(key, events, now)
+
+    def record(self, key: int, events: Sequence[Event], now: int) -> tuple[Outcome, ...]:
+        """The outcomes of `Storage.record`."""
+        return self.storage.record(key, events, now).outcomes
 
     def change(
         self, key: int, kind: Kind, *, by: str = "", now: int = NOW + 9, **more: Any

@@ -13,8 +13,7 @@ from steadyarm.storages.schema import assignments, events, experiments, rewards,
 from steadyarm.storages.storage import Storage, segment_row
 from steadyarm.storages.traffic import (
     Transaction,
-    add_series,
-    add_tallies,
+    add_counts,
     event_row,
     reward_row,
 )
@@ -39,16 +38,13 @@ def fill(
             put(t, assignments, [_assignment_row(t, row) for row in page])
             put(t, rewards, [reward_row(t.key, row) for row in page if row.reward is not None])
             put(t, events, [event_row(t.key, r.number, event) for r in page for event in r.events])
-        add_tallies(
-            t,
-            {
-                (segment, count.arm, day): count
-                for segment, tally in sums.items()
-                for day, counts in tally.days.items()
-                for count in counts.values()
-            },
-        )
-        add_series(t, series.counts)
+        counts = {
+            (segment, count.arm, day): count
+            for segment, tally in sums.items()
+            for day, by_arm in tally.days.items()
+            for count in by_arm.values()
+        }
+        add_counts(t, counts, series.counts)
         state = {"policy_state": dump(old.policy_state)}
         t.connection.execute(update(experiments).where(experiments.c.key == t.key).values(state))
 

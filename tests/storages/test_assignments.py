@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
+from sqlalchemy import event
 
 from steadyarm.storages import open_storage, traffic
 from steadyarm.storages.records import (
     Assigned,
+    Event,
     ExperimentState,
     Outcome,
     number_of,
 )
+from steadyarm.storages.storage import Storage
 from tests.storages.bench import (
     NAMES,
     NOW,
@@ -132,16 +136,58 @@ def test_values_are_stored_with_assignments(bench: Bench) -> None:
     assert events == {"a": [2.0], "b": [], "c": [0.5]}
 
 
-def test_units_are_found_by_their_index_in_sqlite(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("query", "column"),
+    [
+        (traffic.ASSIGNED["sqlite"], "unit"),
+        (traffic.BY_UNIT["sqlite"], "unit"),
+        (traffic.BELONGING, "unit"),
+        (traffic.BY_NUMBER["sqlite"], "number"),
+        (traffic.EVENTS, "number"),
+    ],
+)
+def test_assignments_are_found_by_their_index_in_sqlite(query: Any, column: str) -> None:
     """SQLite's planner would read all assignments of an experiment for more than a few units."""
-    with closing(open_storage(f"sqlite:///{tmp_path}/t.db")) as storage:
+    with closing(open_storage("memory")) as storage:
         engine = storage._database.engine
-        for query in (traffic.BY_UNIT, traffic.BELONGING):
-            values = {"key": 1, "keys": [1, 2], "values": [f"u{i}" for i in range(40)]}
-            names = query.compile().params.keys()
-            bound = query.params({name: values[name] for name in names & values.keys()})
-            options = {"render_postcompile": True, "literal_binds": True}
-            text = bound.compile(engine, compile_kwargs=options)
-            with engine.connect() as connection:
-                plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}").all()
-            assert any("unit=?" in row.detail for row in plan), plan
+        compiled = query.compile(engine)
+        with engine.connect() as connection:
+            nothing = tuple(None for _ in compiled.positiontup)
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", nothing).all()
+        assert any(f"{column}=?" in row.detail for row in plan), plan
+
+
+# Statements for a batch of new units, of units that are known, and of rewards, BEGIN included on
+# SQLite, where the rows of each table are one. Their number does not depend on the batch.
+MOST = {"sqlite": (6, 1, 5), "postgresql": (3, 1, 3)}
+MOST_MEASURED = {"sqlite": (8, 1, 7), "postgresql": (3, 1, 6)}
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_statements_of_a_batch(storage: Storage, measured: bool) -> None:
+    metrics = [{"name": "spend", "role": "covariate"}, {"name": "orders"}]
+    config = {"seed": SEED, "arms": list("ABC"), "sticky": "unit"}
+    if measured:
+        config["metrics"] = metrics
+    bench = Bench(lambda: storage)
+    key = bench.create(new_record("e", config, state="running", created=NOW)).key
+    bench.open_segment(key, new_segment(1000))
+    values = [{"spend": 2.0}] * 50 if measured else []
+    units = [[f"{batch} {i}" for i in range(50)] for batch in range(2)]
+    bench.assign(key, units[0], values)  # what never changes is read once
+    statements: list[str] = []
+    engine = storage._database.engine
+    event.listen(engine, "before_cursor_execute", lambda *of: statements.append(of[2]))
+    counts = []
+    for work in (
+        lambda: bench.assign(key, units[1], values),
+        lambda: bench.assign(key, units[1], values),
+        lambda: bench.record(
+            key, [Event(unit, 1.0, "orders" if measured else "reward") for unit in units[0]], NOW
+        ),
+    ):
+        statements.clear()
+        work()
+        counts.append(len(statements))
+    most = (MOST_MEASURED if measured else MOST)[engine.dialect.name]
+    assert all(count <= limit for count, limit in zip(counts, most, strict=True)), counts

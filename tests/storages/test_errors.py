@@ -80,10 +80,12 @@ def test_a_broken_file(tmp_path: Path) -> None:
 
 def test_values_no_database_has(storage: Storage) -> None:
     key = running_in(storage, 10)
-    with pytest.raises(InvalidInputError, match="cannot be stored"):
+    with pytest.raises(InvalidInputError, match=r"cannot be stored|refuses a value"):
         storage.assign(key, ["fine", "\ud800"], now=0)
     assert storage.log(key) == []
-    outcomes = storage.record(key, [Event(number, 1.0) for number in (2**63, 2**70, -1)], 0)
+    outcomes = storage.record(
+        key, [Event(number, 1.0) for number in (2**63, 2**70, -1)], 0
+    ).outcomes
     assert [outcome.status for outcome in outcomes] == ["unknown"] * 3
 
 

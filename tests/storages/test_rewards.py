@@ -251,7 +251,7 @@ def test_a_late_reward_counts_where_a_worker_has_counted_nothing_yet(open_fresh:
     once = [Event("a", 1.0)]
     for told in (once, [*once, Event("b", 1.0), Event("a", 2.0)]):
         for worker in (storage, other):
-            said = worker.record(key, told, 6)
+            said = worker.record(key, told, 6).outcomes
             assert {outcome.status for outcome in said} == {"late"}
     (sums,) = storage.days(key)
     assert (sum(sums.late), sums.tally.total_assigned, sums.tally.total_rewarded) == (8, 2, 0)

@@ -216,14 +216,14 @@ def _send(url: str, i: int, breaks: int | None) -> None:
     key = storage.find("e").key
     given = _all_events()
     if breaks is not None:
-        add = traffic.add_series
+        write = traffic.write
 
         def die(*args: Any) -> None:
-            add(*args)
+            write(*args)
             if sent >= breaks:
                 os._exit(7)
 
-        setattr(traffic, "add_series", die)  # noqa: B010
+        setattr(traffic, "write", die)  # noqa: B010
     for part in np.array_split(np.random.default_rng(i).permutation(len(given)), 15):
         storage.record(key, [given[j] for j in part], NOW + 9)
         sent += len(part)

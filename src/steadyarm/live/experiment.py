@@ -77,6 +77,7 @@ from steadyarm.storages.records import (
     Event,
     ExperimentHead,
     ExperimentState,
+    RecordResult,
     Target,
     describe_state,
     id_of,
@@ -118,6 +119,8 @@ class Experiment(LiveTest):
     name : of the experiment
     settings : everything that it was created with
     storage : where it is kept
+    exhausted : whether a segment had no positions left when rewards were last recorded; only then
+        may `refresh` have something to do
 
     Examples
     --------
@@ -144,6 +147,7 @@ class Experiment(LiveTest):
         self.created = to_datetime(record.created)
         self._values = self.settings.variant_values
         self._place = record.place or 0.0  # of its share of the traffic
+        self.exhausted = True
         self._over = False  # the test is over for ever, so that units are only looked up
         self._examined: object = None  # what the look rested on that is done with
         self._next_look = 0.0  # when it is examined next whether there are more
@@ -455,7 +459,8 @@ class Experiment(LiveTest):
             answers.append("repeated" if reported else "outside")
             events += reported
             places += [place] * len(reported)
-        outcomes = self.storage.record(self.key, events, now) if events else ()
+        recorded = self.storage.record(self.key, events, now) if events else RecordResult((), False)
+        outcomes = recorded.outcomes
         unknown = any(outcome.status == "unknown" for outcome in outcomes)
         outside = unknown and self._shows_outside()
         for place, event, outcome in zip(places, events, outcomes, strict=True):
@@ -471,7 +476,9 @@ class Experiment(LiveTest):
         archived = [answer for answer in answers if isinstance(answer, WrongStateError)]
         if archived and len(archived) == len(answers):
             raise archived[0]
-        if refresh and "stored" in answers:
+        self.exhausted = recorded.exhausted
+        stops_itself = self.settings.stop == "when sure"
+        if refresh and "stored" in answers and (self.exhausted or stops_itself):
             self._try_to_refresh()
         return answers
 

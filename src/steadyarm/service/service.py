@@ -225,7 +225,7 @@ class Live:
 
         def write() -> tuple[list[ReportStatus | SteadyArmError], bool]:
             outcomes = experiment.tell_many(rewards, refresh=False)
-            return outcomes, "stored" in outcomes and experiment.due
+            return outcomes, "stored" in outcomes and experiment.exhausted and experiment.due
 
         outcomes, due = await self._service.write(write)
         if due:

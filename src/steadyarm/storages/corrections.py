@@ -64,8 +64,7 @@ from steadyarm.storages.traffic import (
     LOGGED,
     Place,
     Transaction,
-    add_series,
-    add_tallies,
+    add_counts,
     find_rows,
     lock_rows,
     require_experiment,
@@ -375,5 +374,4 @@ def _count_rows(t: Transaction, segment: int, which: ColumnElement[bool]) -> Non
             count.reward_of(row)
             if t.metrics:
                 metrics.add(row)
-    add_tallies(t, counts)
-    add_series(t, metrics.counts)
+    add_counts(t, counts, metrics.counts)

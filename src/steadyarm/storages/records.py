@@ -521,6 +521,19 @@ class Outcome:
     created: int | None = None
 
 
+class RecordResult(NamedTuple):
+    """What happened to rewards and events that were reported together.
+
+    Attributes
+    ----------
+    outcomes : one for each
+    exhausted : whether an open segment has no positions left, so that it may be over; no other can
+    """
+
+    outcomes: tuple[Outcome, ...]
+    exhausted: bool
+
+
 @dataclass(frozen=True)
 class LogRow:
     """One assignment with its reward and events, as the log has it.

@@ -70,6 +70,7 @@ from steadyarm.storages.corrections import note
 from steadyarm.storages.counting import Metrics, columns_of, day_sums, series_sums, tally_of
 from steadyarm.storages.engine import MEMORY, Database
 from steadyarm.storages.records import (
+    Assigned,
     AssignmentResult,
     DaySums,
     Decision,
@@ -77,8 +78,8 @@ from steadyarm.storages.records import (
     ExperimentRecord,
     ExperimentState,
     LogRow,
-    Outcome,
     Progress,
+    RecordResult,
     SegmentRecord,
     SeriesSums,
     Snapshot,
@@ -113,8 +114,6 @@ from steadyarm.storages.traffic import (
     MOST_ARRIVALS,
     Arrivals,
     Transaction,
-    find_rows,
-    read_standing,
     require_experiment,
     with_events,
 )
@@ -491,28 +490,26 @@ class Storage:
         values : attributes and covariates of each unit, by the names of their metrics, which are
             stored with new assignments; empty if no unit has any
         """
-        rows: list[LogRow | None] | None
         # Readers wait for no writer, so units that are known are answered without a turn.
-        rows = self._database.read_one(lambda c: find_rows(self._transaction(c, key), units))
-        if None not in rows:
-            return self.find_assignments(key, units)
+        known = self.find_assignments(key, units)
+        if None not in known.assigned or not known.running:
+            return known
+        before: Sequence[Assigned | None] | None = known.assigned
 
         def work(t: Transaction) -> AssignmentResult:
-            nonlocal rows
-            before, rows = rows, None  # if others assign meanwhile, they are read once more
-            return traffic.assign(t, self._draws, units, values, now, before)
+            nonlocal before
+            first, before = before, None  # if others assign meanwhile, they are read once more
+            return traffic.assign(t, self._draws, units, values, now, first)
 
         return self._write(key, work)
 
     def find_assignments(self, key: int, units: Sequence[str]) -> AssignmentResult:
         """The assignments that units have (none if units are not sticky); only reads."""
 
-        def work(t: Transaction) -> AssignmentResult:
-            rows = find_rows(t, units)
-            assigned = tuple(None if row is None else row.assigned() for row in rows)
-            return AssignmentResult(assigned, *read_standing(t.connection, key))
+        def work(c: Connection) -> AssignmentResult:
+            return traffic.find_assigned(c, key, units, self._transaction(c, key).sticky)
 
-        return self._read(key, work)
+        return self._database.read_one(work)
 
     def experiments_of(
         self, units: Sequence[str], keys: Sequence[int]
@@ -523,7 +520,7 @@ class Storage:
         """
         return self._database.read(lambda c: traffic.find_experiments(c, units, keys))
 
-    def record(self, key: int, events: Sequence[Event], now: int) -> tuple[Outcome, ...]:
+    def record(self, key: int, events: Sequence[Event], now: int) -> RecordResult:
         """Record rewards and events of targets (units only if they are sticky), each once.
 
         There is one outcome for each event. WrongStateError if the experiment is archived.

@@ -11,22 +11,29 @@ what others have recorded before.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import (
-    ARRAY,
+    JSON,
     BindParameter,
+    Column,
+    ColumnElement,
     Connection,
+    Executable,
+    Select,
     Table,
     bindparam,
     case,
-    exists,
+    cast,
+    column,
     func,
     literal,
     select,
+    true,
     union_all,
     update,
 )
@@ -46,6 +53,7 @@ from steadyarm.storages.records import (
     LogRow,
     MetricEvent,
     Outcome,
+    RecordResult,
     SegmentRecord,
     Target,
     day_of,
@@ -57,6 +65,7 @@ from steadyarm.storages.records import (
 from steadyarm.storages.schema import (
     ASSIGNMENTS_UNIT,
     AnyRow,
+    JsonValues,
     assignments,
     events,
     experiments,
@@ -70,48 +79,31 @@ from steadyarm.storages.schema import (
 
 T = TypeVar("T")
 
-BATCH = 5_000  # values in one statement; SQLite allows 32,766 parameters
 USE_UNITS = f"INDEXED BY {ASSIGNMENTS_UNIT}"
 NUMBERS = 2**63  # no assignment has a number beyond what a database can hold
 
 Place = tuple[int, int, int]  # segment, arm and day
+Position = tuple[int, int, int]  # index, rounds and counter of a segment
 
 _key: BindParameter[Any] = bindparam("key")
-_values: BindParameter[Any] = bindparam("values", expanding=True)
+_values: BindParameter[Any] = bindparam("values", type_=JSON)
+
+
+def is_among(value: Column[Any], values: BindParameter[Any] = _values) -> ColumnElement[bool]:
+    """Whether a column has one of the values of a list, however long that is."""
+    wanted = JsonValues(values).table_valued("value")
+    return value.in_(select(cast(wanted.c.value, value.type)))
+
 
 STANDING = select(experiments.c.state, experiments.c.outside).where(experiments.c.key == _key)
-# Held to the end of the transaction, so that `move` waits for transactions that have begun.
-STANDING_HELD = STANDING.with_for_update(read=True, key_share=True)
-# Against closing and corrections, not against each other.
-OPEN = (
-    select(segments.c.index)
-    .where(segments.c.key == _key, segments.c.closed.is_(None))
-    .order_by(segments.c.index)
-    .with_for_update(read=True, key_share=True)
+POSITIONS = select(segments.c.index, segments.c.rounds, segments.c.handed).where(
+    segments.c.key == _key
 )
-HOLD = (
-    select(segments.c.index)
-    .where(segments.c.key == _key, segments.c.index.in_(_values))
-    .order_by(segments.c.index)
-    .with_for_update(read=True, key_share=True)
-)
-SEGMENTS = select(segments).where(segments.c.key == _key, segments.c.index.in_(_values))
+SEGMENTS = select(segments).where(segments.c.key == _key, is_among(segments.c.index))
 LOGGED = (
     select(*log_columns(assignments, rewards))
     .select_from(assignments.outerjoin(rewards, same_assignment(assignments)))
     .where(assignments.c.key == _key)
-)
-BY_NUMBER = LOGGED.where(assignments.c.number.in_(_values))
-# SQLite takes an experiment to have a few assignments, and would read all of them.
-BY_UNIT = LOGGED.where(assignments.c.unit.in_(_values), assignments.c.repeat == 0).with_hint(
-    assignments, USE_UNITS, "sqlite"
-)
-# Against others who record events of the same assignments, and against their exclusion.
-LOCK = (
-    select(assignments.c.number)
-    .where(assignments.c.key == _key, assignments.c.number.in_(_values))
-    .order_by(assignments.c.number)
-    .with_for_update(key_share=True)
 )
 EVENTS = select(
     events.c.number,
@@ -120,35 +112,83 @@ EVENTS = select(
     events.c.value,
     func.coalesce(events.c.at, events.c.created),
     case((events.c.at.is_not(None), events.c.created)),
-).where(events.c.key == _key, events.c.number.in_(_values))
+).where(events.c.key == _key, is_among(events.c.number))
 BELONGING = (
     select(assignments.c.unit, assignments.c.key)
     .where(
-        assignments.c.unit.in_(_values),
-        assignments.c.key.in_(bindparam("keys", expanding=True)),
+        is_among(assignments.c.unit),
+        is_among(assignments.c.key, bindparam("keys", type_=JSON)),
         assignments.c.repeat == 0,
     )
     .with_hint(assignments, USE_UNITS, "sqlite")
 )
 
-_later = segments.alias("later")
-LAST = (
-    select(segments.c.index, segments.c.rounds, segments.c.handed)
-    .where(segments.c.key == _key)
-    .order_by(segments.c.index.desc())
-    .limit(1)
+
+def _find(by: Column[Any], *conditions: ColumnElement[bool], hint: str = "") -> dict[str, Any]:
+    """Assignments by values of a column, for each database.
+
+    Each value is looked up in the index. A database that believes an experiment to have a few
+    assignments would read all of them: SQLite needs a hint, PostgreSQL limits.
+    """
+    wanted = JsonValues(_values).table_valued("value")
+    this = assignments.c.key == _key, by == cast(wanted.c.value, by.type), *conditions
+    assigned = select(assignments).where(*this).limit(1).lateral("assigned")
+    rewarded = select(rewards).where(same_assignment(assigned)).limit(1).lateral("rewarded")
+    both = wanted.join(assigned, true()).outerjoin(rewarded, true())
+    return {
+        "sqlite": LOGGED.where(is_among(by), *conditions).with_hint(assignments, hint, "sqlite"),
+        "postgresql": select(*log_columns(assigned, rewarded)).select_from(both),
+    }
+
+
+def _with_standing(rows: Select[Any]) -> Select[Any]:
+    """The state of an experiment, with rows beside it."""
+    named = rows.subquery("named")
+    beside = experiments.outerjoin(named, true())
+    chosen = select(experiments.c.state, experiments.c.outside, *named.c)
+    return chosen.select_from(beside).where(experiments.c.key == _key)
+
+
+def _locked(rows: Select[Any]) -> Select[Any]:
+    """The same, locked; the state first, so that `move` waits for transactions that have begun."""
+    standing = STANDING.with_for_update(read=True, key_share=True).cte("standing")
+    beside = rows.cte("beside")
+    return select(standing, beside).select_from(standing.outerjoin(beside, true()))
+
+
+BY_NUMBER = _find(assignments.c.number)
+BY_UNIT = _find(assignments.c.unit, assignments.c.repeat == 0, hint=USE_UNITS)
+ASSIGNED = {dialect: _with_standing(rows) for dialect, rows in BY_UNIT.items()}
+HOLD_LAST = _locked(
+    POSITIONS.order_by(segments.c.index.desc()).limit(1).with_for_update(key_share=True)
+)
+# Against closing and corrections, not against each other.
+HOLD_OPEN = _locked(
+    POSITIONS.where(segments.c.closed.is_(None))
+    .order_by(segments.c.index)
+    .with_for_update(read=True, key_share=True)
+)
+# Against corrections of segments; against others who record events of the same assignments.
+_segments = (
+    POSITIONS.where(is_among(segments.c.index, bindparam("indices", type_=JSON)))
+    .order_by(segments.c.index)
+    .with_for_update(read=True, key_share=True)
+)
+_assignments = (
+    select(assignments.c.number)
+    .where(assignments.c.key == _key, is_among(assignments.c.number))
+    .order_by(assignments.c.number)
     .with_for_update(key_share=True)
 )
-# Nothing is updated if another segment was opened while we waited for the lock.
-TAKE = (
-    update(segments)
-    .where(
-        segments.c.key == bindparam("of"),
-        segments.c.index == bindparam("last"),
-        ~exists().where(_later.c.key == bindparam("of"), _later.c.index > bindparam("last")),
-    )
-    .values(handed=bindparam("counted"))
-)
+
+
+def _count_all(*rows: Any) -> Select[Any]:
+    """Execute statements of PostgreSQL together; how many rows each of them has."""
+    ctes = [statement.cte(f"part{i}") for i, statement in enumerate(rows)]
+    return select(*(select(func.count()).select_from(cte).scalar_subquery() for cte in ctes))
+
+
+LOCK = _count_all(_segments, _assignments)
 
 
 @dataclass(frozen=True)
@@ -178,72 +218,72 @@ def assign(
     units: Sequence[str],
     values: Sequence[Mapping[str, float]],
     now: int,
-    rows: Sequence[LogRow | None] | None = None,
+    before: Sequence[Assigned | None] | None = None,
 ) -> AssignmentResult:
     """The assignment of each unit, an old one or a new one; see `Storage.assign`.
 
-    rows : the assignments that units had just now, if they were read already
+    before : the assignments that units had just now, if they were read already
     """
-    state, outside = read_standing(t.connection, t.key, hold=True)
-    rows = find_rows(t, units) if rows is None else rows
-    assigned = [None if row is None else row.assigned() for row in rows]
+    state, outside, last = _hold(t, HOLD_LAST)
+    if before is None:
+        before = find_assigned(t.connection, t.key, units, t.sticky).assigned
+    assigned = list(before)
     missing = [unit for unit, old in zip(units, assigned, strict=True) if old is None]
     if not missing or state != "running" or outside is not None:
         return AssignmentResult(tuple(assigned), state, outside)
-    if any(values):
-        hold_open_segments(t)  # first, as for rewards
     if t.sticky:
-        by_unit = {new.unit: new for new in _take(t, draws, list(dict.fromkeys(missing)), now)}
+        new = _draw(t, draws, last, list(dict.fromkeys(missing)), now)
+        by_unit = {taken.unit: taken for taken in new}
         for i, unit in enumerate(units):
             if assigned[i] is None and unit in by_unit:
                 assigned[i] = by_unit[unit]
                 by_unit[unit] = replace(by_unit[unit], new=False)  # if it is named again
     else:
-        taken = _take(t, draws, missing, now)
-        assigned[: len(taken)] = taken
+        new = _draw(t, draws, last, missing, now)
+        assigned[: len(new)] = new
+    counts: _Counts = defaultdict(lambda: ArmDay(0))
+    for taken in new:
+        counts[place_of(taken.number)[0], taken.arm, day_of(now)].assign(now)
     entries = [
-        Event(new.number, value, name)
-        for new, named in zip(assigned, values, strict=False)
-        if new is not None and new.new
+        (
+            LogRow(given.number, given.unit, given.arm, given.probability, now, None, None),
+            Event(given.number, value, name),
+        )
+        for given, named in zip(assigned, values, strict=False)
+        if given is not None and given.new
         for name, value in named.items()
     ]
+    changes: _Changes = {}
     if entries:
-        record(t, entries, now)
+        rows, reported = zip(*entries, strict=True)
+        changes = _count_events(t, rows, reported, {last[0][0]}, counts, now)[1]
+    if new:
+        write(t, _store_assignments(t, last[0], new) | changes | _add_tallies(t, counts))
     return AssignmentResult(tuple(assigned), state, outside)
 
 
-def _take(t: Transaction, draws: Draws, units: Sequence[str], now: int) -> list[Assigned]:
-    """Give units the next positions of the segment opened last, as far as there are any."""
-    numbers = range(0)
-    while (row := t.connection.execute(LAST, {"key": t.key}).one_or_none()) is not None:
-        index, rounds, handed = row
-        counted = min(rounds, handed + len(units))
-        if counted == handed:
-            break
-        if t.connection.execute(TAKE, {"of": t.key, "last": index, "counted": counted}).rowcount:
-            numbers = range(number_of(index, handed), number_of(index, counted))
-            break
-    if not numbers:
+def _draw(
+    t: Transaction, draws: Draws, last: Sequence[Position], units: Sequence[str], now: int
+) -> list[Assigned]:
+    """Assign the next positions of the segment opened last to units, as far as there are any."""
+    if not last:
         return []
+    index, rounds, handed = last[0]
+    numbers = range(number_of(index, handed), number_of(index, min(rounds, handed + len(units))))
     drawn = draws.at(
         t.key,
         t.seed,
         map(place_of, numbers),
         lambda index: read_segments(t, [index])[index].segment,
     )
-    new = [
+    return [
         Assigned(number, unit, arm, probability, now)
         for number, unit, (arm, probability) in zip(numbers, units, drawn, strict=False)
     ]
-    _store_assignments(t, new, now)
-    return new
 
 
-def _store_assignments(t: Transaction, new: Sequence[Assigned], now: int) -> None:
-    counts: dict[Place, ArmDay] = {}
-    for assigned in new:
-        place = place_of(assigned.number)[0], assigned.arm, day_of(now)
-        counts.setdefault(place, ArmDay(assigned.arm)).assign(now)
+def _store_assignments(t: Transaction, last: Position, new: Sequence[Assigned]) -> _Changes:
+    index, _, handed = last
     rows = [
         {
             "key": t.key,
@@ -252,14 +292,14 @@ def _store_assignments(t: Transaction, new: Sequence[Assigned], now: int) -> Non
             "repeat": 0 if t.sticky else assigned.number + 1,
             "arm": assigned.arm,
             "probability": assigned.probability,
-            "created": now,
+            "created": assigned.created,
             "excluded": None,
         }
         # Transactions that wait for each other do so in one order.
         for assigned in sorted(new, key=attrgetter("unit"))
     ]
-    insert_new(t, ASSIGN, rows)
-    add_tallies(t, counts)
+    taken = {"of": t.key, "last": index, "counted": handed + len(new)}
+    return {TAKE: [taken], ASSIGN: rows}
 
 
 def find_experiments(
@@ -267,32 +307,51 @@ def find_experiments(
 ) -> tuple[frozenset[int], ...]:
     """The keys of the experiments that each unit has an assignment in."""
     keys_of: dict[str, set[int]] = {unit: set() for unit in units}
-    for batch in batches(keys_of):
-        values = {"values": batch, "keys": sorted(set(keys))}
-        for unit, key in connection.execute(BELONGING, values):
-            keys_of[unit].add(key)
+    values = {"values": list(keys_of), "keys": sorted(set(keys))}
+    for unit, key in connection.execute(BELONGING, values):
+        keys_of[unit].add(key)
     return tuple(frozenset(keys_of[unit]) for unit in units)
 
 
 # Rewards and events
 
 
-def record(t: Transaction, reported: Sequence[Event], now: int) -> tuple[Outcome, ...]:
-    """Record rewards and events of metrics, with one outcome each."""
+def record(t: Transaction, reported: Sequence[Event], now: int) -> RecordResult:
+    """Record rewards and events of metrics; see `Storage.record`."""
     for event in reported:
         t.metrics.check(event)
     # Segments are locked first, so that what is read of their assignments stays true.
-    state, _ = read_standing(t.connection, t.key, hold=True)
-    still_open = hold_open_segments(t)
+    state, _, positions = _hold(t, HOLD_OPEN)
     rows = find_rows(t, [event.target for event in reported])
+    exhausted = any(handed >= rounds for _, rounds, handed in positions)
     if state == "archived":
-        return tuple(Outcome("archived" if row else "unknown") for row in rows)
-    before = {row.number: row for row in rows if row is not None}
+        outcomes = [Outcome("archived" if row else "unknown") for row in rows]
+        return RecordResult(tuple(outcomes), exhausted)
     if t.metrics:
-        hold_segments(t, {place_of(number)[0] for number in before} - still_open)
-        before = lock_rows(t, before)
+        locked = lock_rows(t, {row.number for row in rows if row is not None})
+        rows = [None if row is None else locked[row.number] for row in rows]
+    counts: _Counts = defaultdict(lambda: ArmDay(0))
+    still_open = {index for index, _, _ in positions}
+    outcomes, changes = _count_events(t, rows, reported, still_open, counts, now)
+    write(t, changes | _add_tallies(t, counts))
+    return RecordResult(tuple(outcomes), exhausted)
+
+
+def _count_events(
+    t: Transaction,
+    rows: Sequence[LogRow | None],
+    reported: Sequence[Event],
+    still_open: set[int],
+    counts: _Counts,
+    now: int,
+) -> tuple[list[Outcome], _Changes]:
+    """What happens to each event, and what is to be stored; rewards are added to the counts.
+
+    rows : the assignment of each event, with its events
+    still_open : indices of the segments that the policy has not observed
+    """
+    before = {row.number: row for row in rows if row is not None}
     after = dict(before)
-    counts: defaultdict[Place, ArmDay] = defaultdict(lambda: ArmDay(0))
     running = RunningSeries(t.metrics)
     outcomes: list[Outcome] = []
     for found, event in zip(rows, reported, strict=True):
@@ -322,14 +381,10 @@ def record(t: Transaction, reported: Sequence[Event], now: int) -> tuple[Outcome
             count.reward_of(row)
         if t.metrics:
             running.change(old, row)
-    _store_events(t, changed)
-    add_tallies(t, counts)
-    add_series(t, running.counts)
-    return tuple(outcomes)
+    return outcomes, _store_events(t, changed) | _add_series(t, running.counts)
 
 
-def _store_events(t: Transaction, changed: Sequence[tuple[LogRow, LogRow]]) -> None:
-    """Store new rewards and events; a collision if others have stored one of them meanwhile."""
+def _store_events(t: Transaction, changed: Sequence[tuple[LogRow, LogRow]]) -> _Changes:
     new_rewards = [
         reward_row(t.key, row)
         for old, row in changed
@@ -341,8 +396,7 @@ def _store_events(t: Transaction, changed: Sequence[tuple[LogRow, LogRow]]) -> N
         for event in row.events
         if event not in old.events
     ]
-    insert_new(t, MEASURE, new_events)
-    insert_new(t, REPLACE if t.metrics.by_event else REWARD, new_rewards)
+    return {MEASURE: new_events, REPLACE if t.metrics.by_event else REWARD: new_rewards}
 
 
 def reward_row(key: int, row: LogRow) -> dict[str, Any]:
@@ -450,35 +504,27 @@ def require_experiment(key: int, value: T | None) -> T:
     return value
 
 
-def batches(values: Iterable[T]) -> Iterator[list[T]]:
-    """Values, as many at a time as one statement takes."""
-    rest = list(values)
-    for start in range(0, len(rest), BATCH):
-        yield rest[start : start + BATCH]
+def _hold(
+    t: Transaction, statement: Executable
+) -> tuple[ExperimentState, Mapping[str, Any] | None, list[Position]]:
+    """Execute `HOLD_LAST` or `HOLD_OPEN`: state, what is shown outside, and segments."""
+    rows = t.connection.execute(statement, {"key": t.key}).all()
+    state, outside, *_ = require_experiment(t.key, rows[0] if rows else None)
+    return state, load(outside), [tuple(row[2:]) for row in rows if row[2] is not None]
 
 
-def read_standing(
-    connection: Connection, key: int, hold: bool = False
-) -> tuple[ExperimentState, Mapping[str, Any] | None]:
-    """The state of an experiment, and what is shown outside of its test.
-
-    hold : let those who change it wait until the transaction ends
-    """
-    statement = STANDING_HELD if hold else STANDING
-    row = require_experiment(key, connection.execute(statement, {"key": key}).one_or_none())
-    return row.state, None if row.outside is None else load(row.outside)
-
-
-def hold_open_segments(t: Transaction) -> set[int]:
-    """Indices of the open segments, which stay open until the transaction ends."""
-    return set(t.connection.execute(OPEN, {"key": t.key}).scalars())
-
-
-def hold_segments(t: Transaction, indices: Iterable[int]) -> None:
-    """Let corrections of these segments wait until the transaction ends."""
-    values = sorted(indices)
-    if values and t.connection.dialect.name == "postgresql":
-        t.connection.execute(HOLD, {"key": t.key, "values": values}).close()
+def find_assigned(
+    connection: Connection, key: int, units: Sequence[str], sticky: bool
+) -> AssignmentResult:
+    """The assignments that units have (none if they are not sticky), in one statement."""
+    values = {"key": key, "values": sorted(set(units))}
+    by_unit = sticky and bool(units)
+    statement = ASSIGNED[connection.dialect.name] if by_unit else STANDING
+    rows = connection.execute(statement, values).all()
+    state, outside, *_ = require_experiment(key, rows[0] if rows else None)
+    logged = [LogRow(*row[2:]) for row in rows if by_unit and row[2] is not None]
+    assigned = {row.unit: row.assigned() for row in logged}
+    return AssignmentResult(tuple(map(assigned.get, units)), state, load(outside))
 
 
 def find_rows(t: Transaction, targets: Sequence[Target]) -> list[LogRow | None]:
@@ -490,12 +536,10 @@ def find_rows(t: Transaction, targets: Sequence[Target]) -> list[LogRow | None]:
         if not isinstance(target, str)
     }
     rows: dict[int | str, LogRow] = {}
-    for numbered in batches(sorted(number for number in numbers if 0 <= number < NUMBERS)):
-        for row in t.connection.execute(BY_NUMBER, {"key": t.key, "values": numbered}):
-            rows[row.number] = LogRow(*row)
-    for named in batches(sorted(units)):
-        for row in t.connection.execute(BY_UNIT, {"key": t.key, "values": named}):
-            rows[row.unit] = LogRow(*row)
+    for row in _look_up(t, BY_NUMBER, sorted(n for n in numbers if 0 <= n < NUMBERS)):
+        rows[row.number] = row
+    for row in _look_up(t, BY_UNIT, sorted(units)):
+        rows[row.unit] = row
     found: list[LogRow | None] = []
     for target in targets:
         if isinstance(target, tuple):
@@ -506,26 +550,30 @@ def find_rows(t: Transaction, targets: Sequence[Target]) -> list[LogRow | None]:
     return found
 
 
+def _look_up(t: Transaction, statement: Mapping[str, Any], values: Sequence[Any]) -> list[LogRow]:
+    if not values:
+        return []
+    this = statement[t.connection.dialect.name]
+    return [LogRow(*row) for row in t.connection.execute(this, {"key": t.key, "values": values})]
+
+
 def lock_rows(t: Transaction, numbers: Iterable[int]) -> dict[int, LogRow]:
-    """Assignments with their events, locked, by number."""
-    rows: dict[int, LogRow] = {}
-    for batch in batches(sorted(numbers)):
-        values = {"key": t.key, "values": batch}
-        if t.connection.dialect.name == "postgresql":
-            t.connection.execute(LOCK, values).close()
-        read = [LogRow(*row) for row in t.connection.execute(BY_NUMBER, values)]
-        rows |= {row.number: row for row in with_events(t, read)}
-    return rows
+    """Assignments with their events, by number; they and their segments are locked."""
+    values = sorted(numbers)
+    if t.connection.dialect.name == "postgresql":
+        indices = sorted({place_of(number)[0] for number in values})
+        t.connection.execute(LOCK, {"key": t.key, "values": values, "indices": indices}).close()
+    return {row.number: row for row in with_events(t, _look_up(t, BY_NUMBER, values))}
 
 
 def with_events(t: Transaction, rows: list[LogRow]) -> list[LogRow]:
     """Assignments with their events, which are only read if the experiment has any metrics."""
-    if not t.metrics:
+    if not t.metrics or not rows:
         return rows
     events_of: dict[int, list[MetricEvent]] = {}
-    for batch in batches(row.number for row in rows):
-        for number, *event in t.connection.execute(EVENTS, {"key": t.key, "values": batch}):
-            events_of.setdefault(number, []).append(MetricEvent(*event))
+    values = {"key": t.key, "values": [row.number for row in rows]}
+    for number, *event in t.connection.execute(EVENTS, values):
+        events_of.setdefault(number, []).append(MetricEvent(*event))
     return [
         replace(row, events=tuple(sorted(events_of[row.number])))
         if row.number in events_of
@@ -553,43 +601,67 @@ def segment_of(row: AnyRow) -> SegmentRecord:
 # Writing
 
 
-def insert_new(t: Transaction, insertion: _Insertion, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows; a collision if others have inserted one of them meanwhile.
+@dataclass(frozen=True, eq=False)
+class _Change:
+    """One statement that writes rows.
 
-    insertion : does nothing with rows that are there
+    SQLite takes them as values. PostgreSQL takes them as JSON, because a statement with a
+    parameter for each value takes longer to read than to execute.
+
+    Attributes
+    ----------
+    rows : the parameter that has the rows on PostgreSQL; "" if parameters are those of one row
     """
-    if insertion.execute(t, rows) < len(rows):
+
+    sqlite: Any
+    postgresql: Any
+    rows: str = ""
+
+
+_Changes = dict[_Change, list[dict[str, Any]]]
+_Counts = defaultdict[Place, ArmDay]
+
+
+def write(t: Transaction, changes: _Changes) -> None:
+    """Make changes, on PostgreSQL with one statement.
+
+    A collision if others have inserted one of the rows meanwhile.
+    """
+    changes = {change: rows for change, rows in changes.items() if rows}
+    wanted = [len(rows) for rows in changes.values()]
+    if t.connection.dialect.name == "sqlite":
+        results = [t.connection.execute(change.sqlite, rows) for change, rows in changes.items()]
+        written = [len(made.all()) if made.returns_rows else made.rowcount for made in results]
+    elif changes:
+        parameters: dict[str, Any] = {}
+        for change, rows in changes.items():
+            parameters |= {change.rows: rows} if change.rows else rows[0]
+        written = list(t.connection.execute(_write_all(*changes), parameters).one())
+    else:
+        written = []
+    if written != wanted:
         raise CollisionError
 
 
-class _Insertion:
-    """Inserts many rows of a table with one statement; all columns are given.
+@cache
+def _write_all(*changes: _Change) -> Select[Any]:
+    return _count_all(*(change.postgresql for change in changes))
 
-    SQLite's driver would let other threads in after each row. PostgreSQL takes an array for each
-    column: a statement with a parameter for each value takes longer to read than to execute.
+
+def _inserting(table: Table, complete: Callable[[Insert], Insert]) -> _Change:
+    """Insert rows with all columns.
 
     complete : adds what is done with rows that are there
     """
-
-    def __init__(self, table: Table, complete: Callable[[Insert], Insert]) -> None:
-        self._names = table.c.keys()
-        arrays = (
-            func.unnest(bindparam(f"all_{column.name}", type_=ARRAY(column.type)))
-            for column in table.c
-        )
-        from_arrays = insert(table).from_select(self._names, select(*arrays))
-        returned = table.c.key  # with RETURNING, SQLAlchemy makes one statement of many rows
-        self._by_row = complete(insert(table)).returning(returned)
-        self._by_column = complete(from_arrays).returning(returned)
-
-    def execute(self, t: Transaction, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Insert rows; the number of those that were inserted or changed."""
-        if not rows:
-            return 0
-        if t.connection.dialect.name == "sqlite":
-            return len(t.connection.execute(self._by_row, list(rows)).all())
-        columns = {f"all_{name}": [row[name] for row in rows] for name in self._names}
-        return len(t.connection.execute(self._by_column, columns).all())
+    name = f"{table.name}_rows"
+    columns = (column(c.name, c.type) for c in table.c)
+    given = func.json_to_recordset(bindparam(name, type_=JSON)).table_valued(*columns)
+    chosen = select(*given.render_derived(with_types=True).c)
+    of_json = insert(table).from_select(table.c.keys(), chosen)
+    returned = table.c.key  # with RETURNING, SQLAlchemy makes one statement of many rows
+    return _Change(
+        complete(insert(table)).returning(returned), complete(of_json).returning(returned), name
+    )
 
 
 def _replace_reward(statement: Insert) -> Insert:
@@ -598,13 +670,19 @@ def _replace_reward(statement: Insert) -> Insert:
     return statement.on_conflict_do_update(index_elements=rewards.primary_key, set_=new)
 
 
-ASSIGN = _Insertion(
+_move_counter = (
+    update(segments)
+    .where(segments.c.key == bindparam("of"), segments.c.index == bindparam("last"))
+    .values(handed=bindparam("counted"))
+)
+TAKE = _Change(_move_counter, _move_counter.returning(segments.c.index))
+ASSIGN = _inserting(
     assignments,
     lambda statement: statement.on_conflict_do_nothing(index_elements=["key", "unit", "repeat"]),
 )
-REWARD = _Insertion(rewards, lambda statement: statement.on_conflict_do_nothing())
-MEASURE = _Insertion(events, lambda statement: statement.on_conflict_do_nothing())
-REPLACE = _Insertion(rewards, _replace_reward)
+REWARD = _inserting(rewards, lambda statement: statement.on_conflict_do_nothing())
+MEASURE = _inserting(events, lambda statement: statement.on_conflict_do_nothing())
+REPLACE = _inserting(rewards, _replace_reward)
 
 PLACE = ("segment", "arm", "day", "series")
 ADDED = ("assigned", "rewarded", "sums", "squares", "waited", "late", "excluded", "events")
@@ -621,20 +699,26 @@ def _add(statement: Insert) -> Insert:
     return statement.on_conflict_do_update(index_elements=table.primary_key, set_=values)
 
 
-ADD_TALLIES, ADD_SERIES = _Insertion(tallies, _add), _Insertion(series, _add)
+ADD_TALLIES, ADD_SERIES = _inserting(tallies, _add), _inserting(series, _add)
 
 
-def add_tallies(t: Transaction, counts: Mapping[Place, ArmDay]) -> None:
-    """Add counts to the tallies of our shard, in the order in which their rows are locked."""
-    ADD_TALLIES.execute(t, _count_rows(t, tallies, counts))
+def add_counts(
+    t: Transaction, counts: Mapping[Place, ArmDay], metrics: Mapping[SeriesPlace, ArmDay]
+) -> None:
+    """Add counts to the tallies and series of our shard."""
+    write(t, _add_tallies(t, counts) | _add_series(t, metrics))
 
 
-def add_series(t: Transaction, counts: Mapping[SeriesPlace, ArmDay]) -> None:
-    """Add counts to the series of our shard."""
-    ADD_SERIES.execute(t, _count_rows(t, series, counts))
+def _add_tallies(t: Transaction, counts: Mapping[Place, ArmDay]) -> _Changes:
+    return {ADD_TALLIES: _count_rows(t, tallies, counts)}
+
+
+def _add_series(t: Transaction, counts: Mapping[SeriesPlace, ArmDay]) -> _Changes:
+    return {ADD_SERIES: _count_rows(t, series, counts)}
 
 
 def _count_rows(t: Transaction, table: Table, counts: Mapping[Any, ArmDay]) -> list[dict[str, Any]]:
+    """Rows of counts, in the order in which they are locked."""
     names = table.c.keys()
     return [
         {name: value for name, value in vars(count).items() if name in names}
