@@ -64,3 +64,32 @@ def test_the_time_of_postgresql_is_the_servers(
     storage = open_storage(fresh_database(postgres))
     assert abs(storage.now() - now() / 1000) < 10**6
     storage.close()
+
+
+def test_a_clock_that_jumps_closes_no_window_until_it_has_lasted_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    system, monotonic, ahead = time.time_ns, time.monotonic_ns, {"system": 0, "monotonic": 0}
+
+    def pass_(clock: str, seconds: int) -> None:
+        ahead[clock] += seconds * 10**9
+
+    monkeypatch.setattr(time, "time_ns", lambda: system() + ahead["system"])
+    monkeypatch.setattr(time, "monotonic_ns", lambda: monotonic() + ahead["monotonic"])
+    live = create(arms=["A", "B"], reward_window=1800, reward_grace=0, policy=sa.Uniform())
+    for i in range(100):
+        live.ask(f"u{i}")
+    pass_("system", HOURS)
+    live.tell("u0", 1.0)
+    live.refresh()
+    assert not live.due
+    pass_("system", 30 - HOURS)  # it is right again, half a minute later
+    pass_("monotonic", 30)
+    live.tell("u1", 1.0)
+    pass_("system", HOURS)  # from now on an hour has passed
+    live.refresh()
+    pass_("system", 61)
+    pass_("monotonic", 61)
+    live.refresh()
+    with pytest.raises(sa.SteadyArmError):
+        live.tell("u2", 1.0)

@@ -33,6 +33,8 @@ CALL = 9.0  # for a whole call with all its tries, counted by the client
 LONG = 60.0  # to wait for a lock, for work that may take long, such as an upgrade
 IDLE = 60.0  # after which the server ends an idle transaction
 CLOCK = 10.0  # between two readings of PostgreSQL's clock
+BELIEVED = 60_000_000  # microseconds that a clock that jumped has to keep its new time
+SLEWED = 1_000_000  # microseconds, beyond which a change of a clock is a jump
 TCP = {  # so that a connection does not wait for a machine that is gone
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -107,6 +109,37 @@ def file_of(url: URL) -> Path | None:
     return Path(os.path.abspath(url.database.removeprefix("file:")))
 
 
+class SteadyClock:
+    """Follows a clock, but not its jumps, until a new time has lasted for a minute.
+
+    A clock that is wrong for seconds would close reward windows for good. The monotonic clock of
+    this machine, which nobody sets, bridges the time.
+
+    Examples
+    --------
+    >>> clock, hour, minute = SteadyClock(), 3_600_000_000, 60_000_000
+    >>> [clock.follow(hour * ahead + t, t) for ahead, t in ((0, 0), (1, 5), (0, 7), (1, 8))]
+    [0, 5, 7, 8]
+    >>> clock.follow(hour + minute + 8, minute + 8) == hour + minute + 8
+    True
+    """
+
+    def __init__(self) -> None:
+        self._ahead: int | None = None  # of the monotonic clock
+        self._jumped: int | None = None  # when, by the monotonic clock
+
+    def follow(self, shown: int, monotonic: int) -> int:
+        """The time to use; `shown` is what the clock shows, both in microseconds."""
+        ahead = shown - monotonic
+        if self._ahead is None or abs(ahead - self._ahead) <= SLEWED:
+            self._ahead, self._jumped = ahead, None
+        elif self._jumped is None:
+            self._jumped = monotonic
+        elif monotonic - self._jumped >= BELIEVED:
+            self._ahead, self._jumped = ahead, None
+        return monotonic + self._ahead
+
+
 class Database:
     """One database: transactions, which are repeated when they collide, and a clock.
 
@@ -130,7 +163,8 @@ class Database:
             )
         self.engine = _sqlite(url) if self.sqlite else _postgres(url)
         self.shard = 0 if self.sqlite else random.SystemRandom().randrange(SHARDS)
-        self._ahead, self._asked = 0, -inf  # of PostgreSQL's clock
+        self._clock = SteadyClock()
+        self._server_ahead, self._asked = 0, -inf  # PostgreSQL's clock and the monotonic one
         if self.sqlite:
             self._reader = self.engine.execution_options(steadyarm_begin="BEGIN")
             self._writer = self.engine.execution_options(steadyarm_begin="BEGIN IMMEDIATE")
@@ -158,12 +192,15 @@ class Database:
 
     def now(self) -> int:
         """Microseconds since 1970: PostgreSQL's time, or that of this machine with SQLite."""
-        if not self.sqlite and time.monotonic() - self._asked > CLOCK:
-            before = time.time_ns()
+        if self.sqlite:
+            return self._clock.follow(time.time_ns() // 1000, time.monotonic_ns() // 1000)
+        if time.monotonic() - self._asked > CLOCK:
+            before = time.monotonic_ns()
             theirs = int(self.read_one(lambda connection: connection.execute(NOW).scalar_one()))
-            self._ahead = theirs - (before + time.time_ns()) // 2000
+            self._server_ahead = theirs - (before + time.monotonic_ns()) // 2000
             self._asked = time.monotonic()
-        return time.time_ns() // 1000 + self._ahead
+        monotonic = time.monotonic_ns() // 1000
+        return self._clock.follow(monotonic + self._server_ahead, monotonic)
 
     def use_wal(self) -> None:
         """Let readers and the writer of an SQLite file work side by side; the file keeps this."""
