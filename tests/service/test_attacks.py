@@ -14,18 +14,22 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
+from zipfile import ZipFile
 
 import httpx2
 import pytest
 import uvicorn
 
+import steadyarm as sa
 from steadyarm.cli.main import build_parser, main
 from steadyarm.dashboard.app import create_app
+from steadyarm.live.export import read_export
 from steadyarm.service import auth, service
 from steadyarm.service.process import _config
 from steadyarm.service.settings import ServiceSettings
@@ -35,6 +39,7 @@ from tests.dashboard.clients import dashboard
 from tests.service.clients import SHOP, in_process
 
 GUIDE = (Path(__file__).parents[2] / "docs/operate/production.md").read_text()
+BASE = "/v1/experiments/shop"
 SECRET = "a secret of the service alone"
 
 
@@ -355,3 +360,38 @@ def test_the_proxy_of_the_guide_works_and_opens_nothing(tmp_path: Path) -> None:
         status, told = raw(url, *page)
         assert status == 200
         assert "__Host-steadyarm-" in told
+
+
+def test_exports_are_sent_while_they_are_made_and_are_limited_in_number(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    with closing(open_storage(url)) as storage:
+        test = sa.create_experiment(
+            "shop", ["A", "B"], sa.Uniform(), 60_000, storage, missing="drop", seed=1
+        )
+        for first in range(0, 60_000, 10_000):
+            test.ask_many([f"unit {i}" for i in range(first, first + 10_000)])
+    with ExitStack() as stack:
+        client = stack.enter_context(httpx2.Client(base_url=stack.enter_context(listening(url))))
+        exports = [
+            stack.enter_context(client.stream("GET", f"{BASE}/export?format={form}"))
+            for form in ("csv", "csv")
+        ]
+        parts = [export.iter_raw() for export in exports]
+        assert next(parts[0]).startswith(b"timestamp,unit,arm")
+        assert next(parts[1]).startswith(b"timestamp,unit,arm")
+        # Both wait for their readers now. A third is refused; everything else goes on.
+        refused = client.get(f"{BASE}/export")
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
+        assert client.get(f"{BASE}/replay").status_code == 429
+        assert client.get("/metrics").status_code == 200
+        assert client.get("/v1/experiments").status_code == 200
+        assert b"".join(parts[0]).count(b"\r\n") >= 60_000 - 1
+        exports[1].close()  # half of it
+        deadline = time.monotonic() + 60
+        while client.get(f"{BASE}/replay").status_code == 429:
+            assert time.monotonic() < deadline
+        zipped = client.get(f"{BASE}/export?format=zip", timeout=60).content
+    folder = tmp_path / "zip"
+    with ZipFile(BytesIO(zipped)) as file:
+        file.extractall(folder)
+    assert read_export(folder / "shop.csv").snapshot.experiment.name == "shop"

@@ -14,9 +14,8 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, replace
 from datetime import datetime
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, get_args
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -85,25 +84,16 @@ def export_experiment(experiment: Experiment, path: str | Path, named: bool = Tr
         raise InvalidInputError(f"{path} ends with {path.suffix!r}; expected .csv or .parquet.")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = [at.with_name(f".{at.name}.{os.getpid()}.tmp") for at in (path, description)]
-    storage, key, name = experiment.storage, experiment.key, experiment.name
-    trace = storage.trace(key, name)
-    snapshot = storage.snapshot(key, everything=True)
-    now, days, series = experiment.now(), storage.days(key), storage.series(key)
+    test = _read_live(experiment)
+    write = csv_chunks if path.suffix == ".csv" else parquet_chunks
+    digest = sha256()
     try:
-        if path.suffix == ".csv":
-            with temporary[0].open("w", encoding="utf-8", newline="") as file:
-                file.writelines(csv_lines(experiment, snapshot))
-        else:
-            write_parquet(experiment, temporary[0], snapshot)
-        if storage.trace(key, name) != trace:
-            raise InvalidInputError(
-                "the experiment was corrected while it was exported; export it again."
-            )
-        if not named:
-            trace = replace(trace, entries=tuple(map(_unnamed, trace.entries)))
-        test = ExportedTest(snapshot, days, series, trace, now)
-        described = {"log": path.name, "sha256": _digest(temporary[0])} | _describe(test)
-        temporary[1].write_text(json.dumps(described), encoding="utf-8")
+        with temporary[0].open("wb") as file:
+            for chunk in write(experiment, test.snapshot):
+                digest.update(chunk)
+                file.write(chunk)
+        described = _describe_log(experiment, test, path.name, digest.hexdigest(), named)
+        temporary[1].write_text(described, encoding="utf-8")
         os.replace(temporary[0], path)
         os.replace(temporary[1], description)
     except OSError as error:
@@ -112,6 +102,29 @@ def export_experiment(experiment: Experiment, path: str | Path, named: bool = Tr
         for file_left in temporary:
             file_left.unlink(missing_ok=True)
     return path
+
+
+def _read_live(experiment: Experiment) -> ExportedTest:
+    """The test as it stands now; its log is written up to this moment."""
+    storage, key = experiment.storage, experiment.key
+    trace = storage.trace(key, experiment.name)
+    snapshot = storage.snapshot(key, everything=True)
+    now, days, series = experiment.now(), storage.days(key), storage.series(key)
+    return ExportedTest(snapshot, days, series, trace, now)
+
+
+def _describe_log(
+    experiment: Experiment, test: ExportedTest, log: str, digest: str, named: bool
+) -> str:
+    """The description of a log that was written; it must not have been corrected meanwhile."""
+    if experiment.storage.trace(experiment.key, experiment.name) != test.trace:
+        raise InvalidInputError(
+            "the experiment was corrected while it was exported; export it again."
+        )
+    if not named:
+        entries = tuple(map(_unnamed, test.trace.entries))
+        test = replace(test, trace=replace(test.trace, entries=entries))
+    return json.dumps({"log": log, "sha256": digest} | _describe(test))
 
 
 def _digest(path: Path) -> str:
@@ -125,12 +138,12 @@ def _unnamed(entry: AuditEntry) -> AuditEntry:
     return replace(entry, author="", detail=entry.detail if itself else {})
 
 
-def csv_lines(experiment: Experiment, until: Snapshot | None = None) -> Iterator[str]:
-    """The log as the text of a CSV file, some thousand lines at a time.
+def csv_chunks(experiment: Experiment, until: Snapshot | None = None) -> Iterator[bytes]:
+    """The log as a CSV file, some thousand lines at a time.
 
     until : leave out assignments made after this
     """
-    yield ",".join(_columns(experiment)) + "\r\n"
+    yield (",".join(_columns(experiment)) + "\r\n").encode()
     for rows in _tables(experiment, until):
         for name in GUARDS:
             rows[name] = [csv_cell(text) for text in rows[name]]
@@ -138,11 +151,11 @@ def csv_lines(experiment: Experiment, until: Snapshot | None = None) -> Iterator
             rows[name] = [time and time.isoformat() for time in rows[name]]
         text = io.StringIO(newline="")
         csv.writer(text).writerows(zip(*rows.values(), strict=True))
-        yield text.getvalue()
+        yield text.getvalue().encode()
 
 
-def write_parquet(experiment: Experiment, path: Path, until: Snapshot | None = None) -> None:
-    """Write the log as a Parquet file; `until` is as for `csv_lines`."""
+def parquet_chunks(experiment: Experiment, until: Snapshot | None = None) -> Iterator[bytes]:
+    """The log as a Parquet file, row group by row group; `until` is as for `csv_chunks`."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -158,17 +171,51 @@ def write_parquet(experiment: Experiment, path: Path, until: Snapshot | None = N
         **dict.fromkeys(("segment", "block", "position", "policy_version", "excluded"), pa.int64()),
     }
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _columns(experiment)])
-    with parquet.ParquetWriter(path, schema) as writer:
+    written = _Written()
+    with parquet.ParquetWriter(written, schema) as writer:
         for rows in _tables(experiment, until):
             writer.write_table(pa.table(rows, schema=schema))
+            yield written.take()
+    yield written.take()
 
 
-def write_zip(experiment: Experiment, path: Path) -> None:
+def zip_chunks(experiment: Experiment) -> Iterator[bytes]:
     """The log as CSV and its description, in one file for everybody who may read results."""
-    with TemporaryDirectory() as folder, ZipFile(path, "w", ZIP_DEFLATED) as file:
-        log = export_experiment(experiment, Path(folder) / f"{experiment.name}.csv", named=False)
-        for written in (log, description_path(log)):
-            file.write(written, written.name)
+    test, written, digest = _read_live(experiment), _Written(), sha256()
+    name = f"{experiment.name}.csv"
+    with ZipFile(written, "w", ZIP_DEFLATED) as file:
+        with file.open(name, "w", force_zip64=True) as log:
+            for chunk in csv_chunks(experiment, test.snapshot):
+                digest.update(chunk)
+                log.write(chunk)
+                yield written.take()
+        described = _describe_log(experiment, test, name, digest.hexdigest(), named=False)
+        file.writestr(description_path(Path(name)).name, described)
+    yield written.take()
+
+
+class _Written(io.RawIOBase):
+    """A file that gives what was written since the last time, and keeps nothing."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        self._parts.append(part)
+        self._size += len(part)
+        return len(part)
+
+    def take(self) -> bytes:
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
 
 
 @dataclass(frozen=True)

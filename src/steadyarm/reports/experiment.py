@@ -12,7 +12,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.live.after_test import outside_texts
 from steadyarm.live.estimates import lift_text, metric_cells, metric_obstacles
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.export import csv_lines
+from steadyarm.live.export import csv_chunks
 from steadyarm.live.headline import rewards_in_words
 from steadyarm.live.lifecycle import description_of
 from steadyarm.live.replay import Replay
@@ -93,7 +93,7 @@ def experiment_report(
     True
     """
     seen = scorecard_of(experiment) if card is None else card
-    digest = fingerprint_of(csv_lines(experiment)) if fingerprint else None
+    digest = fingerprint_of(csv_chunks(experiment)) if fingerprint else None
     return page_of(seen, digest, experiment.replay() if replay else None)
 
 
@@ -163,18 +163,18 @@ def _shorten(part: Any, card: Scorecard) -> Any:
     return changed(part, False)
 
 
-def fingerprint_of(lines: Iterable[str]) -> Fingerprint:
-    r"""The fingerprint of a log, from the text of its CSV file, a part at a time.
+def fingerprint_of(chunks: Iterable[bytes]) -> Fingerprint:
+    r"""The fingerprint of a log, from its CSV file, a part at a time.
 
     Examples
     --------
-    >>> fingerprint_of(["unit,arm\r\n", "v1,A\r\nv2,B\r\n"]).rows
+    >>> fingerprint_of([b"unit,arm\r\n", b"v1,A\r\nv2,B\r\n"]).rows
     2
     """
     digest, ends = hashlib.sha256(), 0
-    for text in lines:
-        digest.update(text.encode())
-        ends += text.count("\r\n")
+    for chunk in chunks:
+        digest.update(chunk)
+        ends += chunk.count(b"\r\n")
     return Fingerprint(digest.hexdigest(), ends - 1)
 
 

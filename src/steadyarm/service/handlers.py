@@ -7,17 +7,15 @@ signature and docstring are what the OpenAPI document says of the route.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from pathlib import Path
-from tempfile import NamedTemporaryFile
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from steadyarm.errors import (
     ExperimentExistsError,
@@ -27,7 +25,7 @@ from steadyarm.errors import (
 )
 from steadyarm.live.assigner import AssignmentId, At, LiveAssignment, Report, ReportStatus
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.export import csv_lines, write_parquet, write_zip
+from steadyarm.live.export import csv_chunks, parquet_chunks, zip_chunks
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.service.auth import Claims
 from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
@@ -381,7 +379,7 @@ async def metrics(service: Service, request: Request) -> Response:
 # Results; they change no experiment
 
 
-CHUNK = 1 << 18  # bytes of a file that are sent at once
+LONGEST = 3600.0  # seconds in which a client has to receive an export
 
 
 async def recommendation(
@@ -436,35 +434,50 @@ async def allocation(service: Service, request: Request) -> tuple[int, responses
 async def replay(service: Service, request: Request) -> tuple[int, responses.ReplayAnswer]:
     """The whole test computed anew from its log, and compared."""
     experiment = await service.experiment(request)
-    return 200, responses.ReplayAnswer.read(await service.read(experiment.replay))
+    return 200, responses.ReplayAnswer.read(await service.run_log(experiment.replay))
 
 
 async def export(service: Service, request: Request, query: requests.ExportQuery) -> Response:
     """All assignments with their rewards, as a file."""
     experiment = await service.experiment(request)
     write, media = EXPORTS[query.format]
-    file = NamedTemporaryFile()  # noqa: SIM115  # closed, and so removed, when it is sent
+    chunks = service.stream(write(experiment))
     try:
-        await service.read(write, experiment, Path(file.name))
+        first = await anext(chunks)  # what is wrong from the start is a problem
     except MissingExtraError as error:
         raise RefusedError(
             "not-installed", f"{error} on the server.", "Request format=csv instead."
         ) from None
+
     name = f'attachment; filename="{experiment.name}.{query.format}"'
-    return StreamingResponse(
-        iter(partial(file.read, CHUNK), b""),
-        headers={"content-type": media, "content-disposition": name},
-        background=BackgroundTask(file.close),
-    )
+    return LogResponse(first, chunks, {"content-type": media, "content-disposition": name})
 
 
-def _write_csv(experiment: Experiment, path: Path) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        file.writelines(csv_lines(experiment))
+class LogResponse(StreamingResponse):
+    """Sends a file while it is made; the next part is made when the client has taken the last."""
+
+    def __init__(
+        self, first: bytes, rest: AsyncGenerator[bytes], headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(self._content(first), headers=headers)
+        self._rest = rest
+
+    async def _content(self, first: bytes) -> AsyncIterator[bytes]:
+        yield first
+        async for chunk in self._rest:
+            yield chunk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See Starlette; others may read a log when this one has ended, however it does."""
+        try:
+            async with asyncio.timeout(LONGEST):
+                await super().__call__(scope, receive, send)
+        finally:
+            await self._rest.aclose()
 
 
-EXPORTS: dict[str, tuple[Callable[[Experiment, Path], None], str]] = {
-    "csv": (_write_csv, "text/csv; charset=utf-8"),
-    "parquet": (write_parquet, "application/vnd.apache.parquet"),
-    "zip": (write_zip, "application/zip"),
+EXPORTS: dict[str, tuple[Callable[[Experiment], Iterator[bytes]], str]] = {
+    "csv": (csv_chunks, "text/csv; charset=utf-8"),
+    "parquet": (parquet_chunks, "application/vnd.apache.parquet"),
+    "zip": (zip_chunks, "application/zip"),
 }

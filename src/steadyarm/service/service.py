@@ -10,11 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from itertools import islice
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from starlette.requests import Request
 
@@ -47,6 +55,7 @@ MOST = 500  # items of one transaction
 PAUSE = 3  # turns of the event loop between two batches; microseconds if there is little to do
 # Threads; with the writers they are no more than SQLite has connections.
 READERS, LONG_READS, DECISIONS = 10, 6, 2  # the others are free for what is short
+WHOLE_LOGS = 2  # exports and replays at once; more would slow down everything else
 BODIES = 64  # bodies of the largest size that may be held in memory
 STRANGERS = 8_000_000  # bytes of bodies, likewise, from people who have not signed in
 TICK = 1.0  # seconds between checks of reward windows
@@ -395,6 +404,8 @@ class Service:
         self._long_reads = asyncio.Semaphore(LONG_READS)
         self._writers = ThreadPoolExecutor(settings.writers, "steadyarm-writer")
         self._readers = ThreadPoolExecutor(READERS, "steadyarm-reader")
+        self._whole_logs = ThreadPoolExecutor(WHOLE_LOGS, "steadyarm-log")
+        self._reading_logs = 0
 
     async def read(self, work: Callable[..., T], *given: Any) -> T:
         """Run something in a thread that may take long."""
@@ -408,6 +419,33 @@ class Service:
     async def write(self, work: Callable[..., T], *given: Any) -> T:
         """Run something that writes, after all that was to be written before."""
         return await asyncio.get_running_loop().run_in_executor(self._writers, work, *given)
+
+    async def stream(self, chunks: Iterator[T]) -> AsyncGenerator[T]:
+        """What an iterator over a whole log gives, one after the other as they are taken.
+
+        RefusedError if as many logs are being read already as may be at once.
+        """
+        if self._reading_logs >= WHOLE_LOGS:
+            raise RefusedError(
+                "too-many-requests",
+                f"{self._reading_logs} whole logs are being read, and no more may be at once.",
+                "Try again when an export or a replay has ended.",
+                {"Retry-After": "10"},
+            )
+        self._reading_logs += 1
+        loop, end = asyncio.get_running_loop(), object()
+        try:
+            while (
+                chunk := await loop.run_in_executor(self._whole_logs, next, chunks, end)
+            ) is not end:
+                yield cast(T, chunk)
+        finally:
+            self._reading_logs -= 1
+
+    async def run_log(self, work: Callable[[], T]) -> T:
+        """Run something that reads a whole log."""
+        async with aclosing(self.stream(work() for _ in range(1))) as results:
+            return await anext(results)
 
     async def in_time(self, answer: Awaitable[T], long: bool = False) -> T:
         """Return the response of a handler; RefusedError if it takes longer than requests may.
@@ -485,6 +523,7 @@ class Service:
 
     def _end(self) -> None:
         self._readers.shutdown()
+        self._whole_logs.shutdown()
         self._writers.shutdown()
         self.storage.close()
 
