@@ -6,7 +6,7 @@ variants of a cell have the same mean, unless one is better, so that every decis
 marks a share of wrong decisions whose exact 99 % interval lies above 5 %, or a coverage whose
 interval lies below 94 %.
 
-    python -m benchmarks.coverage --what money|power|intervals|lifts|metrics|stopping|splits
+    python -m benchmarks.coverage --what money|intervals|lifts|metrics|stopping|splits
 """
 
 from __future__ import annotations
@@ -308,28 +308,11 @@ def money() -> Iterator[Cell | TwoByTwo]:
         yield Cell(("5% orders",), 3, rounds=14000, looks=28, level=level)
     for variants in (5, 10, 20):
         yield Cell(("5% orders",), variants, rounds=20000)
-    for cap in (200.0,):
-        yield Cell(("10% at 10", "0.5% at 200"), cap=cap)
-        yield Cell(("10% at 10", "0.5% at 200"), cap=cap, looks=20)
+    yield Cell(("10% at 10", "0.5% at 200"), cap=200.0)
+    yield Cell(("10% at 10", "0.5% at 200"), cap=200.0, looks=20)
     for extra in (-0.06, -0.1):
         for effects in ((0.0, 0.02), (0.04, 0.06), (0.04, 0.1), (0.08, 0.1)):
             yield TwoByTwo(effects, extra)
-
-
-def power() -> Iterator[Cell]:
-    """Cells that held before the limits had tails of their own: widths and power are kept."""
-    for better in (0.0, 0.15, 0.25):
-        yield Cell(("clicks",), rounds=8000, better=better)
-        yield Cell(("clicks",), rounds=8000, better=better, looks=14)
-        yield Cell(("clicks",), 5, rounds=8000, better=better)
-    for better in (0.0, 0.1, 0.15):
-        yield Cell(("normal",), rounds=2000, better=better)
-        yield Cell(("normal",), rounds=2000, better=better, looks=14)
-        yield Cell(("poisson",), rounds=2000, better=better)
-        yield Cell(("exponential",), rounds=2000, better=better)
-        yield Cell(("10% orders",), rounds=10000, shares="0.5", better=better)
-        yield Cell(("20% orders",), rounds=10000, better=better)
-        yield Cell(("5% orders",), rounds=20000, better=better)
 
 
 def intervals() -> Iterator[Cell]:
@@ -380,7 +363,7 @@ def splits() -> Iterator[Cell]:
 
 
 WHAT = {
-    "money": money, "power": power, "intervals": intervals, "lifts": lift_cells,
+    "money": money, "intervals": intervals, "lifts": lift_cells,
     "metrics": metrics, "stopping": stopping, "splits": splits,
 }  # fmt: skip  # a table reads better so
 

@@ -63,18 +63,6 @@ def worlds(budget: int) -> dict[str, sa.Environment]:
     }
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tests", type=int, default=2000, help="simulated tests of each kind")
-    tests = parser.parse_args().tests
-    print(f"{'intervals of Steady':<44}  {'values right':<24}{'gaps right':<24}width of gaps")
-    for budget in (300, 1000):
-        for name, world in worlds(budget).items():
-            for rho in (0.0, 0.7):
-                coverage(name, world, rho, tests)
-
-
 def coverage(name: str, world: sa.Environment, rho: float, tests: int) -> None:
     """Print how often intervals are right, for all variants at once."""
     pair = evidence_of(sa.Steady(), world.with_covariate(rho), tests, seed=1)
@@ -95,4 +83,11 @@ def coverage(name: str, world: sa.Environment, rho: float, tests: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tests", type=int, default=2000, help="simulated tests of each kind")
+    tests = parser.parse_args().tests
+    print(f"{'intervals of Steady':<44}  {'values right':<24}{'gaps right':<24}width of gaps")
+    for budget in (300, 1000):
+        for name, world in worlds(budget).items():
+            for rho in (0.0, 0.7):
+                coverage(name, world, rho, tests)

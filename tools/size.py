@@ -18,8 +18,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Size", "size_of", "sizes"]
-
 PACKAGE = Path(__file__).parents[1] / "src" / "steadyarm"
 TOP = "(top)"  # modules beside the packages
 NO_CODE = {
@@ -33,14 +31,7 @@ NO_CODE = {
 
 
 class Size(NamedTuple):
-    """How large a module is.
-
-    Attributes
-    ----------
-    module : its path within the package
-    code : lines of code
-    lines : lines in all
-    """
+    """Lines of code, and of all lines, of a module; its path within the package."""
 
     module: str
     code: int
@@ -77,17 +68,9 @@ def _docstrings(text: str) -> Iterator[int]:
                     yield from range(first.lineno, (first.end_lineno or first.lineno) + 1)
 
 
-def sizes(package: Path = PACKAGE) -> list[Size]:
-    """The size of every module of a package."""
-    return [
-        size_of(path.read_text(encoding="utf-8"), path.relative_to(package).as_posix())
-        for path in sorted(package.rglob("*.py"))
-    ]
-
-
-def _row(name: str, found: Sequence[Size], width: int) -> str:
-    code, lines = sum(size.code for size in found), sum(size.lines for size in found)
-    return f"{name:{width}}  {len(found):7}  {code:7,}  {lines:7,}"
+def _row(name: str, sizes: Sequence[Size], width: int) -> str:
+    code, lines = sum(size.code for size in sizes), sum(size.lines for size in sizes)
+    return f"{name:{width}}  {len(sizes):7}  {code:7,}  {lines:7,}"
 
 
 def main() -> None:
@@ -95,18 +78,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--files", action="store_true", help="a line for each module, too")
     options = parser.parse_args()
-    found = sizes()
+    sizes = [
+        size_of(path.read_text(encoding="utf-8"), path.relative_to(PACKAGE).as_posix())
+        for path in sorted(PACKAGE.rglob("*.py"))
+    ]
     packages: defaultdict[str, list[Size]] = defaultdict(list)
-    for size in found:
+    for size in sizes:
         packages[size.package].append(size)
     width = max(map(len, packages))
     print(f"{'package':{width}}  modules     code    lines")
     for name in sorted(packages):
         print(_row(name, packages[name], width))
-    print(_row("total", found, width))
+    print(_row("total", sizes, width))
     if options.files:
         print()
-        for size in sorted(found, key=lambda size: -size.code):
+        for size in sorted(sizes, key=lambda size: -size.code):
             print(f"{size.code:6,}  {size.module}")
 
 
