@@ -13,13 +13,10 @@ import numpy as np
 from steadyarm import plot
 from steadyarm.errors import InvalidInputError
 from steadyarm.paper.specification import (
-    BASELINE,
-    BEYOND_PAPER,
-    EASY,
-    FIGURES,
     Beyond,
     Comparison,
     Figure,
+    Ratio,
     compare,
     published_cell,
 )
@@ -36,7 +33,6 @@ from steadyarm.plot.spec import (
     intervals,
     labels,
     layers,
-    level,
 )
 from steadyarm.plot.sweeps import INTERVALS, NONE, error_layers, setting_of, tint, trials_of
 from steadyarm.reports.render import render
@@ -71,9 +67,7 @@ def write_report(
     beyond : every published setting relative to P1-RAGE, for a section of its own
     """
     cells = list(results)
-    charts = [] if beyond is None else [beyond_chart(beyond)]
-    charts += [figure_chart(figure, cells) for figure in shown_of(figures, cells)]
-    for spec in charts:
+    for spec in [figure_chart(figure, cells) for figure in shown_of(figures, cells)]:
         for kind in ("png", "pdf"):
             plot.save(spec, folder / f"{spec['name']}.{kind}")
     page = report_of(figures, cells, command, settings or {}, seconds, beyond)
@@ -110,7 +104,7 @@ def report_of(
         agreeing=sum(c.agrees for c in compared.values()),
         disagreeing=[_disagreeing(c) for c in compared.values() if not c.agrees],
         beyond=beyond,
-        beyond_chart=None if beyond is None else beyond_chart(beyond),
+        ratios=[] if beyond is None else _beyond_table(beyond),
         figures=[
             (
                 f"{figure.title} ({figure.name})",
@@ -257,67 +251,21 @@ def _bars(cells: Sequence[Results]) -> Spec:
     return {"height": {"step": ROW}, "layer": layers({"y": y}, *intervals("x", x, tips), ring)}
 
 
-def beyond_chart(beyond: Beyond) -> Spec:
-    """Errors relative to the baseline, a panel for each figure and a row for each setting."""
-    cells = [row.base for row in beyond.rows]
-    cells += [ratio.cell for row in beyond.rows for ratio in row.ratios.values()]
-    low, high = _span(beyond)
-    rows: Rows = []
-    for row in beyond.rows:
-        figure = FIGURES[row.base.world]
-        title = f"{figure.title}, {figure.label}" if figure.label else figure.title
-        setting = f"{format_value(row.base.value)} ({row.base.error_rate:.4f})".strip()
-        rows += [
-            {
-                "figure": title,
-                "setting": setting,
-                "value": row.base.value,
-                "policy": policy,
-                "ratio": ratio.ratio,
-                "low": max(ratio.low, low),
-                "high": min(ratio.high, high),
-                "in the mean": row.counts,
-            }
-            for policy, ratio in row.ratios.items()
-        ]
-    settings = list(dict.fromkeys(row["setting"] for row in rows))
-    figures = list(dict.fromkeys(row["figure"] for row in rows))
-    scale = {"type": "log", "domain": [low, high], "nice": False}
-    x = field("ratio", title=f"error / error of {BASELINE}", scale=scale, axis={"tickCount": 5})
-    style = tint(beyond.policies)
-    shared = {
-        "y": labels("setting", settings),
-        "yOffset": {"field": "policy"},
-        "color": style["color"],
-        "opacity": {"condition": {"test": "datum['in the mean']", "value": 1}, "value": 0.35},
-    }
-    rule: Spec = {"mark": {"type": "rule", "clip": True}}
-    rule["encoding"] = {"x": {**x, "field": "low"}, "x2": {"field": "high"}}
-    point: Spec = {"mark": {"type": "point", "filled": True, "clip": True}}
-    point["encoding"] = {"x": x, "shape": style["shape"]}
-    verdicts = ". ".join(map(beyond.verdict, beyond.policies))
-    panel = {"width": WIDTH // 2 - 60, "height": {"step": 12}}
-    return chart(
-        BEYOND_PAPER,
-        f"Error relative to {BASELINE} in {len(beyond.rows)} published settings",
-        rows,
-        summary=f"{verdicts}.",
-        note=f"{verdicts}. {trials_of(cells)} trials per point. In parentheses: how often "
-        f"{BASELINE} errs. Lines: 95 % intervals; no errors are drawn as half an error. "
-        f"Pale: {BASELINE} errs in at most {EASY:g}, so the setting is not in the mean.",
-        facet={"field": "figure", "type": "nominal", "sort": figures, "title": None},
-        columns=2,
-        spec={**panel, "layer": [level(1.0, "x"), *layers(shared, rule, point)]},
-        resolve={"scale": {"y": "independent"}},
-    )
+def _beyond_table(beyond: Beyond) -> list[tuple[str, ...]]:
+    """A row for each setting: how often the baseline errs, and the ratios of the others."""
+    return [
+        (
+            row.base.world,
+            format_value(row.base.value),
+            f"{row.base.error_rate:.4f}",
+            *(_ratio_text(row.ratios.get(policy)) for policy in beyond.policies),
+        )
+        for row in beyond.rows
+    ]
 
 
-def _span(beyond: Beyond) -> tuple[float, float]:
-    """Ends of the axis: every ratio is inside, long intervals are cut off."""
-    ratios = [ratio for row in beyond.rows for ratio in row.ratios.values()]
-    points = [1.0, *(ratio.ratio for ratio in ratios)]
-    ends = [ratio.high for ratio in ratios if ratio.high < 3 * max(points)]
-    return min(points) / 3, 1.15 * max(1.5, *points, *ends)
+def _ratio_text(ratio: Ratio | None) -> str:
+    return "" if ratio is None else f"{ratio.ratio:.3g} ({ratio.low:.2g} to {ratio.high:.2g})"
 
 
 # results.csv
