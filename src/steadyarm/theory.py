@@ -305,10 +305,10 @@ def h_p1_rage(arms: ArmSet, theta: ArrayLike, m: int | None = None) -> float:
     >>> print(f"{h_p1_rage(arms, [0.75, 0.25]):.4f}")  # m = i0 = 2: 64 + 8 √2
     75.3137
     """
-    found = Instance.from_parameter(arms, theta)
-    m, i0 = _check_phases(m, found.gap)
-    main, low_order = _simplified_terms(found)
-    return (m * i0 * main + m * low_order) / found.gap
+    instance = Instance.from_parameter(arms, theta)
+    m, i0 = _check_phases(m, instance.gap)
+    main, low_order = _simplified_terms(instance)
+    return (m * i0 * main + m * low_order) / instance.gap
 
 
 def h_p1_rage_one_hot_ceiling(arms: ArmSet, theta: ArrayLike) -> float:
@@ -334,13 +334,13 @@ def h_p1_rage_one_hot_ceiling(arms: ArmSet, theta: ArrayLike) -> float:
     >>> print(f"{h_p1_rage(arms, theta):,.0f} {h_p1_rage_one_hot_ceiling(arms, theta):,.0f}")
     10,765 19,918
     """
-    found = Instance.from_parameter(arms, theta)
+    instance = Instance.from_parameter(arms, theta)
     if arms.rank < arms.size:
         raise InvalidInputError(
             f"the {arms.size} arms have rank {arms.rank}; Corollary 1 is about arms that share "
             "nothing, such as ArmSet.one_hot. Use h_p1_rage for others."
         )
-    _, i0 = _check_phases(None, found.gap)
+    _, i0 = _check_phases(None, instance.gap)
     return 2 * i0 * (i0 * math.log(2 * arms.size) + 1) * h_bob(arms, theta)
 
 
@@ -367,11 +367,11 @@ def h_p1_rage_ceiling(arms: ArmSet, theta: ArrayLike, m: int | None = None) -> f
     >>> print(f"{h_p1_rage_ceiling(arms, [0.75, 0.25]):.1f}")
     49283.3
     """
-    found = Instance.from_parameter(arms, theta)
-    m, _ = _check_phases(m, found.gap)
-    main, low_order = _simplified_terms(found)
-    events = len(_demands(found, 0.0))
-    return (512 * (events + 1) * m * main + 32 / 3 * m * low_order + 16 / 3) / found.gap
+    instance = Instance.from_parameter(arms, theta)
+    m, _ = _check_phases(m, instance.gap)
+    main, low_order = _simplified_terms(instance)
+    events = len(_demands(instance, 0.0))
+    return (512 * (events + 1) * m * main + 32 / 3 * m * low_order + 16 / 3) / instance.gap
 
 
 def h_p1_rage_exact(
@@ -411,8 +411,8 @@ def h_p1_rage_exact(
     >>> print(f"{h_p1_rage_exact(arms, [0.75, 0.25]):.1f}")
     2119.0
     """
-    found = Instance.from_parameter(arms, theta)
-    return _exact_complexity(found, m, epsilon, largest_reward)[0]
+    instance = Instance.from_parameter(arms, theta)
+    return _exact_complexity(instance, m, epsilon, largest_reward)[0]
 
 
 class _Demand(NamedTuple):
@@ -423,17 +423,17 @@ class _Demand(NamedTuple):
 
 
 def _exact_complexity(
-    found: Instance, m: int | None, epsilon: float, largest_reward: float
+    instance: Instance, m: int | None, epsilon: float, largest_reward: float
 ) -> tuple[float, int]:
     """H̄ as `h_p1_rage_exact` says it, and the number of events over which the proof sums."""
     if finite_number(epsilon, "epsilon") < 0:
         raise InvalidInputError.of("epsilon", epsilon, "a gap of at least 0")
     R = check_positive(largest_reward, "largest_reward")
-    m, _ = _check_phases(m, max(found.gap, epsilon))
-    demands = _demands(found, epsilon)
-    every = xy_optimal(found.arms, tol=TOLERANCE).value
+    m, _ = _check_phases(m, max(instance.gap, epsilon))
+    demands = _demands(instance, epsilon)
+    every = xy_optimal(instance.arms, tol=TOLERANCE).value
     spread = 48 * m * R**2
-    reach = 8 * R * (m * math.sqrt(found.arms.rank * every) + 1)
+    reach = 8 * R * (m * math.sqrt(instance.arms.rank * every) + 1)
     return _least_over_shares(demands, spread, reach), len(demands)
 
 
@@ -448,35 +448,35 @@ def _check_phases(m: int | None, gap: float) -> tuple[int, int]:
     return i0 if m is None else m, i0
 
 
-def _simplified_terms(found: Instance) -> tuple[float, float]:
+def _simplified_terms(instance: Instance) -> tuple[float, float]:
     """Of equation (4), without m, i_0 and 1/Δ_(1)."""
-    low_order = math.sqrt(found.arms.rank * found.worst_comparison(0))
-    return found.worst_comparison(1), low_order
+    low_order = math.sqrt(instance.arms.rank * instance.worst_comparison(0))
+    return instance.worst_comparison(1), low_order
 
 
-def _demands(found: Instance, epsilon: float) -> list[_Demand]:
+def _demands(instance: Instance, epsilon: float) -> list[_Demand]:
     """One per event: 2^-i for i up to the phase of the smallest gap above ε.
 
     An arm is separated from the best by the event i with 2^-i < Δ ≤ 2^(1-i). The first event is
     number 1, or earlier if there are gaps above 1.
     """
-    wrong = found.gaps[found.gaps > epsilon]
+    wrong = instance.gaps[instance.gaps > epsilon]
     if not wrong.size:
         return []
-    first = min(whole_halvings(found.gaps.max()) + 1, 1)
+    first = min(whole_halvings(instance.gaps.max()) + 1, 1)
     last = whole_halvings(wrong.min()) + 1
-    values = _f_values(found, range(first, last + 1))
+    values = _f_values(instance, range(first, last + 1))
     return [_Demand(values[i], 2.0**-i) for i in range(first, last + 1)]
 
 
-def _f_values(found: Instance, phases: range) -> dict[int, float]:
+def _f_values(instance: Instance, phases: range) -> dict[int, float]:
     """f(A_(i-2)) for each phase i; equal sets are solved once."""
     by_size: dict[int, float] = {}
     values = {}
     for i in phases:
-        among = np.flatnonzero(found.gaps <= 2.0 ** (3 - i))
+        among = np.flatnonzero(instance.gaps <= 2.0 ** (3 - i))
         if among.size not in by_size:
-            by_size[among.size] = xy_optimal(found.arms, among, tol=TOLERANCE).value
+            by_size[among.size] = xy_optimal(instance.arms, among, tol=TOLERANCE).value
         values[i] = by_size[among.size]
     return values
 
@@ -611,8 +611,8 @@ def p1_rage_error_bound(
     >>> print(f"{p1_rage_error_bound(arms, [0.75, 0.25], budget=40_000):.4f}")
     0.0020
     """
-    found, T = _checked(arms, theta, budget, largest_reward)
-    H, events = _exact_complexity(found, m, epsilon, largest_reward)
+    instance, T = _checked(arms, theta, budget, largest_reward)
+    H, events = _exact_complexity(instance, m, epsilon, largest_reward)
     if H == 0.0:
         return 0.0
     return min(1.0, 2 * events * arms.size * T * math.exp(-T / H))
@@ -650,20 +650,20 @@ def phases_for(effect: float, first_cut: float = 1.0) -> int:
 def _drift_bound(
     arms: ArmSet, theta: ArrayLike, budget: int, largest_reward: float, constant: float
 ) -> float:
-    found, T = _checked(arms, theta, budget, largest_reward)
-    gap = found.gap / largest_reward
+    instance, T = _checked(arms, theta, budget, largest_reward)
+    gap = instance.gap / largest_reward
     return min(1.0, arms.size * math.exp(-constant * T * gap**2 / arms.rank))
 
 
 def _checked(
     arms: ArmSet, theta: ArrayLike, budget: int, largest_reward: float
 ) -> tuple[Instance, int]:
-    found = Instance.from_parameter(arms, theta)
+    instance = Instance.from_parameter(arms, theta)
     R = check_positive(largest_reward, "largest_reward")
-    arm = int(np.abs(found.means).argmax())
-    if abs(found.means[arm]) > R * (1 + 1e-12):
+    arm = int(np.abs(instance.means).argmax())
+    if abs(instance.means[arm]) > R * (1 + 1e-12):
         raise InvalidInputError(
-            f"the mean of arm {arms.names[arm]!r} is {found.means[arm]:g}, but largest_reward is "
-            f"{R:g}; say with largest_reward how large rewards can be in size."
+            f"the mean of arm {arms.names[arm]!r} is {instance.means[arm]:g}, but largest_reward "
+            f"is {R:g}; say with largest_reward how large rewards can be in size."
         )
-    return found, whole_number(budget, "budget", least=1)
+    return instance, whole_number(budget, "budget", least=1)

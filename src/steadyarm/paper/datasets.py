@@ -216,9 +216,9 @@ def read_yahoo(
 
 def _find_file(folder: Path, day: int) -> Path:
     path = folder / f"ydata-fp-td-clicks-v1_0.200905{day:02}.gz"
-    for found in (path, path.with_suffix("")):
-        if found.is_file():
-            return found
+    for file in (path, path.with_suffix("")):
+        if file.is_file():
+            return file
     raise InvalidInputError(f"{folder} lacks {path.name}; add the file or choose other days.")
 
 

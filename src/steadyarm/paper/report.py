@@ -140,7 +140,7 @@ def _disagreeing(c: Comparison) -> tuple[str, ...]:
     return (c.ours.world, _setting(c.ours) or "-", c.ours.policy, *counts, _p(c.p_value))
 
 
-def _row(cell: Results, found: Comparison | None) -> tuple[bool, tuple[str, ...]]:
+def _row(cell: Results, comparison: Comparison | None) -> tuple[bool, tuple[str, ...]]:
     """Whether a cell agrees with the published count, and its row of the table."""
     low, high = cell.interval(0.95)
     row = (
@@ -150,10 +150,10 @@ def _row(cell: Results, found: Comparison | None) -> tuple[bool, tuple[str, ...]
         f"{cell.trials:,}",
         _rate(cell.error_rate),
         f"{_rate(low)} to {_rate(high)}",
-        "-" if found is None else _rate(found.theirs.error_rate),
-        "-" if found is None else _p(found.p_value),
+        "-" if comparison is None else _rate(comparison.theirs.error_rate),
+        "-" if comparison is None else _p(comparison.p_value),
     )
-    return found is None or found.agrees, row
+    return comparison is None or comparison.agrees, row
 
 
 def _rate(rate: float) -> str:

@@ -138,14 +138,14 @@ class Plan:
     Examples
     --------
     >>> import steadyarm as sa
-    >>> found = sa.plan({
+    >>> plan = sa.plan({
     ...     "traffic_per_day": 200,
     ...     "arms": {"one_hot": ["A", "B"]},
     ...     "effects": {"smallest_gap": 0.5},
     ...     "rewards": {"sd": 1.0},
     ...     "policies": ["a/b-test"],
     ... }, trials=300)
-    >>> found.choice.label, found.days
+    >>> plan.choice.label, plan.days
     ('A/B-test', 1)
     """
 
@@ -232,7 +232,7 @@ class Plan:
         return line.clear
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON: what was asked and found, and what follows from it."""
+        """Plain values, for JSON: what was asked and simulated, and what follows from it."""
         return {
             "question": self.question.to_dict(),
             "summary": self.question.describe(),
@@ -301,16 +301,16 @@ class Plan:
         )
 
     def __repr__(self) -> str:
-        found = f"not within {counted(self.question.most_days, 'day')}"
+        text = f"not within {counted(self.question.most_days, 'day')}"
         if self.choice is not None:
             days = counted(self.days or 0, "day")
-            found = f"{self.choice.label}, {self.budget:,} rounds, {days}"
-        return f"Plan(error {self.question.error:g}: {found})"
+            text = f"{self.choice.label}, {self.budget:,} rounds, {days}"
+        return f"Plan(error {self.question.error:g}: {text})"
 
 
-def _beats(one: Line, other: Line) -> bool:
-    """Whether one clearly needs fewer rounds than another, as asked."""
-    mine, its = one.asked, other.asked
+def _beats(line: Line, other: Line) -> bool:
+    """Whether a line clearly needs fewer rounds than another, as asked."""
+    mine, its = line.asked, other.asked
     if mine.budget is None or its.budget is None or its.budget <= ALIKE * mine.budget:
         return False
     return mine.high is None or its.low is None or mine.high < its.low
@@ -431,9 +431,9 @@ def need_tables(plan: Plan) -> list[Table]:
     if moves:
         needs[f"With this rhythm, {fewer}"] = [line.asked for line in plan.lines]
     tables = []
-    for caption, found in needs.items():
-        wrong = [_share(need.check.wrong, " to ") for need in found]
-        tables.append(_needs_table(plan, caption, found, {"wrong in % (interval)": wrong}))
+    for caption, column in needs.items():
+        wrong = [_share(need.check.wrong, " to ") for need in column]
+        tables.append(_needs_table(plan, caption, column, {"wrong in % (interval)": wrong}))
     clear = [line.clear for line in plan.lines if line.clear is not None]
     if question.clear is not None:
         shares = [need.check.clear for need in clear]

@@ -372,8 +372,8 @@ def candidates_of(policies: Any, arms: ArmSet, sd: float) -> tuple[Candidate, ..
     Examples
     --------
     >>> settings = [{"name": "steady", "robustness": 0.8}, "steady", "top-two-thompson"]
-    >>> found = candidates_of(settings, ArmSet.one_hot(["A", "B"]), sd=0.2)
-    >>> [candidate.label for candidate in found], found[2].policy.noise_sd
+    >>> candidates = candidates_of(settings, ArmSet.one_hot(["A", "B"]), sd=0.2)
+    >>> [candidate.label for candidate in candidates], candidates[2].policy.noise_sd
     (['Steady (robustness=0.8)', 'Steady', 'Top-Two-Thompson'], 0.2)
     """
     if policies is None:
@@ -737,12 +737,12 @@ class Question:
 
 def check_correlation(value: Any) -> float:
     """Refuse what is no correlation of rewards with a covariate."""
-    given = finite_number(value, "rewards.correlation")
-    if not -1 < given < 1:
+    correlation = finite_number(value, "rewards.correlation")
+    if not -1 < correlation < 1:
         raise InvalidInputError.of(
             "rewards.correlation", value, "above -1 and below 1; 0 without a covariate"
         )
-    return given
+    return correlation
 
 
 def _reward_sd(noise: GaussianNoise | BernoulliReward, level: float) -> float:

@@ -81,14 +81,14 @@ def plan(
     Examples
     --------
     >>> import steadyarm as sa
-    >>> found = sa.plan({
+    >>> answer = sa.plan({
     ...     "traffic_per_day": 200,
     ...     "arms": {"one_hot": ["A", "B"]},
     ...     "effects": {"smallest_gap": 0.5},
     ...     "rewards": {"sd": 1.0},
     ...     "policies": ["a/b-test"],
     ... }, trials=500)
-    >>> 30 < found.budget < 60, found.days  # in closed form 44 rounds: Φ(-0.25 √44) = 0.05
+    >>> 30 < answer.budget < 60, answer.days  # in closed form 44 rounds: Φ(-0.25 √44) = 0.05
     (True, 1)
     """
     if isinstance(question, (str, Path)):
@@ -254,10 +254,10 @@ class _Work:
 
 
 def _grid(question: Question, needs: list[Need]) -> tuple[int, ...]:
-    """Budgets around those that were found, at equal ratios."""
-    found = [need.budget for need in needs if need.budget is not None] or [first_guess(question)]
+    """Budgets around the budgets that are enough, at equal ratios."""
+    enough = [need.budget for need in needs if need.budget is not None] or [first_guess(question)]
     least, most = least_budget(question), question.most_rounds
-    low, high = max(min(found) / 4, least), min(max(found) * 1.3, most)
+    low, high = max(min(enough) / 4, least), min(max(enough) * 1.3, most)
     budgets = [min(tidy(b, 2), most) for b in np.geomspace(min(low, high), high, GRID)]
     return tuple(sorted(set(budgets)))
 

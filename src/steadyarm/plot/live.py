@@ -33,7 +33,6 @@ from steadyarm.plot.spec import (
     layers,
     level,
     number,
-    p_text,
     plain,
     scale_of,
     shown,
@@ -298,7 +297,7 @@ def drift(report: DriftReport, picked: Sequence[str] | None = None, rates: bool 
         "drift",
         f"Lead of {_best(report)} over the others",
         rows,
-        summary=_drift_summary(report),
+        summary=report.verdict,
         note=(
             f"Below zero the other variant was ahead. Lines: {percent(report.level)} intervals."
             f"{pale}"
@@ -309,20 +308,6 @@ def drift(report: DriftReport, picked: Sequence[str] | None = None, rates: bool 
 
 def _best(report: DriftReport) -> str:
     return shown(labels_of(report.names)[report.names.index(report.best)])
-
-
-def _drift_summary(report: DriftReport) -> str:
-    if len(report.periods) < 2:
-        return "There is one period only, so nothing can be said about drift."
-    gaps = "changed" if report.gaps_move else "were not seen to change"
-    common = "moved" if report.level_moves else "was not seen to move"
-    behind = sum(leader != report.best for leader in report.leaders)
-    return (
-        f"Differences between variants {gaps} over time ({p_text(report.gap_p_value)}); the "
-        f"level common to all {common} ({p_text(report.level_p_value)}), which is harmless. "
-        f"{_best(report)}, the best on average, was behind in {behind:,} of "
-        f"{len(report.periods):,} periods."
-    )
 
 
 # Rewards that came

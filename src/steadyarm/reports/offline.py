@@ -23,12 +23,12 @@ MOST_COLUMNS = 6  # variants beside each other, as many as fit on paper
 LONG = 16  # letters of a name from which on half as many fit
 
 
-def analysis_report(found: Analysis, command: str = "") -> str:
+def analysis_report(analysis: Analysis, command: str = "") -> str:
     """The report on what `analyze` found, as a page.
 
     Parameters
     ----------
-    found : what `sa.analyze` returned
+    analysis : what `sa.analyze` returned
     command : what was typed, to be shown
 
     Returns
@@ -46,67 +46,72 @@ def analysis_report(found: Analysis, command: str = "") -> str:
     >>> "<h1>What the log says</h1>" in analysis_report(sa.analyze(log.assign(probability=0.5)))
     True
     """
-    names = found.intervals.arms.names
-    order = [names[k] for k in _order(found)]
+    names = analysis.intervals.arms.names
+    order = [names[k] for k in _order(analysis)]
     drawn = (
         "The logged probabilities are those with which variants were drawn, given all that was "
         "known then."
-        if found.split is None
+        if analysis.split is None
         else "Variants were drawn at random with the shares that were given."
     )
     return render(
         "analysis.html",
         title="What the log says",
-        found=found,
+        found=analysis,
         command=command,
-        leaderboard=chart_for("leaderboard", found),
-        own=_part(found),
+        leaderboard=chart_for("leaderboard", analysis),
+        own=_part(analysis),
         further=[
             (
                 name,
                 f"{one.notes[0]} {one.summary} {one.size[:1].upper()}{one.size[1:]}.",
                 _part(one),
             )
-            for name, one in found.further.items()
+            for name, one in analysis.further.items()
         ],
-        drift_chart=chart_for("drift", found) if len(found.drift.periods) > 1 else None,
-        periods=periods_of(found.drift, order, "rewards"),
+        drift_chart=chart_for("drift", analysis) if len(analysis.drift.periods) > 1 else None,
+        periods=periods_of(analysis.drift, order, "rewards"),
         assumptions=(
             drawn,
-            found.intervals.assumption,
-            f"Variance: {found.intervals.method}; of periods: {found.drift.method}.",
-            *found.notes,
+            analysis.intervals.assumption,
+            f"Variance: {analysis.intervals.method}; of periods: {analysis.drift.method}.",
+            *analysis.notes,
         ),
     )
 
 
-def _order(found: Analysis) -> list[int]:
+def _order(analysis: Analysis) -> list[int]:
     """Variants from the best to the worst; unknown ones come last."""
-    sign = 1 if found.evidence.direction == "maximize" else -1
-    return [int(k) for k in np.argsort(-sign * found.estimates, kind="stable")]
+    sign = 1 if analysis.evidence.direction == "maximize" else -1
+    return [int(k) for k in np.argsort(-sign * analysis.estimates, kind="stable")]
 
 
-def _part(found: Analysis) -> dict[str, Any]:
+def _part(analysis: Analysis) -> dict[str, Any]:
     """The tables of one metric: estimates, and differences from the control."""
-    i, shown, verdict, order = found.intervals, found.shown, found.verdict, _order(found)
+    i, shown, verdict, order = (
+        analysis.intervals,
+        analysis.shown,
+        analysis.verdict,
+        _order(analysis),
+    )
     rows = []
     for k in order:
         best = k == i.recommended[0]
         rows.append(
             (
                 i.arms.names[k],
-                f"{found.counts[shown[k]]:,}",
+                f"{analysis.counts[shown[k]]:,}",
                 number(i.estimates[0, k]),
                 reach(i.low[0, k], i.high[0, k]),
                 "" if best else number(i.gaps[0, k]),
                 "" if best else reach(i.gap_low[0, k], i.gap_high[0, k]),
                 "yes" if i.plausible[0, k] else "no",
-                number(found.means[shown[k]]),
+                number(analysis.means[shown[k]]),
             )
         )
     part: dict[str, Any] = {"level": i.level, "estimates": rows, "lifts": []}
     if verdict.control is not None:
-        part["chart"] = lifts(verdict, found.evidence.direction)
+        part["chart"] = lifts(verdict, analysis.evidence.direction)
         part["lifts"] = [
             (
                 verdict.names[k],
@@ -173,14 +178,14 @@ def plan_report(plan: Plan, command: str = "") -> str:
     Examples
     --------
     >>> import steadyarm as sa
-    >>> found = sa.plan({
+    >>> plan = sa.plan({
     ...     "traffic_per_day": 200,
     ...     "arms": {"one_hot": ["A", "B"]},
     ...     "effects": {"smallest_gap": 0.5},
     ...     "rewards": {"sd": 1.0},
     ...     "policies": ["a/b-test"],
     ... }, trials=300)
-    >>> "<h1>How long the test must be</h1>" in plan_report(found)
+    >>> "<h1>How long the test must be</h1>" in plan_report(plan)
     True
     """
     _, *reasons = plan.verdict.split("\n", 1)
