@@ -124,12 +124,6 @@ class Visit:
     included: bool = True
     preview: str | None = None
 
-    @property
-    def waits(self) -> bool:
-        """Whether it is to be assigned a variant of the test."""
-        ready = self.error is None and self.preview is None
-        return ready and self.included and self.assigned is None
-
 
 # Arguments
 

@@ -292,7 +292,14 @@ class Experiment(LiveTest):
         refused : why there are no positions left
         """
         now = self.storage.now()
-        waiting = [visit for visit in visits if visit.waits]
+        waiting = [
+            visit
+            for visit in visits
+            if visit.assigned is None
+            and visit.included
+            and visit.preview is None
+            and visit.error is None
+        ]
         units = [visit.unit for visit in waiting]
         if refused is None and not self._over:
             values = [visit.values for visit in waiting]

@@ -29,8 +29,6 @@ from sqlalchemy import (
     column,
     func,
 )
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -330,22 +328,6 @@ OWNED = (events, rewards, assignments, corrections, series, tallies, notices, se
 
 
 # Parts of statements
-
-
-class JsonValues(FunctionElement[Any]):
-    """The values of a JSON list, as rows with one column `value`."""
-
-    inherit_cache = True
-
-
-@compiles(JsonValues, "sqlite")
-def _values_in_sqlite(element: JsonValues, compiler: Any, **options: Any) -> str:
-    return f"json_each{compiler.process(element.clause_expr, **options)}"
-
-
-@compiles(JsonValues, "postgresql")
-def _values_in_postgresql(element: JsonValues, compiler: Any, **options: Any) -> str:
-    return f"json_array_elements_text{compiler.process(element.clause_expr, **options)}"
 
 
 def log_columns(assigned: FromClause, rewarded: FromClause) -> tuple[ColumnElement[Any], ...]:

@@ -38,6 +38,8 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 
 from steadyarm.errors import UnknownExperimentError
 from steadyarm.segments import Draws, Segment
@@ -65,7 +67,6 @@ from steadyarm.storages.records import (
 from steadyarm.storages.schema import (
     ASSIGNMENTS_UNIT,
     AnyRow,
-    JsonValues,
     assignments,
     events,
     experiments,
@@ -87,6 +88,22 @@ Position = tuple[int, int, int]  # index, rounds and counter of a segment
 
 _key: BindParameter[Any] = bindparam("key")
 _values: BindParameter[Any] = bindparam("values", type_=JSON)
+
+
+class JsonValues(FunctionElement[Any]):
+    """The values of a JSON list, as rows with one column `value`."""
+
+    inherit_cache = True
+
+
+@compiles(JsonValues, "sqlite")
+def _values_in_sqlite(element: JsonValues, compiler: Any, **options: Any) -> str:
+    return f"json_each{compiler.process(element.clause_expr, **options)}"
+
+
+@compiles(JsonValues, "postgresql")
+def _values_in_postgresql(element: JsonValues, compiler: Any, **options: Any) -> str:
+    return f"json_array_elements_text{compiler.process(element.clause_expr, **options)}"
 
 
 def is_among(value: Column[Any], values: BindParameter[Any] = _values) -> ColumnElement[bool]:
