@@ -260,9 +260,9 @@ def create_from_description(
 def settings_from_description(description: Mapping[str, Any]) -> Settings:
     """The settings that plain values describe, as TOML and JSON have them.
 
-    Keys are those of `create_experiment`; "variants" is another word for "arms". They are a list of names or a table with one of the
-    keys one_hot, factorial, bundles or features; the policy is a name or a table with its name
-    and settings. Errors name the key as their `field`.
+    Keys are those of `create_experiment`; "variants" is another word for "arms". They are a list
+    of names or a table with one of the keys one_hot, factorial, bundles or features. The policy is
+    a name or a table with its name and settings. Errors name the key as their `field`.
     """
     values = dict(description)
     if "variants" in values and "arms" not in values:
