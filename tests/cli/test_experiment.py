@@ -42,7 +42,7 @@ def test_the_example_in_the_help_is_an_experiment(run: Run) -> None:
     text = textwrap.dedent(ABOUT.split("test.toml:", 1)[1].split("\n  export", 1)[0])
     Path("example.toml").write_text(text)
     made = facts(run, "create", "example.toml")
-    assert (made["settings"]["control"], made["settings"]["control_share"]) == ("now", None)
+    assert (made["settings"]["control"], made["settings"]["control_share"]) == ("standard", None)
     for line in ABOUT.splitlines():
         words = line.split()
         if words[:2] == ["steadyarm", "experiment"] and words[2] != "create":

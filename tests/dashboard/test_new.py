@@ -275,7 +275,7 @@ def test_a_question_that_makes_no_sense_is_refused(empty: Browser) -> None:
         ({"plan_rate": "98"}, "plan_gap"),
         ({"traffic": "0"}, "traffic"),
         ({"plan_days": "5000"}, "plan_days"),
-        ({"plan_error": "0.1"}, "plan"),
+        ({"plan_error": "0.001"}, "plan"),
         ({"metric_kind": "money", "plan_sd": ""}, "plan_sd"),
         ({"plan_clear": "100"}, "plan_clear"),
         ({"covariates": "visits", "plan_correlation": "1"}, "plan_correlation"),
