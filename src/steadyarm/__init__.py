@@ -8,7 +8,7 @@ import ast
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0.dev0"
+__version__ = "1.0.0"
 
 with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _stub:
     _body = ast.parse(_stub.read()).body
