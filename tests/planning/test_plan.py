@@ -195,7 +195,7 @@ def test_a_plan_is_json_and_says_everything() -> None:
     data = json.loads(json.dumps(plan.to_dict()))
     assert sa.plan(data["question"], trials=200).to_dict() == plan.to_dict()
     text = str(plan)
-    for word in ("G-BAI", "Sequential-Halving *", "If nothing moves", "With this rhythm", "oracle"):
+    for word in ("G-BAI", "Sequential-Halving *", "Without drift", "With this rhythm", "oracle"):
         assert word in text
     assert repr(plan).startswith("Plan(error 0.05: G-BAI, ")
 
@@ -280,7 +280,7 @@ def test_slow_policies_and_rare_errors_have_their_own_number_of_trials() -> None
 
 
 def test_errors_too_small_to_measure_are_refused() -> None:
-    with pytest.raises(sa.InvalidInputError, match="expected trials of at least 50000, or a la"):
+    with pytest.raises(sa.InvalidInputError, match="Use at least 50000 trials or a la"):
         sa.plan(TWO | {"error": 0.0001})
     with pytest.raises(sa.InvalidInputError, match=r"only about 2 wrong.*trials of at least 500"):
         sa.plan(TWO | {"error": 0.01}, trials=200)
@@ -334,14 +334,14 @@ def test_the_first_that_is_not_clearly_beaten_is_taken(
     assert [line.label for line in plan.alike] == plan.to_dict()["about_the_same"] == alike
     text = str(plan)
     assert ("That is about the same as Other (" in text) == bool(alike)
-    assert "Chosen: the first in the list that stays unbiased whatever moves" in text
-    assert "Fast * needs fewer visits here, but can be misled where rewards drift" in text
+    assert "Chosen: the first policy in the list that is unbiased under drift" in text
+    assert "Fast * needs fewer visits here, but can pick a wrong variant if rewards drift" in text
 
 
 def test_without_a_robust_policy_one_that_trusts_is_taken_and_said_to() -> None:
     plan = plan_of(line_of("Fast", 500, 450, 550, robust=False))
     assert plan.choice is not None
-    assert "Every policy here trusts that nothing moves (*)" in str(plan)
+    assert "Every policy here assumes no drift (*)" in str(plan)
 
 
 def test_the_choice_does_not_hang_on_luck() -> None:

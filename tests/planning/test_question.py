@@ -44,12 +44,12 @@ def test_a_question_survives_json(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"effects": {}}, "say which effect matters"),
+        ({"effects": {}}, "state the effect that matters"),
         ({"effects": {"smallest_gap": 0}}, "effects.smallest_gap is 0"),
         ({"effects": {"spread": 0.1}}, "has the key 'spread'"),
         ({"effects": {"smallest_gap": 0.95}}, "below 0 or above 1"),
-        ({"rewards": {"rate": 0.1, "sd": 1.0}}, "say how rewards scatter"),
-        ({"rewards": {}}, "say how rewards scatter"),
+        ({"rewards": {"rate": 0.1, "sd": 1.0}}, "state how rewards vary"),
+        ({"rewards": {}}, "state how rewards vary"),
         ({"rewards": {"rate": 0.1, "correlation": 1}}, "rewards.correlation is 1"),
         ({"rewards": {"rate": 0.1, "delay": -1}}, "rewards.delay is -1"),
         ({"error": 0.7}, "less than 0.667"),
@@ -65,7 +65,7 @@ def test_a_question_survives_json(change: dict[str, Any]) -> None:
         ({"looks": 4}, "expected nothing, unless"),
         ({"stop": "now"}, "stop is 'now'"),
         ({"stop": "when sure", "looks": 61}, "at most 60"),
-        ({"stop": "when sure", "clear": False}, "which is not asked"),
+        ({"stop": "when sure", "clear": False}, "wanted probability of a clear answer"),
         ({"policy": ["steady"]}, "did you mean policies?"),
     ],
 )

@@ -249,7 +249,7 @@ def test_the_answer_of_a_plan_comes_first(calm: sa.Plan) -> None:
 def test_plans_with_a_rhythm_or_without_an_answer() -> None:
     moving = sa.plan(QUESTION | {"rhythm": {"kind": "weekend"}}, trials=100, seed=3)
     assert list(Elements(plan_report(moving)).tables) == [
-        "If nothing moves, about 10 % wrong picks or fewer need",
+        "Without drift, about 10 % wrong picks or fewer need",
         "With this rhythm, about 10 % wrong picks or fewer need",
         "With this rhythm, 80 % clear answers need",
         "Wrong picks in % (95 % interval) by budget, with this rhythm",
@@ -258,4 +258,4 @@ def test_plans_with_a_rhythm_or_without_an_answer() -> None:
     short = sa.plan(QUESTION | {"most_days": 1, "traffic_per_day": 5}, trials=100, seed=3)
     found = Elements(plan_report(short))
     assert "No robust policy gets down to " in found.text
-    assert found.table("If nothing moves, about")[0][1:4] == ["> 5", "", "> 1"]
+    assert found.table("Without drift, about")[0][1:4] == ["> 5", "", "> 1"]

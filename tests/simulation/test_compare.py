@@ -165,7 +165,7 @@ def test_charts_say_where_it_is(found: sa.Comparison) -> None:
     rows = sweeps.error_against_budget(found)["data"]["values"]
     assert list(dict.fromkeys(row["world"] for row in rows)) == ["money", "still"]
     assert "K = 4, d = 4, Gaussian noise of sd 0.7" in rows[-1]["setting"]
-    with pytest.raises(sa.InvalidInputError, match=r"give what sa.compare\(\) returned"):
+    with pytest.raises(sa.InvalidInputError, match=r"pass the result of sa.compare"):
         sweeps.error_against_budget([])  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Plan: the answer to a question, as numbers, as JSON and in words."""
+"""Plan: the result of planning, as numbers, JSON and text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from steadyarm.planning.question import Question
 from steadyarm.simulation import clopper_pearson
 from steadyarm.wording import counted
 
-HARDLY = 0.95  # share of its budget beyond which a test that stops early hardly saves visits
-ALIKE = 1.1  # budgets within this ratio are about the same
+HARDLY = 0.95  # share of the budget above which stopping early hardly saves visits
+ALIKE = 1.1  # ratio of budgets that count as about the same
 
 
 @dataclass(frozen=True)
 class Share:
-    """Of so many simulated tests how many were so, with an exact 95 % interval.
+    """A share of simulated tests, with an exact 95 % interval.
 
     Examples
     --------
@@ -38,21 +38,21 @@ class Share:
 
     @property
     def rest(self) -> Share:
-        """The tests that were not so."""
+        """The share of the other tests."""
         return Share.of(self.trials - self.count, self.trials)
 
 
 @dataclass(frozen=True)
 class Point:
-    """What simulated tests with one budget brought.
+    """The results of simulated tests with one budget.
 
     Attributes
     ----------
     budget : of every test
-    wrong : tests that pick a wrong variant at the end of the budget, whether sure or not
+    wrong : tests that pick a wrong variant at the end of the budget, clear or not
     clear : tests that decide for the best variant: all others are ruled out or, with a control, it
-        is shown to beat the control, which is kept if it is the best; None if that is not asked
-    visits : mean number of visits of tests that stop when sure; None for those that do not
+        is shown to beat the control or is the control and kept. None if that was not asked for
+    visits : mean number of visits of tests that stop when sure; None without stopping
     """
 
     budget: int
@@ -63,14 +63,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Need:
-    """What a policy needs for the wanted share of wrong picks, or of clear answers.
+    """The budget of a policy for the wanted share of wrong picks or of clear answers.
 
     Attributes
     ----------
-    budget : smallest budget that is enough; None if the most days are not enough
+    budget : the smallest budget that suffices; None if the longest acceptable test does not
     low, high : 95 % interval of that budget, from the noise of the simulation and the misfit of
-        the curve; it contains `budget`. None if it is not known
-    days : how long the test takes; None without a budget
+        the curve. It contains `budget`. None if unknown
+    days : length of the test; None without a budget
     check : fresh simulated tests with this budget, or with the largest possible one
     """
 
@@ -82,7 +82,7 @@ class Need:
 
     @property
     def stopping_pays(self) -> bool:
-        """Whether stopping when sure saves visits that are worth it."""
+        """Whether stopping when sure saves a relevant number of visits."""
         if self.budget is None or self.check.visits is None:
             return False
         return self.check.visits <= HARDLY * self.budget
@@ -90,17 +90,17 @@ class Need:
 
 @dataclass(frozen=True)
 class Line:
-    """The answer for one policy.
+    """The plan for one policy.
 
     Attributes
     ----------
     label, robust : of the candidate
-    calm : what right picks need if nothing moves
+    calm : the need of right picks without drift
     moving : the same under the question's rhythm; None if it has none
     points : tests at the plan's budgets, under the question's rhythm
-    clear : what clear answers need, under the question's rhythm; None if that is not asked
-    picked : tests with the budget that is enough for right picks; None if none is, or clear answers
-        are not asked
+    clear : the need of clear answers under the question's rhythm; None if not asked for
+    picked : tests with the budget that suffices for right picks; None if no budget does, or if
+        clear answers are not asked for
     """
 
     label: str
@@ -113,27 +113,26 @@ class Line:
 
     @property
     def name(self) -> str:
-        """The label, with a star where the policy trusts that nothing moves."""
+        """The label, with a star if the policy assumes that nothing changes."""
         return self.label + ("" if self.robust else " *")
 
     @property
     def asked(self) -> Need:
-        """What right picks need under the question's rhythm, whatever it is."""
+        """The need of right picks under the question's rhythm, if it has one."""
         return self.calm if self.moving is None else self.moving
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The answer: how long the test must be, with each policy.
+    """The length of the test with each policy.
 
     Attributes
     ----------
-    question : what was asked
-    budgets : at which every policy was simulated
+    question : the question
+    budgets : the budgets at which every policy was simulated
     lines : one per policy
-    oracle : budget with which a fixed design that knows all means reaches the wanted error, if
-        nothing moves; None if there is none
-    trials, seed : as asked, to get the same plan again
+    oracle : the budget of the best fixed design for known means without drift, or None
+    trials, seed : the arguments of `plan`, to compute the same plan again
 
     Examples
     --------
@@ -171,11 +170,11 @@ class Plan:
 
     @property
     def choice(self) -> Line | None:
-        """The first robust policy in the list that no other robust one clearly beats, as asked.
+        """The first robust policy in the list that no other robust policy clearly beats.
 
-        To beat clearly is to need more than a tenth fewer rounds, with an interval that lies
-        apart: less could be chance. If the question names no robust policy, all are
-        compared; None if none is enough.
+        A policy clearly beats another if it needs over a tenth fewer rounds and the intervals do
+        not overlap. If the question names no robust policy, all are compared. None if no policy
+        suffices.
         """
         pool = self._pool
         unbeaten = (line for line in pool if not any(_beats(other, line) for other in pool))
@@ -195,7 +194,7 @@ class Plan:
 
     @property
     def _pool(self) -> list[Line]:
-        """The policies to choose among: robust ones that are enough."""
+        """The policies to choose from: robust ones that suffice."""
         pool = [line for line in self.lines if line.robust] or list(self.lines)
         return [line for line in pool if line.asked.budget is not None]
 
@@ -206,7 +205,7 @@ class Plan:
 
     @property
     def days(self) -> int | None:
-        """How long that takes."""
+        """The days of a test with that budget."""
         return None if self.choice is None else self.choice.asked.days
 
     @property
@@ -216,7 +215,7 @@ class Plan:
 
     @property
     def clear_days(self) -> int | None:
-        """How long that takes."""
+        """The days of a test with that budget."""
         return None if self._answers is None else self._answers.days
 
     @property
@@ -232,7 +231,7 @@ class Plan:
         return line.clear
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON: what was asked and simulated, and what follows from it."""
+        """Plain values for JSON: the question, the simulations and the plan."""
         return {
             "question": self.question.to_dict(),
             "summary": self.question.describe(),
@@ -253,7 +252,7 @@ class Plan:
 
     @property
     def answer(self) -> str:
-        """What to do, in one sentence."""
+        """The recommendation in one sentence."""
         if self.choice is None:
             question = self.question
             most = f"{question.most_rounds:,} visits in {counted(question.most_days, 'day')}"
@@ -263,7 +262,7 @@ class Plan:
 
     @property
     def verdict(self) -> str:
-        """What to do and why, in a few lines."""
+        """The recommendation and its reasons, in a few lines."""
         choice = self.choice
         if choice is None:
             advice = "Allow more days, a larger error, or look for larger effects only."
@@ -282,15 +281,13 @@ class Plan:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What clear means, which policies trust that nothing moves, what the theory says."""
+        """The meaning of clear, the policies that assume no drift, and the theoretical bound."""
         said = _meaning(self)
         if any(not line.robust for line in self.lines):
-            said.append(
-                "* trusts that nothing moves; the others stay unbiased however rewards drift."
-            )
+            said.append("* assumes no drift; the estimates of the others are unbiased under drift.")
         if self.oracle is not None:
             said.append(
-                f"An oracle that knows all means needs {self.oracle:,} visits if nothing moves."
+                f"An oracle that knows all means needs {self.oracle:,} visits without drift."
             )
         return tuple(said)
 
@@ -309,7 +306,7 @@ class Plan:
 
 
 def _beats(line: Line, other: Line) -> bool:
-    """Whether a line clearly needs fewer rounds than another, as asked."""
+    """Whether a policy clearly needs fewer rounds than another."""
     mine, its = line.asked, other.asked
     if mine.budget is None or its.budget is None or its.budget <= ALIKE * mine.budget:
         return False
@@ -320,7 +317,7 @@ def _beats(line: Line, other: Line) -> bool:
 
 
 def _answer_sentences(plan: Plan, line: Line) -> list[str]:
-    """How often the answer is clear with one policy, and what a clear answer takes."""
+    """The share of clear answers with one policy, and the budget of a clear answer."""
     need, said = line.clear, []
     if plan.question.clear is None or need is None or need.check.clear is None:
         return []
@@ -354,15 +351,15 @@ def _answer_sentences(plan: Plan, line: Line) -> list[str]:
 
 
 def _reasons(plan: Plan, choice: Line) -> list[str]:
-    """Why this policy and no other."""
+    """The reasons for this policy."""
     if not choice.robust:
-        return ["Every policy here trusts that nothing moves (*); add one that does not."]
+        return ["Every policy here assumes no drift (*); add one that does not."]
     said = []
     if sum(line.robust for line in plan.lines) > 1:
         said.append(
-            "Chosen: the first in the list that stays unbiased whatever moves (no *) and that no "
-            f"other such policy\nclearly beats: over {100 * (ALIKE - 1):.0f} % fewer visits, "
-            "intervals apart."
+            "Chosen: the first policy in the list that is unbiased under drift (no *), unless "
+            f"another one needs\nover {100 * (ALIKE - 1):.0f} % fewer visits and the intervals do "
+            "not overlap."
         )
     fewer = [
         line.name
@@ -372,14 +369,14 @@ def _reasons(plan: Plan, choice: Line) -> list[str]:
     if fewer:
         verb, are = ("need", "are") if len(fewer) > 1 else ("needs", "is")
         said.append(
-            f"{' and '.join(fewer)} {verb} fewer visits here, but can be misled where rewards "
-            f"drift, and {are} not taken."
+            f"{' and '.join(fewer)} {verb} fewer visits here, but can pick a wrong variant if "
+            f"rewards drift, and {are} not chosen."
         )
     return said
 
 
 def _meaning(plan: Plan) -> list[str]:
-    """What days, clear answers and stopping are."""
+    """The meaning of days, clear answers and stopping."""
     said = []
     if plan.question.clear is not None:
         control, meaning = plan.question.control, "all variants but the best are ruled out."
@@ -406,7 +403,7 @@ Row = tuple[str, ...]
 
 
 class Table(NamedTuple):
-    """Numbers of a plan, with a row for each policy."""
+    """A table with a row for each policy."""
 
     caption: str
     header: Row
@@ -424,10 +421,10 @@ class Table(NamedTuple):
 
 
 def need_tables(plan: Plan) -> list[Table]:
-    """What each policy needs for right picks, in each kind of world, and for clear answers."""
+    """The needs of each policy for right picks, with and without drift, and for clear answers."""
     question, moves = plan.question, plan.question.rhythm.moves
     fewer = f"about {100 * question.error:g} % wrong picks or fewer need"
-    needs = {f"If nothing moves, {fewer}": [line.calm for line in plan.lines]}
+    needs = {f"Without drift, {fewer}": [line.calm for line in plan.lines]}
     if moves:
         needs[f"With this rhythm, {fewer}"] = [line.asked for line in plan.lines]
     tables = []
@@ -479,7 +476,7 @@ def budget_tables(plan: Plan) -> list[Table]:
 
 
 def _where(moving: bool) -> str:
-    return "With this rhythm" if moving else "If nothing moves"
+    return "With this rhythm" if moving else "Without drift"
 
 
 def _share(share: Share, between: str = "-") -> str:

@@ -35,25 +35,25 @@ from steadyarm.wording import did_you_mean, read_toml, strung
 
 TOP = (
     "error", "clear", "control", "traffic_per_day", "most_days", "policies", "stop", "looks",
-)  # fmt: skip  # the order in which people say it
+)  # fmt: skip  # the order in error messages
 TABLES = {
     "arms": None,  # checked where arms are built
     "effects": ("smallest_gap",),
     "rewards": ("rate", "sd", "correlation", "delay"),
     "rhythm": ("kind", "strength"),
 }
-OWN = ("error", "most_days", "control", "stop", "looks")  # taken as they are
-LACKING = {  # what to say where something is missing
-    "effects": "say which effect matters, such as [effects] with smallest_gap = 0.01.",
+OWN = ("error", "most_days", "control", "stop", "looks")  # passed on unchanged
+LACKING = {  # the hint for each missing key
+    "effects": "state the effect that matters, such as [effects] with smallest_gap = 0.01.",
     "arms": 'describe them, such as [arms] with one_hot = ["A", "B"].',
-    "rewards": "say how rewards scatter: [rewards] with rate = 0.05 or with sd = 1.0, not both.",
-    "traffic_per_day": "say how many visits a day of the test can have.",
+    "rewards": "state how rewards vary: [rewards] with rate = 0.05 or with sd = 1.0, not both.",
+    "traffic_per_day": "state how many visits a day the test can have.",
 }
-MOST_VISITS = 10**12  # whoever has more mistyped
+MOST_VISITS = 10**12  # more is a typing error
 USUAL_CLEAR = 0.8  # the usual chance of a clear answer
 STOPS = ("when sure", "recommend")
-DAYS_BETWEEN = {"daily": 1, "weekly": 7}  # looks
-USUAL_LOOKS, MOST_LOOKS = 8, 60  # as a live test has them
+DAYS_BETWEEN = {"daily": 1, "weekly": 7}  # between interim analyses
+USUAL_LOOKS, MOST_LOOKS = 8, 60  # as in live tests
 MOST_LEADERS = 8  # arms that lead in turn in simulated tests
 ROUNDING = 1e-12  # of rates
 Floats = NDArray[np.float64]
@@ -68,9 +68,9 @@ STEPS = 56  # of a trend, at least
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """The test cut where its means change: round after each piece, and its swing.
+    """The test, cut where its means change: the last round of each piece, and its swing.
 
-    The swing multiplies the effects. Weighted with the pieces' lengths it averages one.
+    The swing multiplies the effects. Its average, weighted by the lengths of the pieces, is one.
     """
 
     ends: Integers
@@ -79,17 +79,17 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Rhythm:
-    """What happens to the effects in the course of a test that starts on a Saturday.
+    """How effects change during a test that starts on a Saturday.
 
-    The effects that a question states are averages over the test. At the rhythm's high, which is
-    the weekend or the beginning of a trend, every lead is smaller, by `strength` times its average,
-    than at the low; from about 2 on the order of the arms turns around. A test covers whole weeks
-    for a weekend. A smaller budget takes a smaller share of each day's traffic.
+    The effects in a question are averages over the test. The high of the rhythm is the weekend or
+    the beginning of a trend. There every lead is smaller than at the low, by `strength` times its
+    average. From a strength of about 2 the order of the arms reverses. A test with a weekend
+    rhythm covers whole weeks. A smaller budget takes a smaller share of each day's traffic.
 
     Parameters
     ----------
     kind : none, weekend or trend
-    strength : difference of the leads between low and high, as a multiple of their average
+    strength : difference of a lead between low and high, as a multiple of its average
 
     Examples
     --------
@@ -119,7 +119,7 @@ class Rhythm:
         return self.kind == "weekend"
 
     def days(self, budget: int, traffic: int) -> int:
-        """How many days a test takes: as few as the traffic allows, in whole weeks if weekly."""
+        """The fewest days that the traffic allows, in whole weeks if weekly."""
         cycle = 7 if self.weekly else 1
         return max(cycle * ceil(budget / (traffic * cycle)), cycle)
 
@@ -148,7 +148,7 @@ class Rhythm:
         """The rhythm in a few words."""
         turn = f"leads differ by {self.strength:g} times their average"
         return {
-            "none": "nothing moves",
+            "none": "no drift",
             "weekend": f"between weekday and weekend {turn}; starts on a Saturday",
             "trend": f"from first to last round {turn}",
         }[self.kind]
@@ -159,10 +159,10 @@ CALM = Rhythm()
 
 @dataclass(frozen=True, eq=False)
 class PlannedWorld:
-    """An environment whose means stay put for whole pieces of the test, for long tests.
+    """An environment for long tests, whose means are constant within each piece of the test.
 
-    It draws how often each arm is played in a piece, and the sum of these rewards, at once. Where a
-    piece cuts a block, its beginning is drawn as a block of that length.
+    It draws the number of plays of each arm in a piece, and the sum of their rewards, at once. If a
+    piece ends inside a block, the part before the cut is drawn as a block of that length.
 
     Attributes
     ----------
@@ -171,8 +171,8 @@ class PlannedWorld:
     level : average reward of an arm without effect
     pieces : how effects move
     noise : Gaussian or Bernoulli
-    correlation : of rewards with a covariate, for which they are adjusted as with its true slope:
-        the part of the noise that the covariate explains is gone
+    correlation : of rewards with a covariate. Rewards are adjusted with its true slope, which
+        removes the noise that the covariate explains
     """
 
     arms: ArmSet
@@ -190,7 +190,7 @@ class PlannedWorld:
         return int(self.effects.argmax())
 
     def regret(self, arms: Integers) -> Floats:
-        """By how much these arms fall short of the best one; exactly zero for ties."""
+        """The difference between the best arm and these arms; exactly zero for ties."""
         size = float(np.abs(self.effects).max())
         return shortfall(self.effects.max(), self.effects[arms], size)
 
@@ -225,7 +225,7 @@ class PlannedWorld:
     def _rewards(
         self, counts: Integers, means: Floats, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
-        """Sums of so many rewards, and of their squares."""
+        """Sums of `counts` rewards, and of their squares."""
         left, some = sqrt(1.0 - self.correlation**2), np.maximum(counts, 1)
         if isinstance(self.noise, BernoulliReward):
             rates = np.clip(means, 0.0, 1.0)
@@ -245,7 +245,7 @@ def _shares(weights: Floats) -> Floats:
 
 
 def _deal(deck: Integers, draws: Integers, rng: np.random.Generator) -> Integers:
-    """(n, K) cards of each kind among the first `draws` (n,) of shuffled decks (n, K)."""
+    """(n, K) cards of each kind among the first `draws` (n,) cards of shuffled decks (n, K)."""
     here, left, draws = np.zeros_like(deck), deck.sum(axis=1), draws.copy()
     for k in range(deck.shape[1]):
         left = left - deck[:, k]
@@ -277,22 +277,22 @@ def _block_sums(
 
 FEWEST, USUAL, MOST = 300, 2000, 8000  # simulated tests behind each error
 RARE = 0.02  # below this error more tests are simulated
-LEAST_WRONG = 5  # wrong picks that have to be expected, or their share cannot be measured
-LARGE = 32  # arms beyond which a simulated test takes long, so that there are fewer of them
-SLOW = 4  # times as long as others take tests by Thompson sampling
-FEW_FEATURES = 8  # parameters from which on arms that share them take longer
-JUDGED = 1000  # simulated tests in which it is looked whether the answer is clear, at most
-ROOMY = 10  # parameters above which these are fewer
-MANY = 50  # arms beyond which Thompson sampling, at minutes a policy, is compared only if named
+LEAST_WRONG = 5  # expected wrong picks below which their share cannot be measured
+LARGE = 32  # arms; with more, a simulated test takes long, and fewer are simulated
+SLOW = 4  # time of a test with Thompson sampling, relative to other policies
+FEW_FEATURES = 8  # parameters; with more, tests of arms that share them take longer
+JUDGED = 1000  # simulated tests that are checked for a clear answer, at most
+ROOMY = 10  # parameters; with more, fewer tests are checked
+MANY = 50  # arms; with more, Thompson sampling takes minutes and is compared only if named
 
 
 @dataclass(frozen=True)
 class EqualSplit(ShuffledPlan):
-    """Every arm equally often, in one random order; the highest mean reward is named.
+    """Play every arm equally often in one random order, and recommend the highest mean.
 
-    The A/B/n test as it is usually run, to compare with. Features are ignored. Rounds that cannot
-    be shared equally are not played; in a live test with rewards outstanding `ask` names these
-    rewards when the plan has been assigned, since plays whose reward is given up are made again.
+    This is the usual A/B/n test, for comparison. Features are ignored. Rounds that cannot be
+    shared equally are not played. In a live test, plays whose reward never comes are repeated: if
+    rewards are outstanding when the plan has been assigned, `ask` names them.
 
     Examples
     --------
@@ -315,18 +315,18 @@ class EqualSplit(ShuffledPlan):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A policy and what it is called in the plan."""
+    """A policy and its name in the plan."""
 
     label: str
     policy: Policy[Any]
 
     @property
     def robust(self) -> bool:
-        """Whether its estimates stay unbiased however the world moves."""
+        """Whether its estimates stay unbiased under drift."""
         return self.policy.unbiased or isinstance(self.policy, ShuffledPlan)
 
     def arms(self, arms: ArmSet) -> ArmSet:
-        """The arms as the policy sees them: an A/B test knows no features."""
+        """The arms as the policy sees them: an A/B test ignores features."""
         if not isinstance(self.policy, EqualSplit) or arms.rank == arms.size:
             return arms
         return _separate(arms.names)
@@ -334,7 +334,7 @@ class Candidate:
     def trials(self, arms: ArmSet, error: float) -> int:
         """Simulated tests behind each error, by default.
 
-        More for small errors, fewer where a test takes long to simulate.
+        There are more for small errors, and fewer if a test takes long to simulate.
         """
         wanted = min(USUAL * max(RARE / error, 1.0), MOST)
         affordable = USUAL * (LARGE / self.size(arms)) ** 2
@@ -342,16 +342,16 @@ class Candidate:
         return round(max(least, min(wanted, affordable)))
 
     def size(self, arms: ArmSet) -> float:
-        """How many arms without common features take about as long to simulate."""
+        """The number of arms without common features that take about as long to simulate."""
         size = float(arms.size)
         if arms.rank < arms.size:  # designs for subsets of the arms
             size *= max(arms.rank / FEW_FEATURES, 1.0)
         return size * SLOW if isinstance(self.policy, ThompsonPolicy) else size
 
     def judged(self, arms: ArmSet, trials: int) -> int:
-        """Of so many simulated tests, in how many it is looked whether the answer is clear.
+        """How many of the simulated tests are checked for a clear answer.
 
-        Of policies that trust the world, which are there to compare with, in few.
+        Few are checked for policies that are biased under drift: they are there for comparison.
         """
         if not self.robust:
             return min(trials, FEWEST)
@@ -364,10 +364,11 @@ def _separate(names: tuple[str, ...]) -> ArmSet:
 
 
 def candidates_of(policies: Any, arms: ArmSet, sd: float) -> tuple[Candidate, ...]:
-    """The candidates that a question names: names, or tables of a name and settings.
+    """The candidates of a question: names, or tables with a name and settings.
 
-    By default ours, the paper's, the usual test, and two adaptive ones that trust the world.
-    Thompson sampling gets the noise's standard deviation unless `noise_sd` is set.
+    The default is Steady, P1-RAGE, an equal split, and two adaptive policies that assume a
+    stationary world. Thompson sampling gets the noise's standard deviation unless `noise_sd` is
+    set.
 
     Examples
     --------
@@ -402,7 +403,7 @@ def _policy_from(entry: Any, sd: float) -> Policy[Any]:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """How long must a test be? Everything that has to be known to answer.
+    """The description of a test whose length is to be planned.
 
     Build one with `from_settings` (a dictionary) or `from_file` (the same as TOML).
 
@@ -411,23 +412,23 @@ class Question:
     arms : the variants
     noise : Gaussian, or Bernoulli for conversions
     level : average reward of an arm without effect
-    traffic_per_day : visits that a day of the test can have
+    traffic_per_day : visits that the test can have in a day
     candidates : the policies to compare
-    smallest_gap : by how much one arm leads all others, which apart from that differ as little as
-        their features allow; the arms lead in turn
+    smallest_gap : the lead of the best arm. The other arms differ as little as their features
+        allow. Each arm leads in turn
     rhythm : how effects move
     error : the wanted probability of a wrong pick
-    most_days : how long a test may take
-    clear : the wanted chance of a clear answer: with a control, that the best variant is shown to
-        beat it, or that it is kept if it is the best; without, that all variants but the best are
-        ruled out. None if that is not asked
-    control : name of the variant that others are compared with; None for none
-    correlation : of rewards with what is known of a unit before it is assigned, a covariate
-    delay : days until a reward is known: the reward window of a live test and the grace after it,
-        by default as long again, but a week at most
-    stop : "when sure" or "recommend" for a test that may end at one of its looks; None for none
-    looks : how many looks at equal distances, or "daily" or "weekly"; None for weekly ones if the
-        rhythm is weekly, else for eight
+    most_days : the longest acceptable test
+    clear : the wanted probability of a clear answer. With a control, an answer is clear if the
+        best variant is shown to beat the control, or if the control is best and kept. Without a
+        control, all variants but the best must be ruled out. None to leave this out
+    control : the variant that others are compared with, or None
+    correlation : of rewards with a covariate
+    delay : days until a reward is known: the reward window of a live test and the grace after it.
+        The grace is as long as the window by default, at most a week
+    stop : "when sure" or "recommend" for a test that may stop at an interim analysis, or None
+    looks : number of equally spaced interim analyses, or "daily" or "weekly"; the default is
+        weekly for a weekly rhythm, else eight
 
     Examples
     --------
@@ -459,7 +460,7 @@ class Question:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Question:
-        """The question that a dictionary asks.
+        """Read a question from a dictionary.
 
         Parameters
         ----------
@@ -512,7 +513,7 @@ class Question:
 
     @classmethod
     def from_file(cls, path: Path) -> Question:
-        """The question in a TOML file.
+        """Read a question from a TOML file.
 
         Parameters
         ----------
@@ -556,8 +557,8 @@ class Question:
         """Refuse rates below 0 or above 1."""
         if not has_constant(self.arms):
             raise InvalidInputError(
-                "arms: the features cannot say a value that all arms share, but the rewards have "
-                "one; add a feature that is 1 for every arm."
+                "arms: rewards have a common level that the features cannot express. Add a "
+                "feature that is 1 for every arm."
             )
         shortest = self.rhythm.days(1, self.traffic_per_day)
         for days in {shortest, self.most_days - ceil(self.delay)}:
@@ -571,7 +572,7 @@ class Question:
                 )
 
     def _check_answers(self) -> None:
-        """Check what is asked about clear answers, and how rewards come."""
+        """Check the settings of clear answers, rewards and stopping."""
         if self.clear is not None:
             check_fraction(self.clear, "clear")
         if self.control is not None and self.control not in self.arms.names:
@@ -589,8 +590,7 @@ class Question:
         check_choice(self.stop, "stop", STOPS)
         if self.clear is None:
             raise InvalidInputError(
-                "stop is given, but a test stops when its answer is clear, which is not asked; "
-                "say the wanted chance of it, such as clear = 0.8.",
+                "stop needs the wanted probability of a clear answer, such as clear = 0.8.",
                 field="stop",
             )
         if isinstance(self.looks, str):
@@ -599,20 +599,20 @@ class Question:
             raise InvalidInputError.of("looks", self.looks, f"at most {MOST_LOOKS}")
 
     def days(self, budget: int, rhythm: Rhythm | None = None, waits: int = 0) -> int:
-        """How many days a test takes, with the wait for the last rewards.
+        """The days of a test, including the wait for the last rewards.
 
         Parameters
         ----------
         budget : rounds of the test
         rhythm : how effects move; by default that of the question
-        waits : how often a policy waits for rewards before it goes on
+        waits : how often the policy waits for rewards before it continues
         """
         rhythm = self.rhythm if rhythm is None else rhythm
         visits = rhythm.days(budget, self.traffic_per_day)
         return visits + ceil(self.delay * (1 + waits))
 
     def lag(self, budget: int, rhythm: Rhythm) -> int:
-        """How many visits a test has while a reward is on its way.
+        """The number of visits during the delay of a reward.
 
         Parameters
         ----------
@@ -623,13 +623,13 @@ class Question:
 
     @property
     def how_often(self) -> int | str:
-        """How often a test that may stop is looked at."""
+        """The number or interval of the interim analyses."""
         if self.looks is not None:
             return self.looks
         return "weekly" if self.rhythm.weekly else USUAL_LOOKS
 
     def planned_looks(self, budget: int) -> Looks:
-        """When a test that may stop is looked at.
+        """The interim analyses of a test with this budget.
 
         Parameters
         ----------
@@ -643,7 +643,7 @@ class Question:
 
     @property
     def scatter(self) -> float:
-        """Standard deviation of a reward that is adjusted for the covariate."""
+        """Standard deviation of a reward after adjustment for the covariate."""
         return self.sd * sqrt(1 - self.correlation**2)
 
     @property
@@ -661,7 +661,7 @@ class Question:
 
     @cached_property
     def shapes(self) -> Floats:
-        """(M, K) effects of the worlds that simulated tests have in turn."""
+        """(M, K) effects of the worlds, which simulated tests take in turn."""
         K = self.arms.size
         leaders = np.unique(np.linspace(0, K - 1, min(K, MOST_LEADERS)).astype(int))
         if np.array_equal(self.arms.features, np.eye(K)):
@@ -675,7 +675,7 @@ class Question:
     def environment(
         self, budget: int, rhythm: Rhythm | None = None, leader: int = 0
     ) -> PlannedWorld:
-        """One of the worlds, for `simulate` and for looking at it.
+        """One of the worlds, for `simulate`.
 
         Parameters
         ----------
@@ -694,7 +694,7 @@ class Question:
         return PlannedWorld(*world, correlation=self.correlation)
 
     def to_dict(self) -> dict[str, Any]:
-        """Settings from which `from_settings` makes the same question."""
+        """Settings from which `from_settings` builds the same question."""
         conversions = isinstance(self.noise, BernoulliReward)
         rewards = {"rate": self.level} if conversions else {"sd": self.sd}
         rewards |= {"correlation": self.correlation} if self.correlation else {}
@@ -736,11 +736,11 @@ class Question:
 
 
 def check_correlation(value: Any) -> float:
-    """Refuse what is no correlation of rewards with a covariate."""
+    """Refuse numbers that are not a correlation."""
     correlation = finite_number(value, "rewards.correlation")
     if not -1 < correlation < 1:
         raise InvalidInputError.of(
-            "rewards.correlation", value, "above -1 and below 1; 0 without a covariate"
+            "rewards.correlation", value, "a number above -1 and below 1; 0 without a covariate"
         )
     return correlation
 
@@ -758,7 +758,7 @@ def _clear(value: Any) -> float | None:
 
 
 def _check_keys(settings: Any) -> None:
-    """Refuse settings that are no mapping, and keys that are unknown or missing."""
+    """Refuse settings that are not a mapping, and keys that are unknown or missing."""
     if not isinstance(settings, Mapping):
         raise InvalidInputError(
             f"the question is {settings!r}; expected a Question, a dictionary or a TOML file."
@@ -790,11 +790,11 @@ def _lacking(key: str) -> InvalidInputError:
 
 
 def flattest(arms: ArmSet, best: int, gap: float) -> Floats | None:
-    """(K,) values with the least variance of which arm `best` leads all others by `gap`.
+    """The (K,) values of least variance for which arm `best` leads all others by `gap`.
 
-    The second best is at zero. None if the features let no world have this best arm. A least
-    distance problem, solved by Lawson and Hanson's non-negative least squares. Without a constant
-    among what the features can say, the sum of squares is least and nothing is shifted.
+    The second best is at zero. None if the features allow no world with this best arm. This is a
+    least distance problem, solved by Lawson and Hanson's non-negative least squares. If the
+    features cannot express a constant, the sum of squares is minimized and nothing is shifted.
 
     Examples
     --------
@@ -822,7 +822,7 @@ def flattest(arms: ArmSet, best: int, gap: float) -> Floats | None:
 
 
 def has_constant(arms: ArmSet) -> bool:
-    """Whether all arms can have the same value, other than zero."""
+    """Whether the features can express the same non-zero value for all arms."""
     ones = np.ones(arms.size)
     basis = _orthonormal(arms.coordinates)
     fitted = basis @ (basis.T @ ones)

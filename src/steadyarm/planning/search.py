@@ -1,8 +1,8 @@
-"""plan: answer a question by simulated tests, with many searches at a time.
+"""plan: find the budget of a test by simulation.
 
-Shares of failures fall with the budget T about like Φ(a - b √T). A search brackets the wanted
-share with short measurements, measures a few budgets between, fits the curve to them, and checks
-the budget that it names in fresh tests.
+The share of failures falls with the budget T about as Φ(a - b √T). A search brackets the wanted
+share with short measurements, measures a few budgets in between, fits the curve, and checks the
+resulting budget in fresh simulated tests. Searches run in parallel.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from steadyarm.simulation.simulate import CHUNK, PARTS, Batch, play, run_in_para
 from steadyarm.theory import rho_star_of_means
 from steadyarm.validation import whole_number
 
-LEVEL = 0.95  # of verdicts, unless somebody asks for another
-TABLES = 4_000_000  # numbers in the tables of scores that are held at a time, about
-BETWEEN = 4  # budgets that are measured between those that bracket the wanted share
-REWEIGHTED = 4  # fits
-CHECKS = 3  # budgets that are checked before the last one is taken as it is
+LEVEL = 0.95  # the default level of verdicts
+TABLES = 4_000_000  # numbers in the tables of scores that are in memory at a time, about
+BETWEEN = 4  # budgets that are measured inside the bracket
+REWEIGHTED = 4  # fits, each with the variances of the one before
+CHECKS = 3  # budgets that are checked at most
 LEAST_TRIALS = 100
 GRID = 7  # budgets at which all policies are compared
-SEARCHING, CHECKING = range(2)  # random streams that share nothing
+SEARCHING, CHECKING = range(2)  # independent random streams
 Integers = NDArray[np.int64]
 
 
 class Progress(NamedTuple):
-    """How far a plan is: steps done, steps in all (about), and what is being done."""
+    """The progress of a plan: steps done, steps in all (about), and the present step."""
 
     done: int
     total: int
@@ -62,17 +62,17 @@ def plan(
     jobs: int | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> Plan:
-    """How many rounds and days a test needs, with each candidate policy.
+    """Plan how many rounds and days a test needs with each candidate policy.
 
     Parameters
     ----------
     question : a `Question`, its settings as a dictionary, or a TOML file; see docs/run/plan.md
-    trials : simulated tests behind each reported error; by default 2000, up to 8000 for errors
-        below 0.02, down to 300 for policies that take long to simulate. At least five of them
-        have to be expected to go wrong
-    seed : the same seed gives the same plan, whatever the number of jobs
+    trials : simulated tests behind each reported error. The default is 2000, up to 8000 for errors
+        below 0.02, and down to 300 for policies that take long to simulate. At least five wrong
+        picks must be expected
+    seed : the same seed gives the same plan for any number of jobs
     jobs : threads; by default one per core
-    progress : called with what is done, whenever that is more
+    progress : called with the progress after each step
 
     Returns
     -------
@@ -111,7 +111,7 @@ def plan(
 
 
 def oracle_budget(question: Question) -> int | None:
-    """What a fixed design needs that knows all means, if nothing moves; None if there is none.
+    """The budget of the best fixed design for known means without drift; None if there is none.
 
     With σ² ρ* for its hardest rival it errs with probability Φ(-√(T / (σ² ρ*))).
     """
@@ -129,21 +129,21 @@ def _trials(question: Question, candidate: Candidate, trials: int | None) -> int
 
 
 def _check_measurable(question: Question, trials: int | None) -> None:
-    """Refuse an error so small that hardly any simulated test would go wrong."""
+    """Refuse an error that is too small to measure by simulation."""
     fewest = min(_trials(question, candidate, trials) for candidate in question.candidates)
     expected = fewest * question.error
     if expected < LEAST_WRONG * (1 - 1e-9):
         needed = math.ceil(LEAST_WRONG / question.error * (1 - 1e-9))
         raise InvalidInputError(
-            f"error is {question.error:g}, but {fewest:,} simulated tests would have only about "
-            f"{expected:.2g} wrong picks, too few to measure their share; expected trials of "
-            f"at least {needed}, or a larger error.",
+            f"error is {question.error:g}, and {fewest:,} simulated tests would have only about "
+            f"{expected:.2g} wrong picks, too few to measure their share. Use at least {needed} "
+            "trials or a larger error.",
             field="error",
         )
 
 
 class _Work:
-    """The simulations of one plan, and how far they are."""
+    """The simulations of one plan and their progress."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Work:
         progress: Callable[[Progress], object] | None,
     ) -> None:
         self.question, self.trials, self.seed, self.jobs = question, trials, seed, jobs
-        # slow ones first, so that they do not run alone at the end
+        # Slow ones come first, so that they do not run alone at the end.
         self.candidates = sorted(question.candidates, key=lambda c: -c.size(question.arms))
         self.progress, self.done = progress, 0
         kinds = 1 + question.rhythm.moves + (question.clear is not None)
@@ -193,7 +193,7 @@ class _Work:
     def _compare(
         self, budgets: tuple[int, ...], needs: Mapping[tuple[str, bool], Need]
     ) -> dict[tuple[str, Any], Point]:
-        """What tests bring at the common budgets, and with the budget that is enough to pick."""
+        """Simulate all policies at the common budgets and at the budget that suffices to pick."""
         rhythm, asked = self.question.rhythm, self.question.clear is not None
         calls: dict[tuple[str, Any], tuple[Any, ...]] = {}
         for candidate in self.candidates:
@@ -232,9 +232,9 @@ class _Work:
     def _search(
         self, candidate: Candidate, rhythm: Rhythm, clear: bool, enough: int | None = None
     ) -> Need:
-        """What a candidate needs for right picks or, if it is `clear`, for clear answers.
+        """Find a candidate's budget for right picks or, if `clear`, for clear answers.
 
-        enough : budget for right picks, from which the search for clear answers starts
+        enough : the budget for right picks, from which the search for clear answers starts
         """
         question = self.question
         trials, guess = _trials(question, candidate, self.trials), first_guess(question)
@@ -254,7 +254,7 @@ class _Work:
 
 
 def _grid(question: Question, needs: list[Need]) -> tuple[int, ...]:
-    """Budgets around the budgets that are enough, at equal ratios."""
+    """Budgets around those that suffice, at equal ratios."""
     enough = [need.budget for need in needs if need.budget is not None] or [first_guess(question)]
     least, most = least_budget(question), question.most_rounds
     low, high = max(min(enough) / 4, least), min(max(enough) * 1.3, most)
@@ -262,7 +262,7 @@ def _grid(question: Question, needs: list[Need]) -> tuple[int, ...]:
     return tuple(sorted(set(budgets)))
 
 
-# Simulated tests with one budget, and what they bring.
+# Simulated tests with one budget.
 
 
 def measure(
@@ -275,12 +275,12 @@ def measure(
     stream: int,
     judge: bool,
 ) -> Point:
-    """Simulate tests with one budget: a pure function.
+    """Simulate tests with one budget. This is a pure function.
 
     Parameters
     ----------
-    judge : whether to count the tests with a clear answer, too: those that decide, and for the best
-        variant. Of tests that may stop it also counts the visits
+    judge : whether to count the tests with a clear answer, which decide for the best variant, and
+        the visits of tests that may stop
     """
     control = None if question.control is None else question.arms.names.index(question.control)
     policy, arms, looks = candidate.policy, candidate.arms(question.arms), None
@@ -335,12 +335,12 @@ def decide(
     control: int | None,
     looks: Looks | None = None,
 ) -> tuple[Integers, Integers]:
-    """(n,) what the verdicts of live tests would decide, -1 if nothing, and after which rounds.
+    """(n,) the arm that a live test would decide for, -1 for none, and the rounds until then.
 
-    Without a control a test decides for a declared winner, that is, if all others are ruled out;
-    with one, for the recommended arm if it is shown to beat the control, and for the control if
-    every other arm is shown not to be better. Limits hold with probability 0.95, of whose error a
-    live test spends a fifth before its end, or with looks as these spend it.
+    Without a control, a test decides for a declared winner: all other arms are ruled out. With a
+    control, it decides for the recommended arm if that is shown to beat the control, and for the
+    control if every other arm is shown not to be better. Limits hold with probability 0.95. A live
+    test spends a fifth of the error before its end, or as its interim analyses spend it.
     """
     picked = batch.recommendations.arm
     rounds = np.full(len(picked), budget)
@@ -364,16 +364,16 @@ def _at_end(evidence: Evidence, level: float, picked: Integers, control: int | N
     if control is None:
         return np.where(winner, picked, NO_ARM)
     z = simultaneous_value(analysis, control, alpha)[:, None]
-    # gaps from the control are by how much the control is better
+    # A gap is the value of the control minus that of the other arm.
     low, high = analysis.gaps_from(np.full(len(picked), control)).limits(z)
     return decided_for(picked, winner, -high, -low, control)
 
 
 def _by_own_errors(batch: Batch, control: int | None) -> Integers:
-    """(n,) as a live test decides by a policy's own standard errors, if nothing moves.
+    """(n,) the decisions of live tests that use a policy's own standard errors, without drift.
 
-    Errors of two arms add up at worst, with Bonferroni over the arms; an arm that was dropped has
-    no error, so nothing is shown of it.
+    At worst the errors of two arms add up; Bonferroni covers all arms. An arm that was dropped has
+    no error, so no statement about it is possible.
     """
     picked, estimates = batch.recommendations.arm, batch.recommendations.estimates
     errors = batch.recommendations.standard_errors
@@ -392,7 +392,7 @@ def _by_own_errors(batch: Batch, control: int | None) -> Integers:
 
 
 def waits_of(question: Question, candidate: Candidate, budget: int) -> int:
-    """How often a policy waits for rewards before it goes on, in a test with delayed rewards."""
+    """How often a policy waits for delayed rewards before it continues."""
     if not question.delay or not candidate.policy.waits:
         return 0
     batches = _batches(question, 0, candidate, CALM, budget, 1, SEARCHING, False)
@@ -411,21 +411,21 @@ def first_guess(question: Question) -> int:
 
 
 def least_budget(question: Question) -> int:
-    """Below this no test is planned."""
+    """The smallest budget that is planned."""
     return min(max(2 * question.arms.size, 16), question.most_rounds)
 
 
 class Search:
-    """The smallest budget with which one policy fails as rarely as wanted, in one kind of world.
+    """Search for the smallest budget with which a policy fails as rarely as wanted.
 
-    To fail is to pick a wrong variant or, where tests are judged, to give no clear answer.
+    A test fails if it picks a wrong variant or, if clear answers are asked for, gives none.
 
     Attributes
     ----------
     wanted : the share of tests that may fail
-    count : simulates tests with a budget, so many, from a random stream
-    trials : tests behind the share that is reported
-    failures : what was measured, by budget
+    count : simulates tests, given the budget, the number of tests and a random stream
+    trials : tests behind the reported share
+    failures : the measured shares by budget
     """
 
     def __init__(
@@ -469,10 +469,10 @@ class Search:
         return self._need(enough)
 
     def _need(self, check: Point) -> Need:
-        """The need with this budget, and an interval around it.
+        """The need with this budget and its interval.
 
-        The curve is an approximation: the interval includes its distance from what was measured,
-        and reaches to the stated budget, which fresh tests support.
+        The curve is an approximation. The interval includes its misfit and is extended to contain
+        the stated budget, which fresh tests support.
         """
         budget = check.budget
         fitted, error = self._fit(budget // 2, 2 * budget)
@@ -483,7 +483,7 @@ class Search:
         return Need(budget, min(tidy(low, up=False), budget), max(tidy(high), budget), None, check)
 
     def _bracket(self, guess: int, trials: int) -> tuple[int, int | None]:
-        """Budgets that fail too often and rarely enough; None if the largest fails too often."""
+        """A budget that fails too often and one that does not; None if the largest fails."""
         low, high, budget = self.least, None, guess
         while True:
             if self._measure(budget, trials) > self.wanted:
@@ -495,10 +495,10 @@ class Search:
             budget = following
 
     def _fit(self, low: int, high: int) -> tuple[float, float]:
-        """The budget at which the fitted curve fails as often as wanted, and the error of its root.
+        """The budget where the fitted curve has the wanted share, and the error of its root.
 
-        A probit curve over √T, fitted to what was measured near these budgets. If these scatter
-        around it by more than chance, the error grows in proportion.
+        A probit curve over √T is fitted to the measurements near these budgets. If they deviate
+        from it by more than chance, the error grows in proportion.
         """
         near = {T: share for T, share in self.failures.items() if low / 2 <= T <= 2 * high}
         if len(near) < BETWEEN:
@@ -512,12 +512,12 @@ class Search:
         with warnings.catch_warnings():
             warnings.simplefilter("error", OptimizeWarning)
             try:
-                for _ in range(REWEIGHTED):  # by the variances that the curve says
+                for _ in range(REWEIGHTED):  # by the variances of the curve
                     fitted = np.clip(_probit(x, level, slope), 0.5 / trials, 1 - 0.5 / trials)
                     (level, slope), covariance = curve_fit(
                         _probit, x, rates, (level, slope), np.sqrt(fitted * (1 - fitted) / trials),
                         absolute_sigma=True,
-                    )  # fmt: skip  # a table reads better so
+                    )  # fmt: skip
             except (RuntimeError, OptimizeWarning):  # no convergence
                 return math.sqrt(low * high), math.inf
         step = (wanted - level) / slope if slope < 0 else 0.0
@@ -531,14 +531,14 @@ class Search:
         return budget, scale * math.sqrt(variance) / -slope
 
     def _measure(self, budget: int, trials: int) -> float:
-        """The share of failures, from as many tests as were ever searched with this budget."""
+        """Measure the share of failures; the largest sample of each budget is kept."""
         failed = _failures(self.count(budget, trials, SEARCHING))
         if budget not in self.failures or trials > self.failures[budget].trials:
             self.failures[budget] = failed
         return failed.rate
 
     def _check(self, budget: int) -> tuple[Point, Share]:
-        """Fresh tests with a budget, which count beside those before; what failed of them alone."""
+        """Simulate fresh tests, add them to earlier ones, and return the result of the fresh."""
         point = self.count(budget, self.trials, CHECKING)
         failed = _failures(point)
         known = self.failures.get(budget)
@@ -556,7 +556,7 @@ def _probit(x: Any, level: float, slope: float) -> Any:
 
 
 def tidy(budget: float, digits: int = 3, up: bool = True) -> int:
-    """Round to so many digits, up or down.
+    """Round to this number of significant digits, up or down.
 
     Examples
     --------

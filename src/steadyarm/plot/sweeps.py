@@ -105,7 +105,7 @@ def error_layers(
 
 
 def setting_of(cells: Sequence[Results]) -> str:
-    """What figures say of their worlds: rounds, arms, features and noise, where they are alike.
+    """The setting of a figure: rounds, arms, features, and the noise if it is the same for all.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def setting_of(cells: Sequence[Results]) -> str:
 
 
 def trials_of(cells: Iterable[Results]) -> str:
-    """How many trials there are for each point."""
+    """The number of trials per point."""
     trials = {cell.trials for cell in cells}
     few, most = f"{min(trials):,}", f"{max(trials):,}"
     return few if few == most else f"{few} to {most}"
@@ -137,7 +137,7 @@ def error_against_budget(comparison: Comparison, title: str = "") -> Spec:
     """Probability of error against the budget, with a panel for each world."""
     if not isinstance(comparison, Comparison):
         raise InvalidInputError(
-            f"found is {type(comparison).__name__}; give what sa.compare() returned."
+            f"comparison is {type(comparison).__name__}; pass the result of sa.compare()."
         )
     cells, settings = comparison.cells, comparison.settings_compared
     worlds = {
@@ -187,17 +187,17 @@ def error_against_budget(comparison: Comparison, title: str = "") -> Spec:
 
 
 def plan(plan: Plan, clear: bool = False) -> Spec:
-    """How often each policy would be wrong against the number of visits; or how often clear.
+    """The share of wrong picks, or of clear answers, against the number of visits.
 
     clear : whether to draw the share of clear answers
     """
     if not isinstance(plan, Plan):
-        raise InvalidInputError(f"plan is {type(plan).__name__}; give what sa.plan() returned.")
+        raise InvalidInputError(f"plan is {type(plan).__name__}; pass the result of sa.plan().")
     question = plan.question
     wanted = question.clear if clear else question.error
     need = plan.clear_budget if clear else plan.budget
     if wanted is None:
-        raise InvalidInputError("this plan has no clear answers; ask for them with `clear`.")
+        raise InvalidInputError("this plan has no clear answers; set `clear` in the question.")
     rows = [
         {
             "policy": line.name,
@@ -217,7 +217,7 @@ def plan(plan: Plan, clear: bool = False) -> Spec:
     else:
         curves = error_layers(rows, x, style, "wrong picks", True)
     extra: list[Spec] = [level(wanted)]
-    notes = ["* trusts that nothing moves."] if any(not line.robust for line in plan.lines) else []
+    notes = ["* assumes no drift."] if any(not line.robust for line in plan.lines) else []
     what = "wanted share of clear answers" if clear else "acceptable share of wrong picks"
     notes += [INTERVALS, f"Dashed: the {what}."]
     if not clear and any(row["rate"] == 0 for row in rows):
@@ -229,7 +229,7 @@ def plan(plan: Plan, clear: bool = False) -> Spec:
         extra += [level(float(need), "x"), label]
     return chart(
         "plan-clear" if clear else "plan",
-        "How often the answer would be clear" if clear else plan.answer.rstrip("."),
+        "Share of clear answers" if clear else plan.answer.rstrip("."),
         rows,
         summary=plan.verdict.replace("\n", " "),
         note=" ".join(notes),
@@ -238,7 +238,7 @@ def plan(plan: Plan, clear: bool = False) -> Spec:
 
 
 def _shares(line: Line, clear: bool) -> list[tuple[int, Share]]:
-    """By rising budget, each once; where a need was checked, that check of more tests."""
+    """Budgets and shares in ascending order; a check replaces the point of the same budget."""
     points = {point.budget: point for point in line.points}
     if not clear:
         points[line.asked.check.budget] = line.asked.check
