@@ -46,7 +46,7 @@ def test_text_and_report_begin_with_the_verdict(
     command = f"steadyarm analyze {log} --level 0.9 --report {path}"
     assert {printed.splitlines()[0] in page.text, command in page.text} == {True}
     assert main(["analyze", str(log), "--report", "report.pdf"]) == 1
-    assert "expected a name in .html" in capsys.readouterr().err
+    assert "use a file name that ends in .html" in capsys.readouterr().err
     assert main(["analyze", str(log), "--report", str(log / "report.html")]) == 1
     assert "cannot be written" in capsys.readouterr().err
 

@@ -37,7 +37,10 @@ def test_one_file_with_the_fingerprint_that_its_commands_give(shop: Run, capsys:
     ("words", "message"),
     [
         (["nobody"], "'nobody'"),
-        (["shop", "--out", "report.pdf"], "expected a name in .html. To get PDF print the page"),
+        (
+            ["shop", "--out", "report.pdf"],
+            "use a file name that ends in .html. To get a PDF, print the page",
+        ),
         (["shop", "--storage", "sqlite:///none.db"], "there are no experiments in"),
     ],
 )

@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 __all__ = [
     "allocation", "design", "drift", "effects", "error_against_budget", "estimates",
     "interactions", "leaderboard", "lifts", "plan", "results", "save", "waiting",
-]  # fmt: skip  # a table reads better so
+]  # fmt: skip
 
 ENDINGS = (".png", ".svg", ".pdf", ".html", ".json")
 
 
 def estimates(test: Test) -> Chart:
-    """How the estimates of the leading variants settled, with their intervals."""
+    """Estimates of the leading variants over time, with intervals."""
     return _of_test("estimates", test)
 
 
 def allocation(test: Test) -> Chart:
-    """Which share of the visits each variant got, and where the allocation was updated."""
+    """Share of the visits of each variant, and when the allocation was updated."""
     return _of_test("allocation", test)
 
 
@@ -68,24 +68,24 @@ def drift(test: Test) -> Chart:
 
 
 def effects(test: Test) -> Chart:
-    """What each level of each factor adds, or what each item of bundles brings."""
+    """The effect of each level of each factor, or of each item of bundles."""
     return _of_test("effects", test)
 
 
 def interactions(test: Test) -> Chart:
-    """Whether the effect of one factor depends on another, for factorial tests."""
+    """Interactions between factors, for factorial tests."""
     return _of_test("interactions", test)
 
 
 def waiting(test: Test) -> Chart:
-    """How many rewards have come by day, for live experiments."""
+    """The number of rewards by day, for live experiments."""
     return _of_test("waiting", test)
 
 
 def plan(plan: Plan, clear: bool = False) -> Chart:
-    """How often each policy would be wrong, against the number of visits.
+    """The share of wrong picks of each policy against the number of visits.
 
-    clear : whether to draw how often the answer would be clear instead
+    clear : whether to draw the share of clear answers instead
     """
     from steadyarm.plot import sweeps
 
@@ -100,14 +100,14 @@ def design(design: Design, arms: ArmSet, title: str = "") -> Chart:
 
 
 def results(found: Sequence[Results], title: str = "") -> Chart:
-    """How often each policy was wrong, with exact intervals; found by `sa.simulate`."""
+    """Error rate of each policy with exact intervals, from `sa.simulate`."""
     from steadyarm.plot import standings
 
     return altair_chart(standings.results(found, title))
 
 
 def error_against_budget(found: Comparison, title: str = "") -> Chart:
-    """Probability of error against the budget in each world; found by `sa.compare`."""
+    """Probability of error against the budget in each world, from `sa.compare`."""
     from steadyarm.plot import sweeps
 
     return altair_chart(sweeps.error_against_budget(found, title))
@@ -120,7 +120,7 @@ def _of_test(name: str, test: Test) -> Chart:
 
 
 def altair_chart(spec: Spec) -> Chart:
-    """The specification as a chart of Altair."""
+    """Convert a specification to an Altair chart."""
     try:
         import altair
     except ImportError as error:
@@ -129,7 +129,7 @@ def altair_chart(spec: Spec) -> Chart:
 
 
 def save(spec: Spec, path: Path) -> Path:
-    """Write the picture of a specification; the ending says how: png, svg, pdf, html or json.
+    """Write a chart to a file; the suffix selects png, svg, pdf, html or json.
 
     Examples
     --------
@@ -150,7 +150,11 @@ def save(spec: Spec, path: Path) -> Path:
 
 
 def check_path(path: Path) -> None:
-    """Refuse a file that cannot become a picture before any work is done."""
+    """Refuse a path that no chart can be written to, before any work is done."""
     if path.suffix.lower() not in ENDINGS or path.is_dir():
-        raise InvalidInputError(f"the picture is {path}; expected a name in {', '.join(ENDINGS)}.")
-    altair_chart({"mark": "point", "data": {"values": []}})  # says which extra is missing
+        raise InvalidInputError(
+            f"the picture is {path}; use a file name that ends in {', '.join(ENDINGS)}."
+        )
+    altair_chart(
+        {"mark": "point", "data": {"values": []}}
+    )  # raises an error if the extra is missing

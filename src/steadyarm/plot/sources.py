@@ -1,4 +1,4 @@
-"""The charts of what people have at hand: an experiment, a scorecard, a session, an analysis."""
+"""Charts of an experiment, a scorecard, a session or an analysis."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def chart_for(name: str, test: Test) -> Spec:
     seen = scorecard_of(test) if isinstance(test, Experiment) else test
     if not isinstance(seen, (Scorecard, Session, Analysis)):
         raise InvalidInputError(
-            f"test is {type(test).__name__}; give an Experiment, a Session, an Analysis or a "
+            f"test is {type(test).__name__}; pass an Experiment, a Session, an Analysis or a "
             "Scorecard."
         )
     return CHARTS[name](seen)
@@ -91,7 +91,7 @@ CHARTS: dict[str, Callable[[Seen], Spec]] = {
 def _waiting(test: Seen) -> Spec:
     if not isinstance(test, Scorecard):
         raise InvalidInputError(
-            f"a {type(test).__name__} does not know when rewards came; give an Experiment."
+            f"a {type(test).__name__} has no times of rewards; pass an Experiment."
         )
     return live.waiting(_known(test, test.waiting, "rewards to wait for"))
 
@@ -114,7 +114,7 @@ def _course(test: Seen) -> Course:
 
 
 def _course_of_log(found: Analysis) -> Course:
-    """A log has no budget: intervals are tightest at its end."""
+    """The end of the log, where intervals are tightest; a log has no budget."""
     evidence, level = found.evidence, found.intervals.level
     at = thinned(evidence.rounds.shape[1], LOOKS)
     path = confidence_path(evidence, int(evidence.played[0]), level, None, at)
@@ -135,13 +135,13 @@ def _course_of_log(found: Analysis) -> Course:
 def _shares(test: Seen) -> Shares:
     if isinstance(test, Analysis):
         raise InvalidInputError(
-            "an Analysis keeps no counts of each segment; give an Experiment or a Session."
+            "an Analysis has no counts of segments; pass an Experiment or a Session."
         )
     if isinstance(test, Scorecard):
         return _known(test, test.shares, "assignments")
     pieces = [piece for piece in test.results().pieces if piece.assigned.sum()]
     if not pieces:
-        raise InvalidInputError("nothing was assigned yet; shares need at least one visit.")
+        raise InvalidInputError("the test has no visits yet; shares need at least one.")
     return shares_of(test.arms.names, pieces)
 
 
@@ -155,8 +155,7 @@ def _effects_of(test: Seen) -> Effects:
     arms = test.settings.arms if isinstance(test, Scorecard) else test.arms
     if not has_effects(arms):
         raise InvalidInputError(
-            "the test is neither factorial nor of bundles; effects are of tests with "
-            "ArmSet.factorial or ArmSet.bundles only."
+            "only tests with ArmSet.factorial or ArmSet.bundles have effects of factors or items."
         )
     if isinstance(test, Scorecard):
         return _known(test, test.effects, "effects")

@@ -35,7 +35,7 @@ LINE = 100  # letters of a line of small print
 # at least 3.5 to a light and to a dark ground.
 LINES = (
     "#1F7FC4", "#D9620A", "#0A9470", "#BD5C95", "#AD7A10", "#7A6FD0", "#6B7785", "#C94F4F",
-)  # fmt: skip  # a table reads better so
+)  # fmt: skip
 ACCENT, GOOD, BAD, OPEN, QUIET = "#2277CC", "#16906A", "#D9503C", "#B57A00", "#7F8896"
 DOT = {"type": "point", "filled": True, "size": 70, "opacity": 1, "clip": True}
 BAR = {"type": "rule", "strokeWidth": 2, "clip": True}

@@ -1,4 +1,4 @@
-"""How reports become pages: templates, their filters, and files."""
+"""Render reports: templates, their filters, and files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = 40  # of a table; a note says how many there are
 
 @cache
 def environment() -> Environment:
-    """The templates; whatever they are given is shown as text."""
+    """The environment of the templates, which escapes all values."""
     made = Environment(
         loader=PackageLoader("steadyarm.reports"),
         autoescape=True,
@@ -66,10 +66,11 @@ def plus_minus(value: float, error: float) -> str:
 
 
 def check_path(path: Path) -> None:
-    """Refuse a file that cannot become a report before any work is done."""
+    """Refuse a path that no report can be written to, before any work is done."""
     if path.suffix.lower() not in ENDINGS:
         raise InvalidInputError(
-            f"the report is {path.name}; expected a name in .html. To get PDF print the page."
+            f"the report is {path.name}; use a file name that ends in .html. To get a PDF, print "
+            "the page."
         )
     if path.is_dir():
         raise InvalidInputError(f"{path} is a folder; give the name of a file.")
