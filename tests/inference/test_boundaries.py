@@ -72,14 +72,29 @@ def test_looks_that_are_very_early_or_add_nothing() -> None:
     assert found[4] == pytest.approx(boundaries((0.5, 1.0), 0.025)[1], abs=1e-5)
 
 
-def test_boundaries_follow_the_information_collected() -> None:
-    shares, information = (0.25, 0.5, 0.75, 1.0), np.array([0.05, 0.1, 0.2, 1.0])
-    found = boundaries(shares, 0.025, information=information.tolist())
+@pytest.mark.parametrize(
+    ("shares", "information"),
+    [
+        ((0.25, 0.5, 0.75, 1.0), (0.05, 0.1, 0.2, 1.0)),
+        ((0.06, 0.11, 0.3, 0.6, 0.9, 1.0), (0.51, 0.5107, 0.515, 0.56, 0.59, 1.0)),  # heavy sales
+    ],
+)
+def test_boundaries_follow_the_information_collected(
+    shares: tuple[float, ...], information: tuple[float, ...]
+) -> None:
+    found = boundaries(shares, 0.025, information=information)
     steps = np.sqrt(np.diff(information, prepend=0.0))
-    paths = np.cumsum(np.random.default_rng(1).normal(size=(200_000, 4)) * steps, axis=1)
+    moves = np.random.default_rng(1).normal(size=(200_000, len(steps)))
+    paths = np.cumsum(moves * steps, axis=1)
     crossed = (paths / np.sqrt(information) > np.array(found)).any(axis=1).sum()
     assert binomtest(int(crossed), 200_000, 0.025).pvalue > 1e-3
     assert found[-1] > boundaries(shares, 0.025)[-1]  # later looks are less correlated
+
+
+def test_boundaries_are_found_where_a_look_brings_hardly_any_information() -> None:
+    shares, information = (0.06, 0.108, 0.156, 1.0), (0.5106, 0.51134, 0.51208, 1.0)
+    found = boundaries(shares, 0.0125, information=information)
+    assert norm.sf(found[1]) == pytest.approx(spent(0.108, 0.0125), rel=0.1)
 
 
 def test_many_looks_cost_little_and_are_ordered() -> None:

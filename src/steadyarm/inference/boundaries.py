@@ -9,7 +9,7 @@ beforehand, but their times must not depend on rewards.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -32,8 +32,9 @@ SPENDING: tuple[Spending, ...] = ("obrien-fleming", "pocock")
 FIRST_LOOK = 0.05  # share of the budget before which no look is taken: normal limits need as much
 LEAST_SPENT = 1e-300  # error probability below which nothing is spent
 LOWEST = -7.0  # standard errors from which on densities are integrated
-STEP, FINEST = 0.1, 0.25  # of the integration: standard errors, and of what a look adds
+STEP, FINEST = 0.1, 0.25  # of the integration: standard errors, and of what the next look adds
 POINTS = 2001  # of the integration at most; looks nearer to each other spend by Bonferroni
+SLACK = 0.5  # standard errors around the exact limits of a boundary in which it is searched
 
 
 def spent(share: float, alpha: float, kind: Spending = "obrien-fleming") -> float:
@@ -115,45 +116,73 @@ def _boundaries(
 ) -> tuple[float, ...]:
     """Boundaries of all looks; infinite where nothing is spent."""
     bounds = [inf] * len(shares)
-    points = masses = np.empty(0)  # of the estimates that crossed no boundary so far
+    reached: _Reached | None = None
     before = used = 0.0
     for look, (share, collected) in enumerate(zip(shares, information, strict=True)):
         total = spent(share, alpha, kind)
-        fresh, added = total - used, collected - before
+        fresh = total - used
         if not fresh > LEAST_SPENT or not collected > 0:
             continue
-        width = sqrt(added / collected)  # of what is new, in standard errors of the look
-        kept = sqrt(before / collected)
-        step = min(STEP, FINEST * width)
-        most = float(-ndtri(fresh))
-        if (POINTS - 1) * step < 12 - LOWEST:  # too near: it spends its share by itself
-            bounds[look], used = most, total
+        used = total
+        bounds[look] = float(-ndtri(fresh))
+        if reached is None:
+            reached, before = _Reached(bounds[look], _normal_density), collected
             continue
-        bound = most
-        if len(points):
-            bound = brentq(
-                lambda x, kept=kept, width=width, fresh=fresh, points=points, masses=masses: (
-                    masses @ ndtr((kept * points - x) / width) - fresh
-                ),
-                float(-ndtri(total)) - 0.01,
-                most + 0.01,
-                xtol=1e-12,
-            )
-        bounds[look] = bound
-        half = min(max(ceil((bound - LOWEST) / (2 * step)), 1), (POINTS - 1) // 2)
-        left = np.linspace(LOWEST, bound, 2 * half + 1)
-        density = _normal_density(left)
-        if len(points):
-            density = _normal_density((left[:, None] - kept * points) / width) @ masses / width
-        simpson = np.full(2 * half + 1, 2.0)
-        simpson[1::2], simpson[[0, -1]] = 4.0, 1.0
-        points, masses = left, (left[1] - left[0]) / 3 * simpson * density
-        before, used = collected, total
+        width = sqrt((collected - before) / collected)  # of what is new, in standard errors
+        kept = sqrt(before / collected)
+        step = min(STEP, FINEST * width / kept)
+        if (POINTS - 1) * step < reached.bound - LOWEST:  # too near: it spends its share by itself
+            continue
+        convolved = reached.convolve(kept, width, step)
+        bounds[look] = brentq(
+            lambda x, convolved=convolved, fresh=fresh: convolved.beyond(x) - fresh,
+            float(-ndtri(total)) - SLACK,
+            bounds[look] + SLACK,
+            xtol=1e-12,
+        )
+        reached, before = _Reached(bounds[look], convolved.density), collected
     return tuple(bounds)
 
 
 def _normal_density(x: Floats) -> Floats:
     return np.asarray(np.exp(-0.5 * np.square(x)) / sqrt(2 * pi))
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """The estimates, in standard errors of a look, that crossed no boundary up to that look.
+
+    bound : the boundary of that look; density : of the estimates below it
+    """
+
+    bound: float
+    density: Callable[[Floats], Floats]
+
+    def convolve(self, kept: float, width: float, step: float) -> _Convolved:
+        """The estimates at a later look, by Simpson's rule with that step."""
+        half = max(ceil((self.bound - LOWEST) / (2 * step)), 1)
+        points = np.linspace(LOWEST, self.bound, 2 * half + 1)
+        simpson = np.full(2 * half + 1, 2.0)
+        simpson[1::2], simpson[[0, -1]] = 4.0, 1.0
+        masses = (points[1] - points[0]) / 3 * simpson * self.density(points)
+        return _Convolved(kept * points, masses, width)
+
+
+@dataclass(frozen=True)
+class _Convolved:
+    """A mixture of normal densities of one width, around `points` with `masses`."""
+
+    points: Floats
+    masses: Floats
+    width: float
+
+    def beyond(self, x: float) -> float:
+        """The mass above x."""
+        return float(self.masses @ ndtr((self.points - x) / self.width))
+
+    def density(self, x: Floats) -> Floats:
+        """The density at each of x."""
+        return _normal_density((x[:, None] - self.points) / self.width) @ self.masses / self.width
 
 
 @dataclass(frozen=True)
