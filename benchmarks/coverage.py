@@ -79,8 +79,8 @@ class Cell:
     shapes : of the rewards of each variant; the last one is repeated
     shares : "steady", "steady iid" or the control's fixed share of all rounds; with "split", as in
         most logs, and with "iid" the variant of each round is drawn independently
-    level : what rewards are multiplied with in the course of the test: "still", "6x late", "3x",
-        or "week" with a rhythm of four weeks
+    level : what rewards are multiplied with in the course of the test: "still", "6x late", "3x" or
+        "20x" for growth to that multiple, or "week" with a rhythm of four weeks
     looks : interim analyses at equal distances, the last at the end; 1 for a single analysis
     margin : of a guardrail: every other variant is worse than the control by just this much, and
         is wrongly called safe when its limit is above -margin; 0 for a test of the primary metric
@@ -115,7 +115,7 @@ class Cell:
             return np.where(part >= 0.9, 6.0, 1.0)
         if self.level == "week":
             return np.asarray(WEEK[(28 * part).astype(int) % 7])
-        return 1.0 + 2.0 * part if self.level == "3x" else np.ones(len(start))
+        return 1.0 + {"3x": 2.0, "20x": 19.0}.get(self.level, 0.0) * part
 
     def scales(self) -> list[float]:
         """What the rewards of each variant are multiplied with; of clicks, their rate is."""
@@ -313,6 +313,9 @@ def money() -> Iterator[Cell | TwoByTwo]:
     for extra in (-0.06, -0.1):
         for effects in ((0.0, 0.02), (0.04, 0.06), (0.04, 0.1), (0.08, 0.1)):
             yield TwoByTwo(effects, extra)
+    for shape in ("20% orders", "normal"):
+        yield Cell((shape,), rounds=14000, looks=28, level="20x")
+    yield Cell(("10% at 10", "1% at 100"), rounds=5000, looks=20)
 
 
 def intervals() -> Iterator[Cell]:
