@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,8 @@ def test_a_publishable_key_is_printed_once_with_what_it_is_for(
     (fact,) = json.loads(capsys.readouterr().out)["tokens"]
     assert fact.pop("created")
     assert fact == {
+        "expires": None,
+        "last_used": None,
         "name": "web",
         "scope": "assign",
         "experiments": ["shop", "news"],
@@ -56,6 +59,20 @@ def test_a_publishable_key_is_printed_once_with_what_it_is_for(
         "rate": 30,
         "signed_units": False,
     }
+
+
+def test_a_token_with_an_end_is_listed_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["token", "create", "--name", "me", "--scope", "admin", "--expires"]
+    assert main([*words, "soon"]) == 1
+    assert "--expires" in capsys.readouterr().err
+    assert main([*words, "90d"]) == 0
+    capsys.readouterr()
+    main(["token", "list", "--format", "json"])
+    (fact,) = json.loads(capsys.readouterr().out)["tokens"]
+    created, expires = (datetime.fromisoformat(fact[name]) for name in ("created", "expires"))
+    assert expires - created == timedelta(days=90)
+    main(["token", "list"])
+    assert f"{expires:%Y-%m-%d %H:%M} UTC  never" in capsys.readouterr().out
 
 
 def test_the_secret_of_signed_units_is_printed_once(

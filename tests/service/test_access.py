@@ -6,17 +6,20 @@ A route that is added later is covered by itself; publishable keys have more tes
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx2
 import pytest
 
-from steadyarm.service import auth
+from steadyarm.errors import InvalidInputError
+from steadyarm.service import auth, service
 from steadyarm.service.app import Endpoint, Preflight, create_app
 from steadyarm.service.routes import ROUTES, Route
 from steadyarm.storages import open_storage
 from steadyarm.storages.service import Scope
+from tests.dashboard.clients import dashboard
 from tests.service.clients import SHOP, InProcess, in_process
 
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
@@ -169,3 +172,33 @@ def test_odd_authorization_headers_are_refused(
     client, _ = guarded
     answer = client.get("/v1/experiments", headers=[(b"Authorization", header.encode("latin-1"))])
     assert answer.status_code == 401
+
+
+def test_tokens_expire_and_say_when_they_were_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "RELOAD", 0.02)
+    monkeypatch.setattr(service, "NOTED_PERIOD", 0.02)
+    storage = open_storage("memory")
+    short, record = auth.new_token("short", "read", lasts=1.0)
+    storage.tokens.add(record)
+    lasting, record = auth.new_token("lasting", "admin")
+    storage.tokens.add(record)
+    with dashboard(storage) as client:
+        deadline = time.monotonic() + 30
+        assert client.get("/v1/experiments", headers=_bearer(short)).status_code == 200
+        while client.get("/v1/experiments", headers=_bearer(short)).status_code == 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        refused = client.get("/v1/experiments", headers=_bearer(short))
+        assert (refused.status_code, "expired" in refused.text) == (401, True)
+        while storage.tokens.all()[0].used is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        used = {token.name: token.used for token in storage.tokens.all()}
+        assert used["lasting"] is None
+        assert abs(used["short"] / 1e6 - time.time()) < 30
+        client.sign_in(lasting)
+        page = client.get("/tokens").text
+        assert ["expired" in page, "short" in page, short in page] == [True, True, False]
+        # An expired token does not count as one that is left.
+        with pytest.raises(InvalidInputError, match="the last one"):
+            storage.tokens.remove("lasting", now=storage.now())

@@ -99,6 +99,7 @@ group(
     "token create",
     ("--name NAME", "to know it by, such as shop-frontend", {"required": True}),
     ("--scope read|write|admin|assign", "what it is good for, see above", {"required": True}),
+    ("--expires TIME", "after which it is refused, such as 90d (default: never)"),
     STORAGE,
     {
         "publishable keys (--scope assign)": [
@@ -128,11 +129,17 @@ def _create_token(args: argparse.Namespace) -> None:
     """
     with extra("tokens need", "service"):
         from steadyarm.service.auth import new_token
+    from steadyarm.live.metrics import seconds_of
+
     if not NAME.fullmatch(args.name):
         expected = "up to 100 letters, digits and . _ @ -, the first a letter or digit"
         raise InvalidInputError.of("--name", args.name, expected)
     _check_bounds(args)
-    token, record = new_token(args.name, args.scope) if args.scope != "assign" else _new_key(args)
+    lasts = None if args.expires is None else seconds_of(args.expires, "--expires")
+    if args.scope == "assign":
+        token, record = _new_key(args, lasts)
+    else:
+        token, record = new_token(args.name, args.scope, lasts)
     with closing(sa.storages.open_storage(args.storage)) as storage:
         first = not storage.tokens.closed()
         storage.tokens.add(record, by=user_name())
@@ -173,7 +180,7 @@ def _check_bounds(args: argparse.Namespace) -> None:
             )
 
 
-def _new_key(args: argparse.Namespace) -> tuple[str, TokenRecord]:
+def _new_key(args: argparse.Namespace, lasts: float | None) -> tuple[str, TokenRecord]:
     from steadyarm.live.lifecycle import NAME as EXPERIMENT
     from steadyarm.service.auth import RATE, new_key
 
@@ -185,42 +192,49 @@ def _new_key(args: argparse.Namespace) -> tuple[str, TokenRecord]:
     if not 1 <= rate <= MOST_RATE:
         raise InvalidInputError.of("--rate", rate, f"a whole number from 1 to {MOST_RATE:,}")
     try:
-        return new_key(args.name, args.experiment, args.origin, rate, args.signed_units)
+        return new_key(args.name, args.experiment, args.origin, rate, args.signed_units, lasts)
     except InvalidInputError as error:
         raise error.called("--origin") if error.field == "origin" else error from None
 
 
 @command("token list", FORMAT, STORAGE)
 def _list_tokens(args: argparse.Namespace) -> None:
-    """List name, scope, date and bounds of every token, not the tokens."""
+    """List name, scope, dates and bounds of every token, not the tokens.
+
+    Last use is noted once a minute.
+    """
     from steadyarm.storages.records import to_datetime
     from steadyarm.wire.responses import iso
+    from steadyarm.wording import when
 
     with closing(sa.storages.open_storage(args.storage)) as storage:
         tokens, closed = storage.tokens.all(), storage.tokens.closed()
-    facts, rows = [], []
+    facts: list[dict[str, Any]] = []
+    rows = []
     for token in tokens:
-        created, bounds = to_datetime(token.created), {}
+        dates = {
+            name: None if at is None else to_datetime(at)
+            for name, at in (
+                ("created", token.created),
+                ("expires", token.expires),
+                ("last_used", token.used),
+            )
+        }
+        bounds = {}
         if token.publishable:
             signed = token.signing is not None
             bounds = token.detail | {"rate": token.rate, "signed_units": signed}
-        facts.append({"name": token.name, "scope": token.scope, "created": iso(created)} | bounds)
-        rows.append((token.name, token.scope, f"{created:%Y-%m-%d %H:%M} UTC", _bounds(token)))
+        stored = {name: None if at is None else iso(at) for name, at in dates.items()}
+        facts.append(bounds | {"name": token.name, "scope": token.scope} | stored)
+        shown = ("never" if at is None else when(at) for at in dates.values())
+        rows.append((token.name, token.scope, *shown, token.bounds))
     text = "There are no tokens yet; the service answers this machine only."
     if closed:
         text = "There are no tokens any more; the service lets nobody in until one is created."
     if tokens:
-        text = table(("name", "scope", "created", "for"), rows, "<<<<", most=None)
+        header = ("name", "scope", "created", "expires", "last used", "for")
+        text = table(header, rows, "<<<<<<", most=None)
     show(args, {"tokens": facts}, text)
-
-
-def _bounds(token: TokenRecord) -> str:
-    """What a publishable key is for; empty for other tokens."""
-    if not token.publishable:
-        return ""
-    places = ", ".join(token.origins)
-    signed = ", signed units" * (token.signing is not None)
-    return f"{', '.join(token.experiments)} from {places}, {token.rate} a minute{signed}"
 
 
 @command(

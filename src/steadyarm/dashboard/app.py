@@ -38,8 +38,8 @@ from steadyarm.wire.requests import NewRollOut
 MOST_NAMES = 500  # that a list offers
 EMPTY = "Enter a token; it begins with sa_."
 SHOWN = {  # beside the form
-    "unauthorized": "This token is not known, or was removed. A new one counts after a few "
-    "seconds.",
+    "unauthorized": "This token is not known, was removed or has expired. A new one counts "
+    "after a few seconds.",
     "forbidden": "This is a publishable key, which stands in pages and shows nothing. Enter a "
     "token; it begins with sa_.",
 }

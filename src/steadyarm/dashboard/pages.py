@@ -21,6 +21,7 @@ from steadyarm.dashboard.responses import attachment, experiment_path, fill_in, 
 from steadyarm.dashboard.setup import FEW_REWARDS, read_setup
 from steadyarm.dashboard.views import TITLES, chart_of, experiment_values
 from steadyarm.live.experiment import Experiment
+from steadyarm.live.metrics import microseconds
 from steadyarm.live.scorecard import Scorecard, scorecard_of
 from steadyarm.live.settings import variants_in
 from steadyarm.plot.spec import Spec, csv_of, for_page, table_of
@@ -240,6 +241,12 @@ async def overview(service: Service, request: Request, viewer: Viewer) -> Respon
     return await _render(service, request, viewer, "overview.html", values)
 
 
+async def tokens(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Show who may use the service, but no token."""
+    found, now = await service.run_short(service.storage.tokens.all), microseconds(time.time())
+    return await _render(service, request, viewer, "tokens.html", {"tokens": found, "now": now})
+
+
 # One experiment
 
 
@@ -357,6 +364,7 @@ async def _scorecard(request: Request) -> Scorecard:
 EXPERIMENT = "/experiments/{name}"
 PAGES: tuple[Page, ...] = (
     Page("GET", "/", overview, "read"),
+    Page("GET", "/tokens", tokens, "admin"),
     Page("GET", "/docs", docs, None),  # as anybody may read openapi.json
     Page("GET", EXPERIMENT, experiment, "read"),
     Page("GET", EXPERIMENT + "/log.zip", log_zip, "read"),

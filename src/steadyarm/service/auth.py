@@ -290,10 +290,14 @@ FAILURES = 20  # tokens that are not known, from one address
 ADDRESSES = 4096  # of which failures are remembered
 
 
-def new_token(name: str, scope: Scope) -> tuple[str, TokenRecord]:
-    """A new token, and the record of it that the storage keeps."""
-    token = "sa_" + secrets.token_urlsafe(32)
-    return token, TokenRecord(name, hash_of(token), scope, microseconds(time.time()))
+def new_token(name: str, scope: Scope, lasts: float | None = None) -> tuple[str, TokenRecord]:
+    """A new token, and the record of it that the storage keeps.
+
+    lasts : seconds until it expires; None for ever
+    """
+    token, created = "sa_" + secrets.token_urlsafe(32), time.time()
+    expires = None if lasts is None else microseconds(created + lasts)
+    return token, TokenRecord(name, hash_of(token), scope, microseconds(created), expires=expires)
 
 
 def new_key(
@@ -302,15 +306,19 @@ def new_key(
     origins: Iterable[str],
     rate: int = RATE,
     signed: bool = False,
+    lasts: float | None = None,
 ) -> tuple[str, TokenRecord]:
     """A new publishable key, and the record of it that the storage keeps.
 
     signed : whether units are signed, with the secret in `signing` of the record
+    lasts : seconds until it expires; None for ever
     """
-    key, created = "pk_" + secrets.token_urlsafe(24), microseconds(time.time())
+    key, created = "pk_" + secrets.token_urlsafe(24), time.time()
     bounds = tuple(experiments), tuple(map(validate_origin, origins)), rate
     secret = "us_" + secrets.token_urlsafe(32) if signed else None
-    return key, TokenRecord(name, hash_of(key), "assign", created, *bounds, secret)
+    expires = None if lasts is None else microseconds(created + lasts)
+    made = microseconds(created)
+    return key, TokenRecord(name, hash_of(key), "assign", made, *bounds, secret, expires)
 
 
 def hash_of(token: str) -> str:
@@ -330,17 +338,25 @@ class Guard:
         self._tokens: dict[str, TokenRecord] = {}  # by hash; publishable keys apart
         self._keys: dict[str, TokenRecord] = {}
         self._closed: bool | None = None  # not known yet
-        self._used = PerMinute(KEY_ADDRESSES)
+        self._used: set[str] = set()  # hashes, since they were noted
+        self._sent = PerMinute(KEY_ADDRESSES)
         self._failures, self._logged = PerMinute(ADDRESSES), -MINUTE
 
     def reload(self) -> None:
         """Read the tokens again; if the storage does not answer, the old ones stay."""
         closed = self._storage.tokens.closed()
-        records = self._storage.tokens.all()
-        self._tokens = {record.hash: record for record in records if not record.publishable}
-        self._keys = {record.hash: record for record in records if record.publishable}
+        records, now = self._storage.tokens.all(), microseconds(time.time())
+        valid = [record for record in records if record.is_valid(now)]
+        self._tokens = {record.hash: record for record in valid if not record.publishable}
+        self._keys = {record.hash: record for record in valid if record.publishable}
         # What was closed once stays closed here, even if somebody puts another database in place.
         self._closed = bool(self._closed or closed or records)
+
+    def note_used(self) -> None:
+        """Write down which tokens were used since the last call."""
+        used, self._used = self._used, set()
+        if used:
+            self._storage.tokens.note_used(used, microseconds(time.time()))
 
     @property
     def open(self) -> bool:
@@ -364,6 +380,7 @@ class Guard:
         # as good as random.
         hashed = hash_of(token.strip())
         if record := self._tokens.get(hashed):
+            self._used.add(hashed)
             if RANKS[record.scope] < RANKS[needed]:
                 raise RefusedError(
                     "forbidden",
@@ -376,6 +393,7 @@ class Guard:
             if publishable is None:
                 raise _publishable_only(key)
             self._check_key(scope, key, experiment)
+            self._used.add(hashed)
             return key.name
         origin = header_of(scope, b"origin")
         if publishable is not None and origin and self.declares(origin, experiment):
@@ -436,7 +454,7 @@ class Guard:
 
     def _count(self, scope: Any, key: TokenRecord, count: int) -> None:
         most = key.rate or RATE
-        if wait := self._used.add(peer(scope), most, count, key.name):
+        if wait := self._sent.add(peer(scope), most, count, key.name):
             raise RefusedError(
                 "too-many-requests",
                 f"More than {most:,} requests with the publishable key {key.name!r} came from this "
@@ -464,11 +482,14 @@ class Guard:
                 f"Check the token; another one can be tried in {wait} s.",
                 {"Retry-After": str(wait)},
             )
-        return RefusedError("unauthorized", "The token is not known, or was removed.")
+        return RefusedError("unauthorized", "The token is not known, was removed or has expired.")
 
     def with_hash(self, wanted: str) -> TokenRecord | None:
-        """The token with that hash; None if there is none any more."""
-        return self._tokens.get(wanted)
+        """The token with that hash, which is used; None if there is none any more."""
+        record = self._tokens.get(wanted)
+        if record is not None:
+            self._used.add(wanted)
+        return record
 
     def check_any_left(self) -> None:
         """Refuse all but publishable keys if the tokens there were have all been removed."""

@@ -64,7 +64,8 @@ LONG = 20  # times as long as others may a request take that computes results
 LONGEST_NAME = 100
 PAGE = 1000  # entries of the audit log that are read at once
 MOST_NOTED = 20  # refused events of each experiment are noted in a period
-NOTED_PERIOD = 60.0  # seconds after which an event of the same name and reason is noted again
+# Seconds after which an event of the same name and reason, or the use of a token, is noted again.
+NOTED_PERIOD = 60.0
 EXPERIMENT = "experiment."  # with which the actions begin that change an experiment
 
 
@@ -504,6 +505,7 @@ class Service:
             for work in (
                 self._warm_up(),
                 self._repeat(lambda: self.run_short(self.guard.reload), RELOAD),
+                self._repeat(lambda: self.write(self.guard.note_used), NOTED_PERIOD),
                 self._repeat(self.readiness.watch, RELOAD),
                 self._repeat(self._close_windows, TICK),
                 self._repeat(self.reconcile, ROUND * TICK),

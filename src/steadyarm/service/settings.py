@@ -29,7 +29,7 @@ ROOT = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 # that a proxy has cut off from one that it has not.
 OWN_PATHS = frozenset(
     (
-        *("v1", "ofrep", "experiments", "new", "static", "sign-in", "sign-out"),
+        *("v1", "ofrep", "experiments", "new", "tokens", "static", "sign-in", "sign-out"),
         *("docs", "openapi.json", "healthz", "readyz", "metrics"),
     )
 )

@@ -200,6 +200,8 @@ tokens = Table(
     _column("origins", Text, null=True),
     _column("rate", Integer, null=True),
     _column("signing", Text, null=True),
+    _column("expires", BigInteger, null=True),
+    _column("used", BigInteger, null=True),
     UniqueConstraint("hash", name=f"{PREFIX}tokens_hash"),
 )
 

@@ -19,7 +19,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from steadyarm.errors import InvalidInputError, SteadyArmError, StorageError
 from steadyarm.storages.corrections import note
 from steadyarm.storages.engine import HINTS, Database
-from steadyarm.storages.records import dump, load
+from steadyarm.storages.records import dump, load, to_datetime
 from steadyarm.storages.schema import (
     CLOSED,
     REFUSED,
@@ -62,6 +62,8 @@ class TokenRecord:
     rate : requests in a minute that one address may send with it
     signing : secret with which a unit is signed, if requests have to prove theirs; kept as it is,
         because signatures are checked with it
+    expires : when it is refused; None for never
+    used : when it was last used, to the minute; None for never
 
     Examples
     --------
@@ -77,6 +79,8 @@ class TokenRecord:
     origins: tuple[str, ...] = ()
     rate: int | None = None
     signing: str | None = field(default=None, repr=False)
+    expires: int | None = None
+    used: int | None = None
 
     def __post_init__(self) -> None:
         bounds = self.experiments, self.origins, self.rate
@@ -105,7 +109,22 @@ class TokenRecord:
             found |= {"experiments": list(self.experiments), "origins": list(self.origins)}
         if self.signing is not None:
             found["signed_units"] = True
+        if self.expires is not None:
+            found["expires"] = to_datetime(self.expires).isoformat(timespec="seconds")
         return found
+
+    @property
+    def bounds(self) -> str:
+        """What a publishable key is for, in words; empty for other tokens."""
+        if not self.publishable:
+            return ""
+        places = ", ".join(self.origins)
+        signed = ", signed units" * (self.signing is not None)
+        return f"{', '.join(self.experiments)} from {places}, {self.rate} a minute{signed}"
+
+    def is_valid(self, now: int) -> bool:
+        """Whether it has not expired."""
+        return self.expires is None or now < self.expires
 
 
 @dataclass(frozen=True)
@@ -171,13 +190,18 @@ class Tokens:
         def work(connection: Connection) -> TokenRecord:
             # All are locked: if two callers remove the last two, the second sees one left.
             known = [_token_of(row) for row in connection.execute(ORDERED.with_for_update())]
-            token = _removable(name, known, lock_out)
+            token = _removable(name, known, lock_out, now)
             connection.execute(delete(tokens).where(tokens.c.name == name))
             connection.execute(delete(sessions).where(sessions.c.token == token.hash))
             note(connection, now, by, "token.removed", detail=token.detail)
             return token
 
         return self._database.write(work)
+
+    def note_used(self, hashes: Iterable[str], now: int) -> None:
+        """Note that tokens, given by their hashes, are used now."""
+        these = update(tokens).where(tokens.c.hash.in_(list(hashes))).values(used=now)
+        self._database.write(lambda connection: connection.execute(these).close())
 
 
 class Sessions:
@@ -218,17 +242,22 @@ def _token_of(row: AnyRow) -> TokenRecord:
     return TokenRecord(**dict(row._mapping) | lists)
 
 
-def _removable(name: str, known: Iterable[TokenRecord], lock_out: bool) -> TokenRecord:
+def _removable(name: str, known: Iterable[TokenRecord], lock_out: bool, now: int) -> TokenRecord:
     """The token of that name; without `lock_out` the last one and the last admin are refused.
 
     Publishable keys do not count as others that are left: they let nobody in but visitors of pages.
+    Expired tokens let nobody in either.
     """
     named = {token.name: token for token in known}
     token = named.pop(name, None)
     if token is None:
         raise InvalidInputError(f"there is no token {name!r}; list them to see which are.")
-    others = [other for other in named.values() if token.publishable or not other.publishable]
-    if lock_out or any(other.scope == "admin" for other in others):
+    others = [
+        other
+        for other in named.values()
+        if (token.publishable or not other.publishable) and other.is_valid(now)
+    ]
+    if lock_out or not token.is_valid(now) or any(other.scope == "admin" for other in others):
         return token
     if not others:
         which, follows = "the last one", "nobody could use the service over HTTP"
