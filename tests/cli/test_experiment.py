@@ -148,6 +148,9 @@ def test_states(run: Run) -> None:
     assert facts(run, "resume", "shop")["state"] == "running"
     assert "shop is stopped" in run("stop", "shop")
     assert "shop" in run("resume", "shop", status=1)
+    assert "--reason" in run("reopen", "shop", status=2)
+    assert "shop is running" in run("reopen", "shop", "--reason", "a mistake")
+    run("stop", "shop")
     assert facts(run, "archive", "shop")["state"] == "archived"
     assert "archived" in run("tell", "shop", "v1", "1", status=1)
     assert not facts(run, "ask", "shop", "v1")["new"]  # who has a variant keeps it

@@ -234,7 +234,7 @@ def test_many_variants_are_shown_in_part_or_all() -> None:
         (40, "", ["stop"]),
         (40, "pause", ["stop"]),
         (40, "stop", ["archive"]),
-        (20, "stop", ["archive"]),
+        (20, "stop", ["reopen", "archive"]),
     ],
 )
 def test_what_can_be_done_depends_on_whether_visits_are_left(

@@ -235,6 +235,33 @@ def test_an_experiment_stops_itself_with_a_trace_and_keeps_its_units() -> None:
     assert shop.test.replay().agrees
 
 
+def test_a_test_that_stopped_itself_is_reopened_and_stops_at_a_later_look() -> None:
+    shop = Shop(BETTER)
+    visits = shop.play()
+    (look,) = [e.detail["look"] for e in shop.test.history() if e.action == "experiment.stopped"]
+    with pytest.raises(sa.InvalidInputError, match="reason"):
+        shop.test.reopen(reason=" ")
+    shop.test.ask("somebody else")  # sees the default, outside of the test
+    shop.test.reopen(reason="a wrong price was shown", by="ada")
+    entry = shop.test.history()[-1]
+    assert (entry.action, entry.author) == ("experiment.reopened", "ada")
+    assert entry.detail == {"reason": "a wrong price was shown"}
+    shop.test.refresh()
+    assert shop.test.state == "running"
+    assert shop.test.ask("somebody else").in_test
+    assert "The test was reopened" in shop.verdict().assumption
+    assert shop.play() > visits / 20
+    stops = [e.detail["look"] for e in shop.test.history() if e.action == "experiment.stopped"]
+    assert stops[0] == look
+    assert all(later > look for later in stops[1:])
+    assert shop.test.replay().agrees
+    if shop.test.state == "running":
+        shop.test.stop()
+    shop.test.roll_out("B")
+    with pytest.raises(sa.WrongStateError, match="rolled out"):
+        shop.test.reopen(reason="another mistake")
+
+
 def test_two_processes_stop_a_test_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'shop.db'}"
     shop = Shop(BETTER, storage=url)

@@ -65,6 +65,11 @@ def test_the_life_of_a_test(client: InProcess) -> None:
         ("stop", "stopped"),
         ("archive", "archived"),
     ):
+        if action == "archive":  # after a stop that was a mistake
+            why = {"reason": "a mistake"}
+            assert client.post(f"{BASE}/reopen", why).json()["state"] == "running"
+            assert client.post(f"{BASE}/reopen", why).status_code == 409
+            assert client.post(f"{BASE}/stop").json()["state"] == "stopped"
         assert client.post(f"{BASE}/{action}").json()["state"] == state
     assert client.post(f"{BASE}/start").status_code == 409
 

@@ -228,6 +228,17 @@ for _verb, (_text, _) in MOVES.items():
     command(f"experiment {_verb}", NAME, text=_text)(_move)
 
 
+@command("experiment reopen", NAME, REASON)
+def _reopen(args: argparse.Namespace) -> None:
+    """Go on after a stop that was a mistake.
+
+    A test that stopped itself does so again at a later look. Refused after a roll-out.
+    """
+    with load_experiment(args) as experiment:
+        experiment.reopen(**_author(args))
+        show(args, _facts(experiment), f"{args.name} {MOVES['resume'][1]}")
+
+
 @command(
     "experiment roll-out",
     NAME,

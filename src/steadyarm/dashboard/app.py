@@ -138,7 +138,8 @@ def action_pages(action: Action) -> tuple[Page, Page]:
 
     async def act(service: Service, request: Request, viewer: Viewer) -> Response:
         name, by = request.path_params["name"], viewer.name or ""
-        experiment = await move(service, name, action.name, by)
+        reason = request.state.form.get("reason", [""])[-1] if action.reason else None
+        experiment = await move(service, name, action.name, by, reason)
         return see_other(viewer.root, experiment_path(experiment.name))
 
     return Page("GET", path, confirm, "admin"), Page("POST", path, act, "admin")

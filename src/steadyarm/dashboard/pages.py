@@ -133,12 +133,14 @@ class Action:
     effect : what happens then
     when : states in which it can be done
     final : whether there is no way back
+    reason : whether it needs one, for the audit log
     """
 
     name: str
     effect: str
     when: tuple[ExperimentState, ...]
     final: bool = False
+    reason: bool = False
 
 
 ACTIONS = (
@@ -151,10 +153,11 @@ ACTIONS = (
     Action("resume", "It assigns variants again.", ("paused",)),
     Action(
         "stop",
-        "It stops assigning variants and cannot be resumed. Rewards of earlier visits still count.",
+        "It stops assigning variants. Rewards of earlier visits still count.",
         ("running", "paused"),
         final=True,
     ),
+    Action("reopen", "It assigns variants again, as if not stopped.", ("stopped",), reason=True),
     Action(
         "archive",
         "It no longer accepts visits or rewards. Its results stay.",
@@ -174,7 +177,11 @@ def may_roll_out(card: Scorecard) -> bool:
 def actions_of(card: Scorecard) -> list[Action]:
     """What can be done now; where all visits are assigned there is nothing to pause or resume."""
     possible = [action for action in ACTIONS if card.status.state in action.when]
-    return [a for a in possible if not (card.ended and a.name in ("pause", "resume"))]
+    spent = card.status.total_assigned >= card.status.budget
+    useless = {"pause", "resume"} if card.ended else set()
+    if spent or card.status.roll_out is not None:
+        useless.add("reopen")
+    return [action for action in possible if action.name not in useless]
 
 
 # The overview

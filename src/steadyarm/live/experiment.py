@@ -31,6 +31,7 @@ from steadyarm.live.after_test import (
     choose_default,
     place_of_unit,
     roll_out,
+    validate_reason,
 )
 from steadyarm.live.assigner import (
     AssignmentId,
@@ -549,7 +550,9 @@ class Experiment(LiveTest):
             return
         moment = self.read_moment()
         results = moment.results
-        look = results.last_look
+        look, reopened = results.last_look, moment.snapshot.experiment.reopened
+        if reopened and results.looks and results.looks[-1].number <= reopened:
+            return
         if not look or look == self._examined or not results.tells:
             return
         stopped, done = stop_now(results, moment.metrics(LEVEL))
@@ -780,6 +783,22 @@ class Experiment(LiveTest):
         by : who does it, for the audit log
         """
         self._move("stopped", None, by)
+
+    def reopen(self, *, reason: str, by: str = "") -> None:
+        """From stopped to running again, if it was stopped by mistake.
+
+        Intervals hold as if the test had not been stopped. A test that stopped itself does so again
+        at a later look. Refused if a variant is rolled out.
+
+        Parameters
+        ----------
+        reason : why, for those who read the audit log; name no unit in it
+        by : who does it, for the audit log
+        """
+        if not validate_reason(reason).strip():
+            raise InvalidInputError.of("reason", reason, "a sentence for the audit log")
+        looks = [int(entry.detail.get("look", 0)) for entry in self.history()]
+        self.storage.reopen(self.key, max(looks), self.now(), by=by, reason=reason)
 
     def archive(self, by: str = "") -> None:
         """Accept neither assignments nor rewards any more.

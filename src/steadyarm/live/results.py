@@ -86,6 +86,11 @@ OTHER_WAY = (
     "known then."
 )
 
+REOPENED = (
+    "The test was reopened: intervals hold as if it had not been stopped. Units that came while it "
+    "was stopped may have seen the default before they were assigned."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class LiveResults:
@@ -111,6 +116,7 @@ class LiveResults:
     in_time : visits by segment and day, with those whose reward was not refused as too late
     stopped : that the test stopped itself; verdicts then rest on the look that it stopped at
     unmatched : names of events that were received and that no experiment measures
+    reopened : whether the test was stopped and went on
     """
 
     settings: Settings
@@ -125,6 +131,7 @@ class LiveResults:
     in_time: tuple[LoggedSegment, ...] = ()
     stopped: Stopped | None = None
     unmatched: tuple[str, ...] = ()
+    reopened: bool = False
 
     @cached_property
     def mature(self) -> tuple[SegmentLedger, ...]:
@@ -249,8 +256,10 @@ class LiveResults:
         last = max((piece.last for piece in judged if piece.last is not None), default=None)
         early = "" if watched or self.final else EARLY
         doubt = doubt_of(verdict, self.settings.direction, lambda: self._fit(judged))
+        assumed = (verdict.assumption, REOPENED if self.reopened else "")
         return replace(
             verdict,
+            assumption=" ".join(filter(None, assumed)),
             intervals=self.settings.primary.clip(verdict.intervals),
             level=level,
             rewards=visits - missing if unbiased else verdict.rewards - zeros,
@@ -629,6 +638,7 @@ def results_of(
         in_time=tuple(_in_time(snapshot, days)),
         stopped=stopped,
         unmatched=snapshot.unmatched,
+        reopened=snapshot.experiment.reopened is not None,
     )
 
 

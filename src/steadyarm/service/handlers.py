@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -256,10 +257,13 @@ async def show_experiment(
     return 200, await service.read(responses.ExperimentAnswer.of, experiment)
 
 
-async def move(service: Service, name: str, action: str, by: str) -> Experiment:
-    """Start, pause, resume, stop or archive an experiment."""
+async def move(
+    service: Service, name: str, action: str, by: str, reason: str | None = None
+) -> Experiment:
+    """Start, pause, resume, stop, reopen or archive an experiment; only reopening has a reason."""
     live = await service.find(name)
-    await service.write(getattr(live.experiment, action), by)
+    why = {} if reason is None else {"reason": reason}
+    await service.write(partial(getattr(live.experiment, action), by=by, **why))
     live.over = action == "archive"
     return live.experiment
 
@@ -273,6 +277,15 @@ def make_mover(action: str, summary: str) -> Callable[..., Any]:
 
     handler.__name__, handler.__doc__ = action, summary
     return handler
+
+
+async def reopen(
+    service: Service, request: Request, body: requests.NewReopening
+) -> tuple[int, responses.ExperimentAnswer]:
+    """From stopped to running again, if it was stopped by mistake."""
+    name = request.path_params["name"]
+    experiment = await move(service, name, "reopen", author(request), body.reason)
+    return 200, await service.read(responses.ExperimentAnswer.of, experiment)
 
 
 async def roll_out(

@@ -56,8 +56,8 @@ HINTS = {
     "method-not-allowed": "GET /openapi.json lists what can be done.",
     "not-found": "GET /openapi.json lists what can be done.",
     "experiment-exists": "Choose another name, or send load_if_exists: true.",
-    "wrong-state": "Start a draft, resume a paused experiment; one that was stopped stays stopped: "
-    "read its results, or create another.",
+    "wrong-state": "Start a draft, resume a paused experiment; reopen one "
+    "that was stopped by mistake.",
     "budget-spent": "Read the recommendation, or create an experiment with a larger budget.",
     "rewards-pending": "Send the rewards of the assignments, then try again.",
     "visits-pending": "Assign more visits first, send their rewards, then try again.",

@@ -130,6 +130,7 @@ ROUTES: tuple[Route, ...] = (
         _admin("POST", f"{EXPERIMENT}/{action}", handlers.make_mover(action, text))
         for action, text in ACTIONS.items()
     ),
+    _admin("POST", EXPERIMENT + "/reopen", handlers.reopen),
     _admin("POST", EXPERIMENT + "/roll-out", handlers.roll_out, long=True),
     _admin(
         "POST",

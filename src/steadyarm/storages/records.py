@@ -228,6 +228,8 @@ class ExperimentHead:
         there is something nothing new is assigned
     layer : the tests of a layer have no unit in common; None for no layer
     place : where its share of the layer begins, from 0 to below 1; None for no layer
+    reopened : number of the look at which it had stopped itself when it was reopened last, 0 for
+        none; None if it never was
     """
 
     key: int = 0
@@ -241,6 +243,7 @@ class ExperimentHead:
     outside: Mapping[str, Any] | None = None
     layer: str | None = None
     place: float | None = None
+    reopened: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,6 +75,7 @@ experiments = Table(
     _column("outside", Text, null=True),  # what is shown outside of the test; NULL for nothing
     _column("layer", Text, null=True),  # of tests that share no unit; NULL for none
     _column("place", Double, null=True),  # where its share of the layer begins, from 0 to 1
+    _column("reopened", Integer, null=True),  # see `ExperimentHead`; NULL if it never was
     UniqueConstraint("name", name=f"{PREFIX}experiments_name"),
     sqlite_autoincrement=True,
 )

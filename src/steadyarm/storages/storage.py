@@ -390,6 +390,32 @@ class Storage:
 
         return self._database.write(work)
 
+    def reopen(self, key: int, look: int, now: int, *, by: str, reason: str) -> None:
+        """Let a stopped experiment run again, and forget what new units saw outside of its test.
+
+        WrongStateError if it is not stopped, or a variant is rolled out.
+
+        look : at which it has stopped itself; 0 for none
+        """
+
+        def work(connection: Connection) -> None:
+            row = require_experiment(key, connection.execute(ALONE, {"key": key}).one_or_none())
+            if row.state != "stopped":
+                raise WrongStateError(
+                    f"the experiment {row.name!r} is {describe_state(row.state)}; only a stopped "
+                    "one can be reopened."
+                )
+            if (load(row.outside) or {}).get("roll_out") is not None:
+                raise WrongStateError(
+                    f"a variant of {row.name!r} is rolled out, so its test cannot go on; create "
+                    "another experiment."
+                )
+            this = update(experiments).where(experiments.c.key == key)
+            connection.execute(this.values(state="running", outside=None, reopened=look))
+            note(connection, now, by, "experiment.reopened", row.name, {"reason": reason})
+
+        self._database.write(work)
+
     def show_outside(
         self,
         key: int,

@@ -311,6 +311,18 @@ class NewCorrection(Request):
     ] = ""
 
 
+class NewReopening(Request):
+    """Why a stopped experiment goes on.
+
+    reason : a text of 1 to 1000 characters that says why, for readers of the audit log; it must
+        name no unit
+    """
+
+    reason: Annotated[
+        str, Meta(min_length=1, max_length=1000, pattern=r"^[^\u0000]*$", examples=["a mistake"])
+    ]
+
+
 class NewRollOut(Request):
     """A variant that units get outside of the test, from now on.
 
