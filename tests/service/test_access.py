@@ -195,6 +195,7 @@ def test_tokens_expire_and_say_when_they_were_used(monkeypatch: pytest.MonkeyPat
             time.sleep(0.02)
         used = {token.name: token.used for token in storage.tokens.all()}
         assert used["lasting"] is None
+        assert used["short"] is not None
         assert abs(used["short"] / 1e6 - time.time()) < 30
         client.sign_in(lasting)
         page = client.get("/tokens").text
