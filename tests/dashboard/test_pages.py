@@ -10,6 +10,7 @@ import re
 import time
 import zipfile
 from datetime import timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,22 @@ def test_search_and_filter() -> None:
         "state=running": ["beta", "alpha"],
     }
     assert "No experiment matches. Show all 3" in nothing
+
+
+def test_the_overview_comes_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "ROWS", 2)
+    storage = open_storage("memory")
+    for i in range(5):
+        sa.create_experiment(f"t{i}", ["A", "B"], sa.Steady(), 50, storage, missing="drop")
+    with dashboard(storage) as browser:
+        path, found = "/?q=t", list[list[str]]()
+        while path:
+            page = browser.get(path).text
+            found.append(re.findall(r'href="/experiments/(\w+)"', page))
+            following = re.search(r'href="([^"]*)" rel="next"', page)
+            path = "" if following is None else unescape(following[1])
+        assert found == [["t4", "t3"], ["t2", "t1"], ["t0"]]
+        assert re.findall(r'href="/experiments/(\w+)"', browser.get("/?page=x").text) == found[0]
 
 
 # Scorecards

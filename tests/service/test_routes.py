@@ -74,6 +74,19 @@ def test_the_life_of_a_test(client: InProcess) -> None:
     assert client.post(f"{BASE}/start").status_code == 409
 
 
+def test_experiments_are_listed_page_by_page(shop: InProcess) -> None:
+    for i in range(4):
+        shop.post("/v1/experiments", SHOP | {"name": f"t{i}"})
+    names, cursor = list[str](), 0
+    while cursor is not None:
+        answer = shop.get("/v1/experiments", params={"limit": 2, "cursor": cursor}).json()
+        assert len(answer["experiments"]) <= 2
+        names += [one["name"] for one in answer["experiments"]]
+        cursor = answer["next"]
+    assert names == ["shop", "t0", "t1", "t2", "t3"]
+    assert shop.get("/v1/experiments", params={"limit": 0}).status_code == 422
+
+
 def test_a_unit_keeps_its_variant_and_its_reward(shop: InProcess) -> None:
     first = shop.post(f"{BASE}/assignments", {"unit": "u1"})
     assert first.status_code == 201

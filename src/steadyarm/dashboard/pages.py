@@ -39,6 +39,7 @@ COST = 10.0  # times as long as it took to compute is it shown at least
 MOST = 500  # scorecards in memory
 MOST_LINES = 2000  # of a chart's table on a page; the file has all of them
 MOST_CHECKED = 300_000  # assignments up to which a report on a page has the checks of the log
+ROWS = 100  # experiments on a page of the overview
 STATES = ("running", "paused", "draft", "stopped", "archived")
 
 # Scorecards
@@ -232,19 +233,24 @@ def overview_rows(found: Iterable[tuple[Summary, Scorecard | None, bool]]) -> li
 
 
 async def overview(service: Service, request: Request, viewer: Viewer) -> Response:
-    """Show all experiments."""
+    """Show experiments, some at a time."""
     query, state = request.query_params.get("q", ""), request.query_params.get("state", "")
     cards: Scorecards = request.app.state.scorecards
     summaries = await service.read(service.storage.summaries)
     rows = overview_rows((summary, *cards.peek(summary.name)) for summary in summaries)
-    cards.renew([row.summary.name for row in rows])
-    shown = [
+    matching = [
         row
         for row in rows
         if query.casefold() in f"{row.summary.name}\n{row.leader or ''}".casefold()
         and state in ("", row.summary.state)
     ]
+    number = request.query_params.get("page", "1")
+    page, pages = int(number) if number.isdecimal() else 1, max(-(-len(matching) // ROWS), 1)
+    page = min(max(page, 1), pages)
+    shown = matching[ROWS * (page - 1) : ROWS * page]
+    cards.renew([row.summary.name for row in shown])
     values = {"query": query, "state": state, "states": STATES, "rows": shown, "total": len(rows)}
+    values |= {"page": page, "pages": pages}
     return await _render(service, request, viewer, "overview.html", values)
 
 

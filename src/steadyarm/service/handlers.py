@@ -243,10 +243,11 @@ def _create(storage: Storage, body: requests.NewExperiment, by: str) -> tuple[Ex
 
 
 async def list_experiments(
-    service: Service, request: Request
+    service: Service, request: Request, query: requests.ExperimentsQuery
 ) -> tuple[int, responses.ExperimentList]:
-    """List all experiments in short."""
-    return 200, responses.ExperimentList.of(await service.run_short(service.storage.summaries))
+    """List experiments in short, page by page."""
+    summaries = await service.run_short(service.storage.summaries)
+    return 200, responses.ExperimentList.of(summaries, query.cursor, query.limit)
 
 
 async def show_experiment(

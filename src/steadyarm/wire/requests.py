@@ -383,6 +383,17 @@ class AuditQuery(Query):
     experiment: Annotated[str, Meta(max_length=100, pattern=r"^[^\u0000]*$")] | None = None
 
 
+class ExperimentsQuery(Query):
+    """Which experiments to list.
+
+    cursor : a whole number: `next` of the page before
+    limit : a whole number from 1 to 1000: how many at most
+    """
+
+    cursor: Annotated[int, Meta(ge=0, lt=2**53)] = 0
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
 class ExportQuery(Query):
     """The format of an export.
 

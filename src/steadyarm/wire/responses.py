@@ -422,17 +422,24 @@ class ListedExperiment(Response):
 
 
 class ExperimentList(Response):
-    """All experiments.
+    """Experiments, in the order of their creation.
 
-    experiments : in the order of their creation
+    experiments : of this page
+    next : the cursor of the next page; null if this is the last one
     """
 
     experiments: list[ListedExperiment]
+    next: int | None = None
 
     @classmethod
-    def of(cls, records: Sequence[ExperimentHead]) -> Self:
-        """All stored experiments."""
-        return cls([ListedExperiment.of(record) for record in records])
+    def of(
+        cls, records: Sequence[ExperimentHead], cursor: int = 0, limit: int | None = None
+    ) -> Self:
+        """Stored experiments: up to `limit` after the cursor."""
+        rest = [record for record in records if record.key > cursor]
+        shown = rest[:limit]
+        following = shown[-1].key if len(shown) < len(rest) else None
+        return cls([ListedExperiment.of(record) for record in shown], following)
 
 
 # Traffic
