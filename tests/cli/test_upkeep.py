@@ -146,6 +146,17 @@ def test_backups_are_made_while_others_write(file: Path, shop: Experiment, call:
     assert visitors(file) == 80
 
 
+def test_a_bare_copy_of_a_file_in_use_is_explained(
+    file: Path, shop: Experiment, call: Call
+) -> None:
+    with closing(open_storage("sqlite:///copy.db")):
+        pass
+    said = call("check", "--storage", "sqlite:///copy.db")
+    assert "0 experiments" in said
+    assert "-wal" in said
+    assert "-wal" not in call("check")
+
+
 def test_a_damaged_storage_is_named(file: Path, shop: Experiment, call: Call) -> None:
     shop.close()
     damage(file)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import steadyarm as sa
 from steadyarm.errors import StorageError
 from steadyarm.service import monitoring
 from steadyarm.service import service as live_service
@@ -48,6 +50,22 @@ def test_a_moved_file_is_not_ready_and_comes_back_with_everything(
     said = [r.message for r in caplog.records if "ready" in r.message]
     assert [line.partition(":")[0] for line in said] == ["not ready", "ready again"]
     assert str(file) in said[0]
+
+
+def test_a_file_that_was_damaged_before_the_start_is_not_ready(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tests.db"
+    with closing(open_storage(url)) as storage:
+        test = sa.create_experiment("shop", ["A", "B"], sa.Steady(), 5000, storage, missing="drop")
+        test.ask_many([f"u{i}" for i in range(5000)])
+    with (tmp_path / "tests.db").open("r+b") as file:
+        file.seek(-8192, 2)  # of the last rows
+        file.write(b"\x7f" * 4096)
+    with in_process(open_storage(url)) as client:
+        deadline = time.monotonic() + 60
+        while (answer := client.get("/readyz")).status_code == 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert "the file is damaged" in answer.json()["detail"]
 
 
 def test_a_storage_that_does_not_answer_is_said_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

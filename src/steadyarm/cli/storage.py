@@ -73,6 +73,11 @@ def _check(args: argparse.Namespace) -> None:
     lines = [f"not computed anew: {line}" for line in found.skipped] + list(found.faults)
     if not found.faults:
         lines.append(f"All is in order; {counted(found.experiments, 'experiment')} computed anew.")
+    if not found.experiments and not found.skipped:
+        lines.append(
+            "If there should be experiments: a copy of the file alone lacks what is in the file "
+            "beside it that ends with -wal. Copy with: steadyarm storage backup"
+        )
     show(args, asdict(found), "\n".join(lines))
     if found.faults:
         raise SteadyArmError(f"{counted(len(found.faults), 'fault')} found; nothing was changed.")

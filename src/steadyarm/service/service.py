@@ -59,6 +59,7 @@ WHOLE_LOGS = 2  # exports and replays at once; more would slow down everything e
 BODIES = 64  # bodies of the largest size that may be held in memory
 STRANGERS = 8_000_000  # bytes of bodies, likewise, from people who have not signed in
 TICK = 1.0  # seconds between checks of reward windows
+DAY = 86_400.0  # seconds between searches for damage of the file
 ROUND = 10  # ticks between checks of all experiments
 LONG = 20  # times as long as others may a request take that computes results
 LONGEST_NAME = 100
@@ -507,6 +508,7 @@ class Service:
                 self._repeat(lambda: self.run_short(self.guard.reload), RELOAD),
                 self._repeat(lambda: self.write(self.guard.note_used), NOTED_PERIOD),
                 self._repeat(self.readiness.watch, RELOAD),
+                self._repeat(lambda: self.read(self.storage.find_damage), DAY),
                 self._repeat(self._close_windows, TICK),
                 self._repeat(self.reconcile, ROUND * TICK),
                 self._repeat(notifier.watch, WATCHING),

@@ -623,12 +623,16 @@ class Heartbeat:
 
     The heartbeat is one row. It proves what a `SELECT 1` does not: that the storage takes a durable
     write now.
+
+    Attributes
+    ----------
+    damaged : whether the file was found to be damaged, so that no heartbeat succeeds
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._turn = Lock()
-        self.beaten = -inf
+        self.beaten, self.damaged = -inf, False
         self._error: SteadyArmError | None = None
 
     def check(self) -> None:
@@ -646,6 +650,8 @@ class Heartbeat:
         if file is not None:  # what a small write does not show
             if not file.exists():
                 return self._failure("the file was deleted or moved")
+            if self.damaged:
+                return self._failure(HINTS[11])
             if not os.access(file, os.W_OK):
                 return self._failure(HINTS[8])
             if shutil.disk_usage(file.parent).free < ROOM:

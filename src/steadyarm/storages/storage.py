@@ -117,7 +117,7 @@ from steadyarm.storages.traffic import (
     require_experiment,
     with_events,
 )
-from steadyarm.storages.upkeep import Pruned, prepare, prune
+from steadyarm.storages.upkeep import Pruned, damage_of, prepare, prune
 from steadyarm.wording import strung
 
 T = TypeVar("T")
@@ -672,6 +672,11 @@ class Storage:
     def check(self) -> None:
         """Return if the storage takes durable writes, raise StorageError if not."""
         self.heartbeat.check()
+
+    def find_damage(self) -> None:
+        """Read a whole SQLite file; while it is damaged, `check` fails."""
+        file = self._database.file
+        self.heartbeat.damaged = bool(file and file.exists() and damage_of(file, quick=True))
 
     def prune(self, now: int, archived_before: int | None = None, dry: bool = False) -> Pruned:
         """Remove what nobody needs any more, such as expired sessions.
