@@ -36,6 +36,7 @@ from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 
 PACKAGE = Path(sa.__file__).parent
+VISITS = 300
 ARMS = {"colour": ["red", "blue"], "text": ["short", "long", "none"], "picture": ["no", "yes"]}
 
 
@@ -95,6 +96,19 @@ def tell(folder: Path) -> Functions:
         return entered_again(lambda k: live.tell(assignments[k], 1.0))
 
 
+def visits(folder: Path) -> Functions:
+    """Visits one after the other, with the decisions where segments end."""
+    tests = [_created(folder, f"visits-{k}", VISITS + 100) for k in range(3)]
+
+    def visit(k: int) -> None:
+        for i in range(VISITS):
+            tests[k].tell(tests[k].ask(f"visitor {i}"), float(i % 2))
+
+    functions = entered_again(visit)
+    assert tests[2].status().observed > 3, "there were too few decisions"
+    return functions
+
+
 def http_assignment(folder: Path) -> Functions:
     """An assignment for a new unit, over HTTP."""
     url = f"sqlite:///{folder / 'http.db'}"
@@ -146,11 +160,11 @@ async def _lifespan(app: Any) -> AsyncIterator[None]:
     await running
 
 
-def _created(folder: Path, name: str) -> sa.Experiment:
+def _created(folder: Path, name: str, budget: int = 10_000) -> sa.Experiment:
     """A new experiment in a database of its own."""
     arms = sa.ArmSet.factorial(ARMS)
     return sa.create_experiment(
-        name, arms, sa.Steady(), 10_000, f"sqlite:///{folder / name}.db", seed=1, missing="drop"
+        name, arms, sa.Steady(), budget, f"sqlite:///{folder / name}.db", seed=1, missing="drop"
     )
 
 
@@ -158,6 +172,7 @@ TASKS: dict[str, Callable[[Path], Functions]] = {
     "simulate, Steady": simulation,
     "ask on SQLite, new unit": ask,
     "tell on SQLite": tell,
+    f"{VISITS} asks and tells with decisions": visits,
     "HTTP assignment, new unit": http_assignment,
     "analyze log.csv": analysis,
 }
@@ -172,9 +187,9 @@ def main() -> None:
     sys.setprofile(note)
     with tempfile.TemporaryDirectory() as folder:
         counts = {name: task(Path(folder)) for name, task in TASKS.items()}
-    print(f"{'while this is done':26}  files  functions")
+    print(f"{'while this is done':33}  files  functions")
     for name, functions in counts.items():
-        print(f"{name:26}  {len({file for file, _ in functions}):5}  {len(functions):9}")
+        print(f"{name:33}  {len({file for file, _ in functions}):5}  {len(functions):9}")
         for function in sorted(functions) if options.files else ():
             print("  ", *function)
 

@@ -248,7 +248,7 @@ class Experiment(LiveTest):
         preview: str | None = None,
     ) -> Visit:
         unit = "" if unit is None and self.settings.sticky == "none" else validate_unit(unit)
-        included = self._includes(unit)
+        included = self.settings.traffic == 1 or self._includes(unit)
         if preview is not None:
             self.arms.index(preview)
             return Visit(unit, {}, included=included, preview=preview)
@@ -261,8 +261,6 @@ class Experiment(LiveTest):
     def _includes(self, unit: str) -> bool:
         """Whether a unit is in the test's share of the traffic."""
         traffic, layer = self.settings.traffic, self.settings.layer
-        if traffic == 1:
-            return True
         # Not by the seed alone, by which roll-outs choose units.
         place = place_of_unit(f"{self.settings.seed} traffic" if layer is None else layer, unit)
         return self._place <= place < self._place + traffic

@@ -132,8 +132,8 @@ def place_of(number: int) -> tuple[int, int]:
 def check_of(unit: str) -> str:
     """A short hash of a unit, which is part of the ids of its assignments.
 
-    A position whose use was reported too late goes to another unit. The hash tells rewards that
-    were meant for the first unit from those of the second.
+    After a backup was restored, positions go to other units. The hash tells rewards that were meant
+    for the first unit from those of the second.
 
     Examples
     --------
@@ -493,11 +493,6 @@ class AssignmentResult:
     assigned: tuple[Assigned | None, ...]
     state: ExperimentState
     outside: Mapping[str, Any] | None
-
-    @property
-    def running(self) -> bool:
-        """Whether the experiment assigns units that have no assignment yet."""
-        return self.state == "running" and self.outside is None
 
 
 @dataclass(frozen=True)

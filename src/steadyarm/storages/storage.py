@@ -517,10 +517,11 @@ class Storage:
             stored with new assignments; empty if no unit has any
         """
         # Readers wait for no writer, so units that are known are answered without a turn.
-        known = self.find_assignments(key, units)
-        if None not in known.assigned or not known.running:
-            return known
-        before: Sequence[Assigned | None] | None = known.assigned
+        stored = self.find_assignments(key, units)
+        running = stored.state == "running" and stored.outside is None
+        if None not in stored.assigned or not running:
+            return stored
+        before: Sequence[Assigned | None] | None = stored.assigned
 
         def work(t: Transaction) -> AssignmentResult:
             nonlocal before
@@ -531,11 +532,9 @@ class Storage:
 
     def find_assignments(self, key: int, units: Sequence[str]) -> AssignmentResult:
         """The assignments that units have (none if units are not sticky); only reads."""
-
-        def work(c: Connection) -> AssignmentResult:
-            return traffic.find_assigned(c, key, units, self._transaction(c, key).sticky)
-
-        return self._database.read_one(work)
+        return self._database.read_one(
+            lambda c: traffic.find_assigned(self._transaction(c, key), units)
+        )
 
     def experiments_of(
         self, units: Sequence[str], keys: Sequence[int]

@@ -243,7 +243,7 @@ def assign(
     """
     state, outside, last = _hold(t, HOLD_LAST)
     if before is None:
-        before = find_assigned(t.connection, t.key, units, t.sticky).assigned
+        before = find_assigned(t, units).assigned
     assigned = list(before)
     missing = [unit for unit, old in zip(units, assigned, strict=True) if old is None]
     if not missing or state != "running" or outside is not None:
@@ -251,10 +251,11 @@ def assign(
     if t.sticky:
         new = _draw(t, draws, last, list(dict.fromkeys(missing)), now)
         by_unit = {taken.unit: taken for taken in new}
+        named = set[str]()
         for i, unit in enumerate(units):
             if assigned[i] is None and unit in by_unit:
-                assigned[i] = by_unit[unit]
-                by_unit[unit] = replace(by_unit[unit], new=False)  # if it is named again
+                assigned[i] = replace(by_unit[unit], new=False) if unit in named else by_unit[unit]
+                named.add(unit)
     else:
         new = _draw(t, draws, last, missing, now)
         assigned[: len(new)] = new
@@ -275,7 +276,8 @@ def assign(
         rows, reported = zip(*entries, strict=True)
         changes = _count_events(t, rows, reported, {last[0][0]}, counts, now)[1]
     if new:
-        write(t, _store_assignments(t, last[0], new) | changes | _add_tallies(t, counts))
+        changes |= {ADD_TALLIES: _count_rows(t, tallies, counts)}
+        write(t, _store_assignments(t, last[0], new) | changes)
     return AssignmentResult(tuple(assigned), state, outside)
 
 
@@ -350,7 +352,7 @@ def record(t: Transaction, reported: Sequence[Event], now: int) -> RecordResult:
     counts: _Counts = defaultdict(lambda: ArmDay(0))
     still_open = {index for index, _, _ in positions}
     outcomes, changes = _count_events(t, rows, reported, still_open, counts, now)
-    write(t, changes | _add_tallies(t, counts))
+    write(t, changes | {ADD_TALLIES: _count_rows(t, tallies, counts)})
     return RecordResult(tuple(outcomes), exhausted)
 
 
@@ -398,7 +400,8 @@ def _count_events(
             count.reward_of(row)
         if t.metrics:
             running.change(old, row)
-    return outcomes, _store_events(t, changed) | _add_series(t, running.counts)
+    sums = {ADD_SERIES: _count_rows(t, series, running.counts)}
+    return outcomes, _store_events(t, changed) | sums
 
 
 def _store_events(t: Transaction, changed: Sequence[tuple[LogRow, LogRow]]) -> _Changes:
@@ -530,15 +533,13 @@ def _hold(
     return state, load(outside), [tuple(row[2:]) for row in rows if row[2] is not None]
 
 
-def find_assigned(
-    connection: Connection, key: int, units: Sequence[str], sticky: bool
-) -> AssignmentResult:
+def find_assigned(t: Transaction, units: Sequence[str]) -> AssignmentResult:
     """The assignments that units have (none if they are not sticky), in one statement."""
-    values = {"key": key, "values": sorted(set(units))}
-    by_unit = sticky and bool(units)
-    statement = ASSIGNED[connection.dialect.name] if by_unit else STANDING
-    rows = connection.execute(statement, values).all()
-    state, outside, *_ = require_experiment(key, rows[0] if rows else None)
+    values = {"key": t.key, "values": sorted(set(units))}
+    by_unit = t.sticky and bool(units)
+    statement = ASSIGNED[t.connection.dialect.name] if by_unit else STANDING
+    rows = t.connection.execute(statement, values).all()
+    state, outside, *_ = require_experiment(t.key, rows[0] if rows else None)
     logged = [LogRow(*row[2:]) for row in rows if by_unit and row[2] is not None]
     assigned = {row.unit: row.assigned() for row in logged}
     return AssignmentResult(tuple(map(assigned.get, units)), state, load(outside))
@@ -723,15 +724,8 @@ def add_counts(
     t: Transaction, counts: Mapping[Place, ArmDay], metrics: Mapping[SeriesPlace, ArmDay]
 ) -> None:
     """Add counts to the tallies and series of our shard."""
-    write(t, _add_tallies(t, counts) | _add_series(t, metrics))
-
-
-def _add_tallies(t: Transaction, counts: Mapping[Place, ArmDay]) -> _Changes:
-    return {ADD_TALLIES: _count_rows(t, tallies, counts)}
-
-
-def _add_series(t: Transaction, counts: Mapping[SeriesPlace, ArmDay]) -> _Changes:
-    return {ADD_SERIES: _count_rows(t, series, counts)}
+    sums = {ADD_SERIES: _count_rows(t, series, metrics)}
+    write(t, {ADD_TALLIES: _count_rows(t, tallies, counts)} | sums)
 
 
 def _count_rows(t: Transaction, table: Table, counts: Mapping[Any, ArmDay]) -> list[dict[str, Any]]:
