@@ -6,8 +6,6 @@ import json
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 
 import steadyarm as sa
@@ -76,36 +74,6 @@ def test_what_is_typed_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     ):
         assert main(["analyze", str(log), *options]) == 1
         assert message in capsys.readouterr().err
-
-
-def test_several_metrics_of_a_plain_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A file with users, variants and what they brought, without times."""
-    rng = np.random.default_rng(4)
-    lines = ["user_id,variant,revenue,converted"]
-    for user in range(4000):
-        variant = "AB"[int(rng.integers(2))]
-        bought = rng.random() < (0.1 if variant == "A" else 0.2)
-        lines.append(f"{user},{variant},{bought * rng.gamma(2, 20):.2f},{int(bought)}")
-    log = tmp_path / "orders.csv"
-    log.write_text("\n".join(lines))
-    metrics = ["converted", "revenue capped at 100", "basket = revenue / converted"]
-    typed = [word for metric in metrics for word in ("--metric", metric)]
-    assert main(["analyze", str(log), "--split", "equal", "--control", "A", *typed]) == 0
-    printed = capsys.readouterr().out
-    assert "converted of 4,000 rows" in printed
-    assert "The log has no times" in printed
-    found = sa.analyze(log, split="equal", control="A", metrics=metrics)
-    assert list(found.metrics) == ["converted", "revenue", "basket"]
-    frame = pd.read_csv(log)
-    means = frame.assign(revenue=frame.revenue.clip(upper=100)).groupby("variant").mean()
-    for name in ("converted", "revenue"):
-        np.testing.assert_allclose(found.metrics[name].estimates, means[name], rtol=1e-9)
-    basket = found.metrics["basket"]
-    np.testing.assert_allclose(basket.means, means.revenue / means.converted, rtol=1e-9)
-    np.testing.assert_allclose(basket.estimates, basket.means, rtol=1e-3)
-    assert found.verdict.decision.word == "ship"
 
 
 def test_two_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,20 +61,3 @@ def test_an_endpoint_from_its_first_day_to_its_last(webhook: Terminal) -> None:
         assert "not accepted: answered 500 Internal Server Error" in wrong
     webhook("remove", id)
     assert webhook.json("list") == {"webhooks": []}
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("add", "http://127.0.0.1/"), "--allow-private"),
-        (("add", "gopher://hooks.example/"), "an https:// or http:// URL"),
-        (("add", "https://hooks.example/", "--event", "experiment.decide"), "experiment.decided"),
-        (("add", "https://hooks.example/", "--experiment", "a b"), "name of an experiment"),
-        (("remove", "wh_0"), "there is no webhook 'wh_0'"),
-        (("test", "wh_0"), "there is no webhook 'wh_0'"),
-    ],
-)
-def test_what_is_wrong_is_said(words: tuple[str, ...], said: str, webhook: Terminal) -> None:
-    webhook("list")  # makes the tables
-    assert said in webhook(*words, status=1)[1]
-    assert webhook.json("list") == {"webhooks": []}

@@ -267,25 +267,6 @@ def test_a_closed_client_says_so(url: str, connect: Connect, name: str) -> None:
         client.experiment(name).status()
 
 
-def test_many_tasks_share_a_client(url: str, create: Create, name: str) -> None:
-    there = create(budget=2000)
-
-    async def visit(shop: AsyncRemoteExperiment, unit: str) -> str:
-        shown = await shop.ask(unit)
-        await shop.tell(shown, 1.0)
-        return shown.id
-
-    async def test() -> list[str]:
-        async with AsyncClient(url, timeout=30) as client:
-            shop = client.experiment(name)
-            return list(await asyncio.gather(*(visit(shop, f"u{i % 150}") for i in range(300))))
-
-    ids = run_apart(test())
-    assert ids[:150] == ids[150:]
-    status = there.status()
-    assert (len(set(ids)), status.total_assigned, status.total_rewarded) == (150, 150, 150)
-
-
 def test_cancelled_calls_leave_nothing_half_done(
     proxy: Proxy, create: Create, name: str, tmp_path: Path
 ) -> None:

@@ -61,6 +61,9 @@ def test_a_whole_test_through_openfeature(create: Create, url: str) -> None:
             == seen["visitor 7"]
         )
         assert provider.flush()
+        late = flags.get_string_details("button", "A", EvaluationContext("visitor 120"))
+        assert (late.reason, late.error_code) == (Reason.STATIC, None)
+        assert late.flag_metadata == {"experiment": "button", "inTest": False}
     rewards = {row.unit: row.reward for row in shop.storage.log(shop.key)}
     assert rewards == {unit: 1.0 if name == "B" else None for unit, name in seen.items()}
 

@@ -215,17 +215,6 @@ def test_all_workers_share_the_secret(tmp_path: Path) -> None:
             assert other.get("/experiments/absent/stop").status_code == status
 
 
-def test_a_wrong_token_is_told_and_opens_nothing(guarded: Guarded) -> None:
-    browser, _, _ = guarded
-    for token in ("", "sa_" + "x" * 43, "admin", "é\0<b>", "x" * 8_000):
-        answer = browser.sign_in(token, "/experiments/shop")
-        assert answer.status_code == 403
-        assert 'role="alert"' in answer.text
-        assert 'name="next" value="/experiments/shop"' in answer.text
-        assert not token or token not in answer.text
-        assert browser.get(STOP).status_code == 303
-
-
 def test_forged_cookies_are_worth_nothing(guarded: Guarded) -> None:
     browser, _, tokens = guarded
     browser.sign_in(tokens["admin"])

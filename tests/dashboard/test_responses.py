@@ -74,17 +74,6 @@ def test_large_forms_are_refused(guarded: Guarded, monkeypatch: pytest.MonkeyPat
         assert browser.request("POST", "/sign-in", content=body, headers=kind).status_code == 400
 
 
-def test_files_come_packed_and_are_kept(guarded: Guarded) -> None:
-    browser, _, _ = guarded
-    page = browser.get("/sign-in").text
-    assert 'href="/static/dashboard.css"' in page
-    kept = browser.get("/static/dashboard.css", headers={"Accept-Encoding": "gzip"})
-    assert kept.headers["content-encoding"] == "gzip"
-    assert "set-cookie" not in kept.headers
-    again = browser.get("/static/dashboard.css", headers={"If-None-Match": kept.headers["etag"]})
-    assert (again.status_code, again.headers["cache-control"]) == (304, "no-cache")
-
-
 def test_pages_are_not_packed(guarded: Guarded) -> None:
     # The size of a packed page would tell how much of the key for forms a guess has right.
     browser, _, tokens = guarded

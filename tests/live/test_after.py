@@ -165,12 +165,3 @@ def test_refuse_keeps_errors_and_says_why() -> None:
         play(itself, 2000)
     with pytest.raises(sa.InvalidInputError, match="after"):
         create(after="hide")
-
-
-def test_requests_without_units_see_the_default_too() -> None:
-    shop = create(budget=20, sticky="none")
-    for _ in range(20):
-        shown = shop.ask()
-        shop.tell(shown, RATES[shown.name])
-    check_outside(shop.ask(), "B")
-    check_outside(shop.ask("named"), "B")

@@ -46,13 +46,3 @@ def test_the_reward_that_ends_a_segment_opens_the_next_one(
         decisions += called == closes
     assert decisions >= 6
     assert live.replay().agrees
-
-
-def test_a_known_unit_is_found_by_the_assignment_itself(
-    counted: tuple[sa.Experiment, list[str]],
-) -> None:
-    live, called = counted
-    first = live.ask("u")
-    called.clear()
-    assert live.ask("u").id == first.id
-    assert called == ["assign"]

@@ -14,7 +14,7 @@ import steadyarm as sa
 from steadyarm.live.decisions import first_state, ledger_of, load_state, state_after
 from steadyarm.live.scorecard import scorecard_of
 from steadyarm.storages import open_storage
-from steadyarm.storages.records import LogRow, Snapshot, id_of, number_of, place_of
+from steadyarm.storages.records import LogRow, Snapshot, number_of, place_of
 from tests.live.tampering import tamper_with_state
 from tests.live.worlds import Clock, create
 from tests.storages.filling import fill
@@ -164,10 +164,6 @@ def test_policies_that_leave_variants_out_say_what_a_correction_cannot_tell(poli
     else:
         assert (after.name, after.caution) == ("B", caution)
     assert live.replay().agrees
-
-
-def _id(live: sa.Experiment, row: LogRow) -> str:
-    return id_of(live.tag, row.number, row.unit)
 
 
 def test_a_test_of_which_all_is_excluded_says_so() -> None:

@@ -15,10 +15,7 @@ import steadyarm as sa
 from steadyarm.covariates import Moments
 from steadyarm.live.breakdowns import breakdown_of
 from steadyarm.live.results import results_by_day, results_of
-from steadyarm.live.scorecard import scorecard_of
 from steadyarm.live.units import KNOWN
-from steadyarm.live.verdict import adjusted_text
-from steadyarm.reports.experiment import experiment_report
 from steadyarm.storages import open_storage, upgrade_storage
 from steadyarm.storages.records import LogRow, place_of
 from tests.live.tampering import tamper, tamper_with_state
@@ -228,25 +225,6 @@ def test_threads_that_ask_tell_and_decide_lose_no_covariate(
 
 
 # What is shown
-
-
-def test_raw_estimates_and_what_was_gained_are_shown() -> None:
-    live = created()
-    play(live, range(400), World())
-    verdict = live.recommend()
-    said = adjusted_text(verdict, live.settings.covariates)
-    assert said.startswith("Adjusted for spend and visits: variance down by ")
-    assert verdict.raw is not None
-    assert verdict.columns()["raw"] == verdict.raw.tolist()
-    card = scorecard_of(live)
-    report = experiment_report(live, card)
-    assert said in report
-    assert "unadjusted" in report
-    plain = replace(verdict, raw=None, variance_kept=None)
-    assert np.isnan(plain.columns()["raw"]).all()
-    assert adjusted_text(plain, live.settings.covariates) == ""
-    useless = replace(verdict, variance_kept=1.002)
-    assert "not taken any noise away" in adjusted_text(useless, live.settings.covariates)
 
 
 def test_further_metrics_and_levels_are_not_adjusted() -> None:

@@ -1,19 +1,15 @@
 """Main effects and interactions against closed forms."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 import scipy
-from hypothesis import given
-from hypothesis import strategies as st
 
 import steadyarm as sa
 from steadyarm.inference import Evidence
-from steadyarm.live.effects import Effects, effects_of
+from steadyarm.live.effects import effects_of
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import factors_of
-from tests.live.scorecards import RATES, played
+from tests.live.scorecards import RATES
 
 FACTORS = {"headline": ("short", "long"), "image": ("cat", "dog", "none")}
 
@@ -40,34 +36,6 @@ def _evidence(arms: sa.ArmSet, means: np.ndarray, each: int, spread: float = 0.2
 )
 def test_other_names_are_no_factors(names: list[str]) -> None:
     assert factors_of(names) is None
-
-
-@given(
-    st.dictionaries(
-        st.text("ab,= ", min_size=1, max_size=6).filter(str.strip),
-        st.lists(
-            st.text("ab,= ", min_size=1, max_size=6).filter(str.strip),
-            min_size=2,
-            max_size=3,
-            unique=True,
-        ),
-        min_size=2,
-        max_size=3,
-    )
-)
-def test_factors_found_always_make_the_names_again(factors: dict[str, list[str]]) -> None:
-    names = tuple(
-        ", ".join(f"{factor}={level}" for factor, level in zip(factors, row, strict=True))
-        for row in product(*factors.values())
-    )
-    found = factors_of(names)
-    if found is not None:
-        assert len(found) >= 2
-        assert all(len(levels) >= 2 for levels in found.values())
-        assert names == tuple(
-            ", ".join(f"{factor}={level}" for factor, level in zip(found, row, strict=True))
-            for row in product(*found.values())
-        )
 
 
 def test_means_are_averages_over_the_other_factors() -> None:
@@ -113,14 +81,3 @@ def test_p_values_of_interactions_are_uniform_if_there_are_none() -> None:
         found.append(effects_of(evidence).pairs[0].p_value)
     below = np.mean(np.array(found) < 0.2)
     assert abs(below - 0.2) < 4 * np.sqrt(0.2 * 0.8 / 400)
-
-
-def test_true_effects_lie_inside_their_intervals() -> None:
-    test = played(budget=2400, visits=2400)
-    evidence = test.evidence()
-    found: Effects = effects_of(evidence)
-    true = RATES.reshape(2, 3)
-    means = {"headline": true.mean(axis=1), "image": true.mean(axis=0)}
-    for effect in found.main:
-        k = FACTORS[effect.factor].index(effect.level)
-        assert effect.low < means[effect.factor][k] - true.mean() < effect.high

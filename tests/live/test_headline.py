@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.inference import DriftReport, Finding, HealthReport
+from steadyarm.inference import Finding, HealthReport
 from steadyarm.live.headline import headline
 from steadyarm.live.results import Status
 from steadyarm.live.scorecard import Scorecard
@@ -19,7 +19,6 @@ NAMES = ("A", "B", "C", "D", "E", "F")
 STATUS = Status(
     "test", "running", datetime(2026, 11, 1, tzinfo=UTC), 10_000, (1000,) * 6, (990,) * 6, 9, 8
 )
-DAYS = tuple(f"2026-11-{day:02}" for day in range(9, 15))
 
 
 def verdict(*plausible: str) -> Verdict:
@@ -43,22 +42,6 @@ def verdict(*plausible: str) -> Verdict:
         rewards=5000,
         missing=10,
     )
-
-
-def drift(gap: float, level: float, moved: int = 3) -> DriftReport:
-    """Six days; from the day `moved` on the first variant earns more, or all do."""
-    P, K = len(DAYS), len(NAMES)
-    estimates = np.full((P, K), 0.1)
-    step = (np.arange(P) >= moved).astype(float)
-    estimates += 0.05 * step[:, None] if level < 0.05 else 0.0
-    estimates[:, 0] += 0.1 * step if gap < 0.05 else 0.0
-    none = np.zeros((P, K))
-    p = np.full(K, 0.5)
-    p[0] = gap
-    return DriftReport(
-        NAMES, DAYS, np.full(P, 1000), "A", estimates, none, np.zeros((P, K, 2)), none, none,
-        ("A",) * P, gap, level, p, 0.95, "rounds", estimates.mean(axis=1),
-    )  # fmt: skip  # one line for each would say no more
 
 
 def said_of(status: Status = STATUS, **given: Any) -> str:
@@ -116,39 +99,12 @@ def test_before_the_first_reward() -> None:
     assert said_of(replace(none, state="draft")) == "Not started yet: 6 variants, 10,000 visits."
 
 
-def test_drift_is_told_with_the_day_from_which_on_it_is_seen() -> None:
-    assert said_of(drift=drift(gap=0.5, level=0.5)).endswith("can still win.")
-    assert said_of(drift=drift(gap=0.5, level=1e-4)).endswith(
-        "Rewards have drifted, most clearly since Thursday 12 Nov, for all variants alike; the "
-        "comparison is not affected."
-    )
-    assert said_of(drift=drift(gap=1e-4, level=0.5, moved=1)).endswith(
-        "Differences between variants have changed, most clearly since Tuesday 10 Nov; the "
-        "verdict is about the average over the whole test."
-    )
-    by_shares = said_of(drift=drift(gap=1e-4, level=0.5), by_day=False)
-    assert "have changed over time;" in by_shares
-
-
 def test_a_failing_check_is_said_of() -> None:
     bad = HealthReport((Finding("assignments", "fail", 1e-9, "B got too few.", "Find why."),))
     assert said_of(health=bad).endswith("not healthy, do not decide yet. B got too few. Find why.")
     assert "leads" not in said_of(health=bad)  # nobody does before it is explained
     fine = HealthReport((Finding("assignments", "warn", 1e-3, "", ""),))
     assert said_of(health=fine) == said_of()
-
-
-def test_variants_that_were_dropped_are_not_in_the_race() -> None:
-    epochs = verdict("A", "B", "C", "D")
-    epochs.estimates[2:] = np.nan
-    spent = replace(STATUS, assigned=(2000,) * 5 + (0,))
-    assert said_of(spent, verdict=replace(epochs, anytime=False)) == (
-        "After all 10,000 visits, A has the best estimate; B may be as good. "
-        "4 were dropped on the way."
-    )
-    assert said_of(verdict=replace(epochs, anytime=False)).endswith(
-        "A leads; how sure that is can be said only at the end."
-    )
 
 
 def against(lifts: list[tuple[float, float]], **given: Any) -> Verdict:

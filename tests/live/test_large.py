@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.live.decisions import load_state
+from steadyarm.live.export import read_export
 from steadyarm.live.results import results_of
+from steadyarm.storages.storage import segment_row
 from tests.live.few import LARGE, Few, FewState, reward_of
 from tests.live.worlds import Clock, create
 
@@ -124,8 +127,14 @@ def test_a_session_is_the_same_with_few_columns(kind: str) -> None:
     assert len(ended[0][1].to_json()) < len(ended[1][1].to_json())
 
 
-def test_what_is_stored_does_not_grow_with_the_arms() -> None:
+def test_what_is_stored_does_not_grow_with_the_arms(tmp_path: Path) -> None:
     live = played(missing="drop")
     snapshot = live.storage.snapshot(live.key, everything=True)
     assert len(json.dumps(snapshot.experiment.config)) < 2_000
+    exported = read_export(live.export(tmp_path / "log.csv")).snapshot
+    for (record, tally), (stored, counted) in zip(
+        exported.segments, snapshot.segments, strict=True
+    ):
+        assert segment_row(1, record) == segment_row(1, stored)
+        assert tally == counted
     assert {len(tally.sums) for _, tally in snapshot.segments} == {40}

@@ -94,6 +94,7 @@ def test_without_a_window_only_the_operator_knows_the_end() -> None:
     assert not card.settled
     assert card.verdict is None
     live.stop()
+    assert "40 of 60 rewards did not come and count as zero" in str(live.health())
     card = scorecard_of(live)
     assert card.settled
     assert card.verdict is not None

@@ -88,27 +88,6 @@ def test_only_the_primary_metric_steers() -> None:
     assert together.test.replay().agrees
 
 
-def test_events_are_added_once_in_any_order_up_to_the_cap() -> None:
-    shop = Shop(ALL, budget=60)
-    units: list[LiveAssignment] = []
-    shop.visit(lambda _, shown: units.append(shown), 60)
-    events = [(unit, amount, f"{unit.unit} {amount}") for unit in units for amount in (20.1, 30.2)]
-    random.Random(3).shuffle(events)
-    for unit, amount, key in events * 2:
-        shop.test.tell(unit, {"revenue": amount, "orders": 1}, event=key)
-    shop.test.tell(units[0].unit, {"revenue": 90}, event="a large one")
-    shop.wait(4)
-    sums = dict.fromkeys(("revenue", "orders"), 0.0)
-    for part in shop.test.storage.series(shop.test.key):
-        if part.series in sums:
-            sums[part.series] += float(sum(part.sums))
-    assert sums == {"revenue": pytest.approx(59 * 50.3 + 100), "orders": 120.0}
-    found = shop.metric("revenue").estimates
-    assert found == pytest.approx([50.3] * 3, rel=0.1)  # one unit brought 100, not 50.30
-    orders = shop.metric("orders").estimates
-    assert orders == pytest.approx([2.0, 2.0, 2.0])
-
-
 def test_a_ratio_is_that_of_two_sums_with_the_error_of_the_delta_method() -> None:
     shop, drawn = Shop(ALL, budget=2400), random.Random(5)
     sums = {name: np.zeros(5) for name in ("today", "guest", "fast")}
@@ -200,43 +179,6 @@ def test_reports_are_checked_as_a_whole() -> None:
     with pytest.raises(sa.RepeatedRewardError, match=r"the revenue 3\.0 of the event 'x' already"):
         shop.test.tell("visitor 0", {"revenue": 4}, event="x")
     assert sum(shop.test.status().rewarded) == 1
-
-
-def test_the_range_of_one_event_does_not_limit_a_sum_of_several() -> None:
-    pages = Metric("pages", several="sum", range=(0, 2), window="1d", grace=0, missing="zero")
-    shop = Shop((BOUGHT, pages), budget=300)
-
-    def tell(test: sa.Experiment, shown: LiveAssignment) -> None:
-        for k in range(1 + len(shop.shown) % 4):
-            test.tell(shown, {"pages": 2.0}, event=f"page {k}")
-
-    shop.visit(tell, 300)
-    shop.wait(2)
-    result = shop.metric("pages")
-    low, high = result.intervals.T
-    assert result.estimates == pytest.approx([5.0] * 3, abs=0.6)
-    assert (low < result.estimates).all()
-    assert (high > result.estimates).all()
-    assert (low > 3.0).all()
-
-
-def test_a_ratio_waits_for_both_of_its_parts() -> None:
-    day = 86400.0
-    slow = Metric("slow", kind="count", several="sum", window=day, grace=5 * day)
-    long = Metric("long", kind="count", several="sum", window=2 * day, grace=0)
-    shop = Shop((BOUGHT, slow, long, Metric("share", ratio=("slow", "long"))), budget=90)
-
-    def tell(test: sa.Experiment, shown: LiveAssignment) -> None:
-        test.tell(shown, {"slow": 1.0 + len(shop.shown) % 2, "long": 1.0}, event="only")
-
-    shop.visit(tell, 90)
-    shop.wait(3)
-    assert shop.metric("long").visits == 90
-    assert len(shop.metric("share").estimates) == 0
-    shop.wait(4)
-    found = shop.metric("share")
-    assert found.visits == 90
-    assert found.estimates == pytest.approx([1.5] * 3, abs=0.2)
 
 
 def test_a_ratio_of_few_denominators_is_refused_then_wide() -> None:

@@ -72,47 +72,6 @@ def test_intervals_cover_all_arms_at_once_under_drift(policy: sa.Policy[Any], de
     assert binom.cdf(covered, runs, level) > 1e-3, f"covered {covered} of {runs}"
 
 
-def test_a_verdict_says_how_sure_it_is() -> None:
-    session = sa.Session(sa.Steady(), ARMS, budget=600, seed=1)
-    for _ in range(600):
-        a = session.ask()
-        session.tell(a, reward(a))
-    verdict = session.recommend()
-    assert verdict.name in verdict.plausible
-    assert verdict.gaps[verdict.arm] == 0
-    np.testing.assert_array_equal(verdict.gap_intervals[verdict.arm], [0, 0])
-    assert (verdict.intervals[:, 0] < verdict.estimates).all()
-    assert (verdict.gap_intervals[:, 0] <= verdict.gaps).all()
-    assert verdict.assumption.endswith("react to assignments.")
-    assert verdict.name in str(verdict)
-    always = session.recommend(anytime=True, reward_range=(-2.0, 3.0))
-    assert always.anytime
-    assert (np.diff(always.intervals) > np.diff(verdict.intervals)).all()
-    assert set(verdict.plausible) <= set(always.plausible)
-
-
-@pytest.mark.parametrize("policy", [sa.Steady(), sa.SequentialHalving()])
-def test_a_verdict_tells_of_one_variant(policy: sa.Policy[Any]) -> None:
-    session = sa.Session(policy, ARMS, budget=300, seed=1)
-    with contextlib.suppress(sa.BudgetSpentError):
-        while True:
-            a = session.ask()
-            session.tell(a, reward(a))
-    verdict = session.recommend()
-    for k, name in enumerate(ARMS.names):
-        one = verdict.of(name)
-        assert repr(one) == repr(verdict.of(k)) == repr(verdict.of(np.int64(k)))  # nan is not nan
-        assert (one.arm, one.name, one.plausible) == (k, name, name in verdict.plausible)
-        found = [one.estimate, one.standard_error, one.low, one.high]
-        found += [one.gap, one.gap_low, one.gap_high]
-        arrays = (verdict.intervals[k], [verdict.gaps[k]], verdict.gap_intervals[k])
-        wanted = [verdict.estimates[k], verdict.standard_errors[k], *np.concatenate(arrays)]
-        np.testing.assert_array_equal(found, wanted)
-    for wrong in ("cat", 6, -1, True, 1.0):
-        with pytest.raises(sa.InvalidInputError, match=r"expected the name or .* 6 variants: head"):
-            verdict.of(wrong)  # type: ignore[arg-type]  # the point of the test
-
-
 @pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE(), sa.P1(), sa.Uniform()])
 def test_minimizing_is_maximizing_the_negative(policy: sa.Policy[Any]) -> None:
     """All that a session says of costs is what it says of their negative, turned."""

@@ -131,18 +131,6 @@ def test_bad_shares_and_variants_are_refused(share: float) -> None:
     assert shop.status().outside is None
 
 
-def test_refuse_still_shows_what_is_rolled_out() -> None:
-    shop = create(budget=30, after="refuse", control="A")
-    play(shop, 30)
-    shop.roll_out("C", 0.5)
-    for unit in UNITS[:40]:
-        if place_of_unit(1, unit) < 0.5:
-            check_outside(shop.ask(unit), "C")
-        else:
-            with pytest.raises((sa.BudgetSpentError, sa.WrongStateError)):
-                shop.ask(unit)
-
-
 def test_other_processes_show_it_at_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/shop.db"
     shop = create(storage=url)

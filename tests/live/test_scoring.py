@@ -1,6 +1,5 @@
 """Estimates and shares over a test, day by day, against what is computed from the log."""
 
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -82,12 +81,6 @@ def test_rewards_by_day_and_how_long_they_took(test: sa.Experiment, card: Scorec
     assert waiting.hours[0] == pytest.approx(np.mean(took) / 3.6e9, rel=1e-6)
 
 
-def test_the_expected_end_is_told_from_the_pace(card: Scorecard) -> None:
-    assert card.expected_end is not None
-    left = timedelta(days=6 * 1600 / 2400)
-    assert abs(card.expected_end - (card.seen + left)) < timedelta(hours=12)
-
-
 def test_a_test_played_to_its_end_is_judged_once_and_its_course_ends_so() -> None:
     card = scorecard_of(played(budget=2400, visits=2400, days=3))
     assert card.settled
@@ -97,31 +90,6 @@ def test_a_test_played_to_its_end_is_judged_once_and_its_course_ends_so() -> Non
     np.testing.assert_array_equal(card.course.low[-1], card.verdict.intervals[:, 0])
     kept = [name for name, may in zip(NAMES, card.course.plausible[-1], strict=True) if may]
     assert tuple(kept) == card.verdict.plausible
-
-
-def test_a_verdict_waits_for_rewards_that_may_come() -> None:
-    """The better variant's rewards come late: before the window closes nothing is final."""
-    clock = Clock(BEGIN)
-    rules: dict[str, Any] = {"reward_window": "1d", "missing": "zero", "seed": 1, "clock": clock}
-    rules["reward_grace"] = "3h"
-    test = sa.create_experiment("t", ["fast", "slow"], sa.Uniform(), 600, "memory", **rules)
-    rng = np.random.default_rng(1)
-    answers = [test.ask(f"{i}") for i in range(600)]
-    fast = [(one, float(rng.random() < 0.4)) for one in answers if one.name == "fast"]
-    test.tell_many(one for one in fast if one[1])
-    card = scorecard_of(test)
-    assert card.ended
-    assert not card.settled
-    assert card.verdict is None  # nothing pending is counted as zero
-    assert "no visit can be judged yet: " in card.headline
-    assert "Rewards may still come until 10 Oct, 12:00 UTC." in card.headline
-    clock.pass_(20 * 3600)
-    test.tell_many((one, 1.0) for one in answers if one.name == "slow" and rng.random() < 0.7)
-    clock.pass_(8 * 3600)
-    card = scorecard_of(test)
-    assert card.settled
-    assert card.rewards_until is None
-    assert card.headline == "After all 600 visits, slow is the best; the other one is ruled out."
 
 
 def test_rewards_refused_as_late_are_a_matter_of_health() -> None:
@@ -162,13 +130,3 @@ def test_a_visit_between_two_reads_is_no_failure(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(test.storage, "days", later)
     assert scorecard_of(test).verdict is not None
-
-
-def test_a_policy_may_choose_before_the_budget_is_spent() -> None:
-    """Sequential halving of 6 variants plays the same number of each, so some visits are left."""
-    test = played(policy=sa.SequentialHalving(), budget=1000, visits=1000, days=2, step=1)
-    card = scorecard_of(test)
-    assert sum(card.status.assigned) < 1000
-    assert card.settled
-    assert card.headline.startswith(f"After all {sum(card.status.assigned):,} visits, ")
-    assert card.expected_end is None

@@ -7,14 +7,11 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.dashboard.views import describe_variants, leaderboard
-from steadyarm.inference import Evidence
 from steadyarm.live.assigner import LiveAssignment
 from steadyarm.live.decisions import SegmentLedger
-from steadyarm.live.effects import effects_of
 from steadyarm.live.scorecard import Scorecard, order_of, scorecard_of, shares_of
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.segments import Segment, SegmentStats
-from steadyarm.wording import factors_in
 
 FACTORS = {f"s{i}": ["off", "on"] for i in range(13)}
 LARGE = sa.ArmSet.factorial(FACTORS)
@@ -41,63 +38,6 @@ def test() -> sa.Experiment:
 @pytest.fixture(scope="module")
 def card(test: sa.Experiment) -> Scorecard:
     return scorecard_of(test)
-
-
-def test_a_verdict_tells_of_those_on_its_short_list(test: sa.Experiment) -> None:
-    verdict = test.recommend()
-    assert verdict.shown is not None
-    shown = verdict.shown.tolist()
-    assert list(verdict.names) == [LARGE.names[k] for k in shown]
-    best = verdict.of(verdict.arm)
-    assert best == verdict.of(verdict.name)
-    assert (best.arm, best.name, best.gap, best.plausible) == (verdict.arm, verdict.name, 0.0, True)
-    assert (best.low, best.high) == tuple(verdict.intervals[verdict.row])
-    out = next(k for k in range(LARGE.size) if k not in shown)
-    for wrong in (out, LARGE.names[out], "cat"):
-        with pytest.raises(sa.InvalidInputError, match="on the short list of 8,192 variants"):
-            verdict.of(wrong)
-
-
-def test_the_course_ends_with_the_verdict(card: Scorecard) -> None:
-    course, verdict = card.course, card.verdict
-    assert course is not None
-    assert verdict is not None
-    assert course.variants == LARGE.size
-    assert course.names[int(course.leaders[-1])] == verdict.name
-    k = list(course.names).index(verdict.name)
-    np.testing.assert_allclose(
-        [course.low[-1, k], course.high[-1, k]], verdict.intervals[verdict.row]
-    )
-    assert course.possible[-1] == verdict.possible
-    assert (course.possible[:-1] >= 1).all()
-
-
-def test_effects_of_a_large_set_are_those_of_its_table() -> None:
-    """Against averages over all arms, which the small way takes."""
-    factors = {"a": ["x", "y", "z"], **{f"s{i}": ["off", "on"] for i in range(11)}}
-    arms = sa.ArmSet.factorial(factors)
-    assert arms.large
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=(1, 4, arms.rank)) * 100
-    root = rng.normal(size=(arms.rank, arms.rank))
-    squares = np.tile(root @ root.T * 1000, (1, 4, 1, 1))
-    evidence = Evidence(arms, np.full((1, 4), 1000), scores, squares)
-    levels = factors_in(arms)
-    assert levels is not None
-    assert list(levels) == list(factors)
-    assert levels["a"] == ("x", "y", "z")
-    found = effects_of(evidence)
-    X = arms.coordinates.reshape(3, *[2] * 11, -1)
-    theta = evidence.theta[0]
-    for effect in found.main:
-        f, i = list(levels).index(effect.factor), levels[effect.factor].index(effect.level)
-        truth = np.moveaxis(X, f, 0)[i].reshape(-1, arms.rank).mean(axis=0) @ theta
-        assert effect.mean == pytest.approx(truth)
-        assert effect.low < effect.difference < effect.high
-    assert len(found.pairs) == 12 * 11 / 2
-    pair = next(p for p in found.pairs if {p.first, p.second} == {"a", "s3"})
-    cells = np.moveaxis(X, 4, 1).reshape(3, 2, -1, arms.rank).mean(axis=2) @ theta
-    np.testing.assert_allclose(pair.means, cells)
 
 
 def test_pages_and_reports_of_large_sets_are_short(test: sa.Experiment, card: Scorecard) -> None:

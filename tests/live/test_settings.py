@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -73,20 +72,6 @@ def settings(**changes: Any) -> Settings:
 def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(sa.InvalidInputError, match=message):
         settings(**changes)
-
-
-def test_a_control_has_a_name_and_may_have_a_share() -> None:
-    named, shared = settings(control="arm 1"), settings(control={"arm 1": 0.2})
-    assert (named.control, named.control_share) == ("arm 1", None)
-    assert (shared.control, shared.control_share) == ("arm 1", 0.2)
-    assert settings(control="arm 1", control_share=0.2) == shared
-    assert settings(control={}).control is None
-    for one in (named, shared, settings()):
-        stored = json.loads(json.dumps(one.to_dict()))
-        assert Settings.from_dict(stored).to_dict() == one.to_dict()
-    segment = Segment(np.array([[0.4, 0.3, 0.2, 0.1]]), np.array([50]))
-    assert named.mixed(segment) is segment  # who is compared with whom changes no draw
-    assert settings(control="arm 1", policy=sa.Peace()).control == "arm 1"
 
 
 def test_control_and_floors_enter_the_allocation_exactly() -> None:

@@ -75,12 +75,6 @@ def test_equal_variants_are_played_to_the_end() -> None:
     assert verdict.waiting == 0
 
 
-def test_stopping_is_recommended_at_one_level() -> None:
-    session = played(ALIKE, seed=7, stop="recommend")
-    assert session.recommend().stopping is not None
-    assert session.recommend(level=0.5).stopping is None
-
-
 @pytest.mark.parametrize("rates", [BETTER, ALIKE])
 def test_a_session_decides_as_the_batch_does(rates: dict[str, float]) -> None:
     session = played(rates, seed=6, stop="recommend")
@@ -338,18 +332,6 @@ def test_a_guardrail_that_may_be_broken_keeps_a_test_running() -> None:
     assert not verdict.stopping.recommended
     shop, tell = guarded(1.0, {"A": 1.0, "B": 1.0}, noise=3.0)  # which is surely kept
     assert shop.play(2400, tell) < 2400
-
-
-def test_the_last_look_says_that_a_guardrail_forbids_what_it_found() -> None:
-    shop, tell = guarded(0.1, {"A": 1.0, "B": 1.5}, noise=0.3, looks=4, stop="recommend")
-    shop.play(3000, tell)
-    shop.now += 86400
-    shop.test.refresh()
-    report = shop.verdict().stopping
-    assert report is not None
-    assert not report.recommended
-    assert report.text.startswith("Look 4 of 4 decided: Keep A, not B: it beats A by")
-    assert report.text.endswith("but slow got worse by more than is allowed.")
 
 
 def test_what_comes_after_a_stop_changes_neither_guardrails_nor_other_metrics() -> None:

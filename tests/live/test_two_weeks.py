@@ -172,18 +172,3 @@ def test_missing_rewards_fail_if_they_were_declared_to() -> None:
     with pytest.raises(sa.RewardsPendingError, match="2 rewards"):
         live.recommend()
     assert "2 rewards are missing" in str(live.health())
-
-
-def test_what_counts_as_zero_is_still_said_to_be_missing() -> None:
-    with pytest.warns(UserWarning, match="without a reward_window nobody knows when"):
-        live = create(missing="zero", budget=100)
-    for i in range(100):
-        answer = live.ask(f"u{i}")
-        if i % 4 == 0:
-            live.tell(answer, 1.0)
-    with pytest.raises(sa.RewardsPendingError, match="no visit can be judged yet"):
-        live.recommend()  # nobody knows yet that no more will come
-    live.stop()
-    verdict = live.recommend()
-    assert (verdict.rewards, verdict.missing) == (25, 75)
-    assert "75 of 100 rewards did not come and count as zero" in str(live.health())

@@ -18,7 +18,7 @@ import steadyarm as sa
 from steadyarm.errors import StorageError
 from steadyarm.storages import open_storage
 from steadyarm.storages.engine import MEMORY
-from steadyarm.storages.records import AssignmentResult, Event, RecordResult
+from steadyarm.storages.records import Event, RecordResult
 from steadyarm.storages.storage import Storage
 from tests.service.clients import SHOP, InProcess, in_process, served
 from tests.storages.databases import fresh_database
@@ -126,18 +126,6 @@ def test_what_is_not_counted_is_an_error_in_words(two: InProcess) -> None:
     assert 'steadyarm_rewards_refused_total{reason="unknown-assignment"} 3.0' in counts
 
 
-def test_a_new_experiment_names_events_that_were_wrong_before_it(two: InProcess) -> None:
-    wrong = {"unit": "u1", "event": "signups"}
-    two.post("/v1/events", wrong)
-    signup = {"name": "signup", "role": "primary", "kind": "yes/no"}
-    new = {"name": "new", "arms": ["A", "B"], "budget": 100, "metrics": [signup]}
-    assert two.post("/v1/experiments", new).status_code == 201
-    ask(two, "u1", "new")
-    two.post("/v1/events", wrong)
-    (silent, *_) = two.get("/v1/experiments/new/health").json()["findings"]
-    assert "Events named 'signups' were received" in silent["explanation"]
-
-
 def test_an_event_counts_if_one_experiment_counts_it(two: InProcess) -> None:
     strict = {"name": "purchase", "role": "primary", "kind": "money", "range": [0, 10]}
     made = two.post("/v1/experiments", CART | {"name": "strict", "metrics": [strict]})
@@ -208,51 +196,6 @@ def test_what_another_process_has_just_created_gets_its_events(
                 made.stop()
                 made.archive()
                 assert report(client, "u1", made.name) == {}
-
-
-class Reached(Storage):
-    """Remembers which experiments were read for units, or told of rewards."""
-
-    def __init__(self) -> None:
-        super().__init__(MEMORY)
-        self.reads, self.keys = 0, list[int]()
-
-    def record(self, key: int, *given: Any, **more: Any) -> RecordResult:
-        self.keys.append(key)
-        return super().record(key, *given, **more)
-
-    def find_assignments(self, key: int, units: Sequence[str]) -> AssignmentResult:
-        self.keys.append(key)
-        return super().find_assignments(key, units)
-
-    def experiments_of(self, *given: Any) -> tuple[frozenset[int], ...]:
-        self.reads += 1
-        return super().experiments_of(*given)
-
-
-def test_events_and_polls_reach_only_experiments_that_the_unit_is_in() -> None:
-    storage = Reached()
-    with in_process(storage) as client:
-        for i in range(20):
-            client.post("/v1/experiments", SHOP | {"name": f"e{i}"})
-        ask(client, "u1", "e3", "e7")
-        mine = {storage.find(name).key for name in ("e3", "e7")}
-        storage.keys.clear()
-        assert report(client, "u1", "reward") == {"e3": "stored", "e7": "stored"}
-        assert set(storage.keys) == mine
-        assert storage.reads == 1
-        assert report(client, "nobody", "reward") == {f"e{i}": STRANGER for i in range(20)}
-        flags = client.post("/ofrep/v1/evaluate/flags", {"context": {"targetingKey": "u1"}})
-        assert [flag["key"] for flag in flags.json()["flags"]] == ["e3", "e7"]
-        assert set(storage.keys) == mine
-        # Whoever was not in a test that is over sees what is shown outside of it.
-        over = {"variant": "B", "stop": True}
-        assert client.post("/v1/experiments/e5/roll-out", over).is_success
-        storage.keys.clear()
-        flags = client.post("/ofrep/v1/evaluate/flags", {"context": {"targetingKey": "u1"}})
-        found = [(flag["key"], flag["reason"]) for flag in flags.json()["flags"]]
-        assert found == [("e3", "SPLIT"), ("e5", "STATIC"), ("e7", "SPLIT")]
-        assert set(storage.keys) == mine
 
 
 class PartlyAway(Storage):

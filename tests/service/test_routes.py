@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from io import BytesIO
@@ -124,16 +123,6 @@ def test_batches_answer_in_order_with_errors_in_place(shop: InProcess) -> None:
     assert sum(shop.get(BASE).json()["assigned"].values()) == 2
 
 
-def test_a_table_that_the_server_cannot_write_is_told(
-    shop: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    answer = shop.get(f"{BASE}/export", params={"format": "parquet"})
-    assert answer.status_code == 501
-    assert answer.json()["type"] == "urn:steadyarm:problem:not-installed"
-    assert "steadyarm[analyze]" in answer.json()["detail"]
-
-
 def test_windows_close_by_themselves() -> None:
     with in_process() as client:
         client.post("/v1/experiments", SHOP | {"budget": 20, "reward_window": 0.2})
@@ -165,31 +154,6 @@ def test_two_thousand_variants_that_share_nothing(client: InProcess) -> None:
     arms = [f"variant {k}" for k in range(2000)]
     assert client.post("/v1/experiments", SHOP | {"arms": arms}).status_code == 201
     assert client.get(BASE).json()["totals"]["variants"] == 2000
-
-
-def test_what_is_shown_after_a_test_and_how_it_is_rolled_out(client: InProcess) -> None:
-    client.post("/v1/experiments", SHOP | {"budget": 3, "control": "A"})
-    early = client.post(f"{BASE}/roll-out", {"variant": "B"})
-    assert early.json()["type"] == "urn:steadyarm:problem:wrong-state"
-    client.post(f"{BASE}/assignments:batch", {"units": ["u0", "u1", "u2"]})
-    shown = client.post(f"{BASE}/assignments", {"unit": "late"})
-    assert shown.status_code == 200
-    assert (shown.json()["arm"], shown.json()["in_test"], shown.json()["id"]) == ("A", False, "")
-    rewards: list[Any] = [{"unit": "late"}, {"assignment": ""}, {"unit": "u1"}]
-    rewards = [reward | {"reward": 1.0} for reward in rewards]
-    answers = client.post(f"{BASE}/rewards:batch", {"rewards": rewards}).json()["rewards"]
-    assert [answer["status"] for answer in answers] == ["outside", "outside", "stored"]
-
-    body = {"variant": "B", "share": 0.5, "stop": True, "reason": "it is better"}
-    done = client.post(f"{BASE}/roll-out", body).json()
-    assert (done["state"], done["roll_out"]["share"]) == ("stopped", 0.5)
-    lower = client.post(f"{BASE}/roll-out", {"share": 0.1})
-    assert (lower.status_code, lower.json()["field"]) == (422, "share")
-    assert client.post(f"{BASE}/roll-out", {}).json()["roll_out"]["share"] == 1.0
-    shown = client.post(f"{BASE}/assignments", {"unit": "u0"})
-    assert (shown.json()["arm"], shown.json()["in_test"]) == ("B", False)
-    client.post(f"{BASE}/roll-out", {"share": 0, "change": True})
-    assert client.post(f"{BASE}/assignments", {"unit": "u0"}).json()["in_test"]
 
 
 # Corrections

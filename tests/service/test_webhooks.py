@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
-import trustme
 from sqlalchemy import select
 from standardwebhooks.webhooks import Webhook
 
@@ -313,45 +310,6 @@ def test_only_a_status_of_success_in_time_is_accepted(monkeypatch: pytest.Monkey
         try_sending(slow.url)
 
 
-@pytest.mark.parametrize(
-    ("host", "trusted", "error"),
-    [
-        ("127.0.0.1", True, ""),
-        ("127.0.0.1", False, "unable to get local issuer"),
-        ("hooks.example", True, "IP address mismatch"),
-    ],
-)
-def test_certificates_are_checked(
-    host: str, trusted: bool, error: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    authority = trustme.CA()
-    server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert(host).configure_cert(server_side)
-    if trusted:
-        context = ssl.create_default_context()
-        authority.configure_trust(context)
-        client = httpx2.AsyncClient(verify=context, trust_env=False)
-        monkeypatch.setattr(webhooks, "new_client", lambda: client)
-
-    async def work() -> int:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
-            await writer.drain()
-            writer.close()
-
-        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=server_side)
-        async with server:
-            url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-            return await send_test(new_endpoint(url, START, private=True), START)
-
-    if error:
-        with pytest.raises(DeliveryError, match=error):
-            run_apart(work())
-    else:
-        assert run_apart(work()) == 204
-
-
 def test_private_addresses_are_known() -> None:
     assert all(map(is_public, ("93.184.216.34", "1.1.1.1", "2606:4700:4700::1111")))
     private = (
@@ -388,13 +346,6 @@ def test_the_address_that_was_checked_is_connected_to(monkeypatch: pytest.Monkey
         assert run_apart(work()) == 204
         assert answers == ["93.184.216.34"]
     assert receiver.got[0].headers["host"] == f"hooks.example:{receiver.port}"
-
-
-def test_nothing_is_prepared_as_long_as_nothing_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client reads all certificates, which would stop the event loop every second."""
-    monkeypatch.setattr(webhooks, "new_client", lambda: pytest.fail("a client was made"))
-    with closing(open_storage("memory")) as storage:
-        assert run_apart(Notifier(storage).send_due()) == 0
 
 
 def test_what_makes_no_sense_is_refused() -> None:

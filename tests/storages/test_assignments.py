@@ -15,7 +15,6 @@ from steadyarm.storages.records import (
     Assigned,
     Event,
     ExperimentState,
-    Outcome,
     number_of,
 )
 from steadyarm.storages.storage import Storage
@@ -74,17 +73,6 @@ def test_sticky_units(bench: Bench) -> None:
         if unit == NAMES[4]:
             bench.open_segment(key, new_segment(50))
     bench.accounted(key)
-
-
-def test_units_that_do_not_stick(bench: Bench) -> None:
-    """Every request of another experiment is a new assignment."""
-    key = bench.running(8, sticky=False)
-    given = every(bench.assign(key, ["a", "a", "b"])) + every(bench.assign(key, ["a"]))
-    assert [a.number for a in given] == [0, 1, 2, 3]
-    assert all(a.new for a in given)
-    assert bench.find_assignments(key, ["a"]).assigned == (None,)
-    outcome = bench.reward(key, [("a", 1.0)], NOW)
-    assert outcome == (Outcome("unknown"),)
 
 
 def test_positions_run_out(bench: Bench) -> None:

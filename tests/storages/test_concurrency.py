@@ -10,20 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from steadyarm.errors import ExperimentExistsError
 from steadyarm.storages.records import (
     Assigned,
     Decision,
     Event,
-    Outcome,
     SegmentRecord,
-    Target,
 )
 from tests.storages.bench import (
-    DAY,
     NOW,
     Bench,
-    Close,
     every,
     gathered,
     new_segment,
@@ -33,23 +28,6 @@ from tests.storages.bench import (
 from tests.storages.test_series import ALL, SPENT, counted, declared
 
 # Checks of many threads at once, on several openings of one bench.
-
-
-def test_threads_create(bench: Bench) -> None:
-    """Of many who create the same experiment one does, the others learn of it."""
-    storages = [bench.again() for _ in range(3)]
-
-    def create(name: str, i: int) -> bool:
-        try:
-            storages[i % 3].new_experiment(name)
-        except ExperimentExistsError:
-            return False
-        return True
-
-    for turn in range(3):
-        made = together(partial(create, f"e{turn}"), 6)
-        assert sum(made) == 1
-    assert len(storages[0].summaries()) == 3
 
 
 def test_threads_sticky(bench: Bench) -> None:
@@ -76,50 +54,6 @@ def test_threads_sticky(bench: Bench) -> None:
     rest = numbers_given(bench.assign(key, [f"n{i}" for i in range(50)]))
     numbers = sorted([*(n for _, n in places), *rest])
     assert numbers == [*range(100)]
-
-
-def test_threads_exhaust(bench: Bench) -> None:
-    """However requests race, each position is used exactly once, and none is lost."""
-    storages = [bench.again() for _ in range(3)]
-    key = storages[0].running(120, sticky=False)
-
-    def work(i: int) -> list[int]:
-        mine: list[int] = []
-        while True:
-            result = storages[i % 3].assign(key, ["u"] * (1 + i % 3))
-            mine += numbers_given(result)
-            if None in result.assigned:
-                return mine
-
-    numbers = gathered(work, 8)
-    assert sorted(numbers) == [*range(120)]
-    storages[0].accounted(key)
-
-
-def test_threads_rewards(bench: Bench) -> None:
-    """However often and in whatever order the same rewards come, they count once."""
-    storages = [bench.again() for _ in range(3)]
-    key = storages[0].running(60)
-    units = [f"u{i}" for i in range(60)]
-    for day in range(3):
-        storages[0].assign(key, units[20 * day : 20 * day + 20], now=NOW + day * DAY)
-    reported: list[tuple[Target, float]] = [(unit, 0.1 * i) for i, unit in enumerate(units)]
-
-    def work(i: int) -> list[Outcome]:
-        order = np.random.default_rng(i).permutation(60)
-        said: list[Outcome] = []
-        for part in np.array_split(order, 10):
-            said += storages[i % 3].reward(key, [reported[j] for j in part], NOW + 3 * DAY)
-        return said
-
-    said = gathered(work, 8)
-    stored = Counter(o.number for o in said if o.status == "stored")
-    assert stored == Counter(range(60))
-    assert {o.status for o in said} == {"stored", "repeated"}
-    (tally,) = storages[0].tallied(key)
-    assert tally.total_rewarded == 60
-    total = Close(sum(tally.sums))
-    assert total == sum(0.1 * i for i in range(60))
 
 
 def test_threads_decide(bench: Bench) -> None:

@@ -8,18 +8,16 @@ from typing import Any
 import pytest
 
 from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
-from steadyarm.storages.changes import Change, Correction, as_observed
-from steadyarm.storages.records import ExperimentState, check_of
+from steadyarm.storages.changes import Change, Correction
+from steadyarm.storages.records import check_of
 from steadyarm.storages.service import Scope, SessionRecord, TokenRecord
 from tests.storages.bench import (
-    DAY,
     HOUR,
     NAMES,
     NOW,
     WHY,
     Bench,
     Close,
-    new_segment,
     refused,
     together,
 )
@@ -63,36 +61,15 @@ def test_tokens(bench: Bench) -> None:
         assert (view.tokens.all(), view.tokens.closed()) == ([], True)
 
 
-def test_publishable_keys(bench: Bench) -> None:
-    """Publishable keys keep what they are for, close a bench, and keep no other token company."""
-    other = bench.again()
-    bounds = (tuple(NAMES[:3]), ("https://shop.example", "none"), 7)
-    key = TokenRecord("web", "a" * 64, "assign", NOW, *bounds)
-    signed = TokenRecord("signed", "b" * 64, "assign", NOW + 1, *bounds, "a secret, as it is")
-    for one in (key, signed):
-        bench.tokens.add(one, by="me")
-    assert bench.again().tokens.all() == [key, signed]
-    assert other.tokens.closed()
-    said = str([entry.detail for entry in bench.audit()])
-    assert "https://shop.example" in said
-    assert "a secret" not in said
-    bench.tokens.add(_token("admin"))
-    refused(InvalidInputError, "the last but keys", bench.tokens.remove, "admin", now=NOW)
-    bench.tokens.add(_token("reader", "read"))
-    assert bench.tokens.remove("web", now=NOW) == key
-    bench.tokens.remove("admin", now=NOW, lock_out=True)
-    refused(InvalidInputError, "the last but keys", bench.tokens.remove, "reader", now=NOW)
-    bench.tokens.remove("reader", now=NOW, lock_out=True)
-    refused(InvalidInputError, "the last of all", bench.tokens.remove, "signed", now=NOW)
-    assert bench.tokens.remove("signed", now=NOW, lock_out=True) == signed
-    assert bench.tokens.closed()
-
-
 def _token(name: str, scope: Scope = "admin") -> TokenRecord:
-    return TokenRecord(name, f"hash of {name}", scope, NOW)
+    bounds = ((NAMES[0],), ("https://shop.example", "none"), 7) if scope == "assign" else ()
+    return TokenRecord(name, f"hash of {name}", scope, NOW, *bounds)
 
 
+# Publishable keys, of the scope assign, keep no other token company.
 LAST: tuple[tuple[list[tuple[str, Scope]], str | None], ...] = (
+    ([("b", "admin"), ("c", "assign")], None),
+    ([("c", "assign")], "the last one"),
     ([("b", "admin")], None),
     ([("b", "admin"), ("c", "read")], None),
     ([("c", "read")], "the last one with the scope admin"),
@@ -192,49 +169,6 @@ def test_refused_corrections(bench: Bench) -> None:
     bench.change(key, "erase", unit="a")
 
 
-def test_erased(bench: Bench) -> None:
-    """An erased unit is nowhere; rewards that name the ids it had count, and it may come anew."""
-    key = bench.running(9)
-    who = NAMES[5]
-    bench.assign(key, ["a", who])
-    made = bench.correct(key, Change("erase", unit=who), now=NOW, by="me")
-    assert made.assignments == 1
-    for again in (bench, bench.again()):
-        assert [who] != [r.unit for r in again.log(key)][1:]
-        assert again.find_assignments(key, [who]).assigned == (None,)
-    outcomes = bench.reward(key, [((1, check_of(who)), 1.0), ((0, check_of(who)), 1.0)], NOW)
-    assert [o.status for o in outcomes] == ["stored", "unknown"]
-    (new,) = bench.assign(key, [who]).assigned
-    assert new is not None
-    assert (new.number, new.new) == (2, True)
-    entry = bench.audit(experiment="e")[-1]
-    assert (entry.action, entry.author, entry.detail) == ("unit.erased", "me", {"assignments": 1})
-    bench.tallied(key)
-    both = bench.new_experiment("both", sticky=False).key
-    bench.open_segment(both, new_segment(9))
-    bench.assign(both, ["x", "x", "y"])
-    assert bench.change(both, "erase", unit="x").assignments == 2
-    assert "x" not in {r.unit for r in bench.log(both)}
-
-
-def test_states_noted(bench: Bench) -> None:
-    """Every change of the state is noted once, with who made it and why."""
-    key = bench.new_experiment(state="draft").key
-    path: tuple[ExperimentState, ...] = ("running", "running", "paused", "running", "stopped")
-    for i, to in enumerate((*path, "archived")):
-        bench.move(key, to, now=NOW + i, by="me", detail={"look": i})
-    refused(WrongStateError, "back from the archive", bench.move, key, "running", by="me")
-    log = bench.again().audit(experiment="e")
-    names = ("created", "started", "paused", "resumed", "stopped", "archived")
-    assert [e.action for e in log] == [f"experiment.{name}" for name in names]
-    assert [e.created - NOW for e in log] == [0, 0, 2, 3, 4, 5]
-    assert [e.author for e in log] == ["", *["me"] * 5]
-    assert [e.detail.get("look") for e in log[1:]] == [0, 2, 3, 4, 5]
-    bench.new_experiment("other")
-    assert bench.audit(experiment="e") == log
-    assert bench.audit(log[1].id, 2, "e") == log[2:4]
-
-
 def test_rewards_voided(bench: Bench) -> None:
     """A reward is voided, and recorded again; sums follow, however large it was."""
     key = bench.running(9)
@@ -261,56 +195,3 @@ def test_rewards_voided(bench: Bench) -> None:
     assert (log[1].id, log[1].author, log[1].created) == (first.entry, NAMES[4], NOW + 9)
     assert log[1].detail == {"assignments": 1, "reason": WHY}
     assert NAMES[2] not in repr(log)
-
-
-def test_excluded(bench: Bench) -> None:
-    """Visits are excluded by unit and by period, and their segment does not wait for them."""
-    key = bench.new_experiment(sticky=False).key
-    bench.open_segment(key, new_segment(12))
-    for day in range(3):
-        bench.assign(key, ["a", "bot", "b", "bot"], now=NOW + day * DAY)
-    numbers = [r.number for r in bench.log(key)]
-    bench.reward(key, [(n, n + 0.1) for n in numbers[:-2]], NOW + 2 * DAY + 5000)
-    later = NOW + 3 * DAY
-    first = bench.change(key, "exclude", unit="bot", now=later)
-    since: dict[str, Any] = {"since": NOW + DAY, "until": NOW + 2 * DAY}
-    second = bench.change(key, "exclude", **since, now=later)
-    assert (first.assignments, second.assignments) == (6, 2)
-    assert {r.excluded for r in bench.log(key)} == {None, first.entry, second.entry}
-    detail = bench.audit(experiment="e")[-1].detail
-    assert detail == {"assignments": 2, "what": "a period", "reason": WHY, **since}
-    outcomes = bench.reward(key, [(numbers[-1], 7.0), (numbers[-2], 8.0)], later)
-    assert [o.status for o in outcomes] == ["stored", "stored"]
-    (tally,) = bench.tallied(key)
-    assert (tally.total_assigned, tally.total_excluded, tally.total_rewarded) == (12, 8, 4)
-    (part,) = bench.progress(key)
-    assert (part.assigned, part.done) == (12, 12)
-    again = Change("exclude", unit="bot", reason=WHY)
-    refused(InvalidInputError, "excluding twice", bench.correct, key, again, now=later)
-
-
-def test_corrected_after_closing(bench: Bench) -> None:
-    """The sums of a closed segment follow; corrections say what the policy has observed."""
-    key = bench.running(4)
-    bench.assign(key, list("abcd"), now=NOW)
-    bench.reward(key, [("a", 1.0), ("b", 2.0), ("c", 3.0)], NOW)
-    bench.change(key, "exclude", unit="d")
-    bench.open_segment(key, new_segment(4), closed=[0])
-    bench.assign(key, ["e"])
-    assert bench.snapshot(key, everything=True).corrected == ()
-    record = bench.find("e")
-    bench.change(key, "void", target="a")
-    for unit in "ace":
-        bench.change(key, "exclude", unit=unit)
-    assert bench.find("e") == record
-    assert bench.again().snapshot(key, everything=True).corrected == (0,)
-    now, _ = bench.tallied(key)
-    assert (now.total_rewarded, now.total_excluded, sum(now.sums)) == (1, 3, 2)
-    made = bench.corrections(key)
-    assert [c.closed for c in made] == [False, True, True, True, False]
-    then = [
-        as_observed(row, [c for c in made if c.number == row.number])
-        for row in bench.whole_log(key)[:4]
-    ]
-    assert [r.reward for r in then] == [1.0, 2.0, 3.0, None]
-    assert [r.excluded is not None for r in then] == [False, False, False, True]

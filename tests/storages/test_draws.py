@@ -48,22 +48,6 @@ def memory() -> Iterator[Storage]:
     storage.close()
 
 
-def test_a_thousand_million_assignments_need_no_more_memory_than_a_block(
-    memory: Storage,
-) -> None:
-    live = sa.create_experiment(
-        "large", ["A", "B"], sa.Steady(), 10**9, memory, seed=1, missing="drop", sticky="none"
-    )
-    block = 10**9 // 320
-    live.ask_many([None] * 3000)
-    segment = memory.segments(live.key, [0])[0].segment
-    assert segment.block == block
-    for far in range(block, int(segment.rounds[0]), block):  # as later visits would draw
-        memory._draws.at(live.key, 1, [(0, far)], lambda i: segment)
-    assert memory._draws.kept <= segment.rounds[0] + 7000  # a byte a position
-    assert live.replay().agrees
-
-
 @pytest.mark.parametrize(
     ("policy", "budget", "told"),
     [

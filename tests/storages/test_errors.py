@@ -69,15 +69,6 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_a_broken_file(tmp_path: Path) -> None:
-    path = tmp_path / "storage.db"
-    open_storage(f"sqlite:///{path}").close()
-    whole = path.read_bytes()
-    path.write_bytes(whole[:4096] + b"\x7f" * (len(whole) - 4096))
-    with pytest.raises(StorageError, match="damaged"):
-        open_storage(f"sqlite:///{path}")
-
-
 def test_values_no_database_has(storage: Storage) -> None:
     key = running_in(storage, 10)
     with pytest.raises(InvalidInputError, match=r"cannot be stored|refuses a value"):

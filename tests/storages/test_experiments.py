@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import get_args
@@ -12,7 +11,6 @@ import pytest
 
 from steadyarm.errors import (
     ExperimentExistsError,
-    InvalidInputError,
     UnknownAssignmentError,
     UnknownExperimentError,
     WrongStateError,
@@ -135,28 +133,6 @@ def test_segments_are_kept(bench: Bench) -> None:
             assert seen[index][1] == Tally.empty(3)
     assert list(bench.segments(key, [2])) == [2]
     assert bench.segments(key, []) == {}
-
-
-def test_snapshot(bench: Bench) -> None:
-    """A snapshot has the open segments and the last one; or all, in order."""
-    key = bench.running(1)
-    for i in range(4):
-        bench.assign(key, [f"u{i}"])
-        bench.open_segment(key, new_segment(1))
-    bench.assign(key, ["u4"])
-
-    def close(*indices: int) -> list[int]:
-        tallies = bench.tallied(key)
-        closed = tuple((i, tallies[i]) for i in indices)
-        assert bench.decided(key, Decision({}, closed))
-        whole = bench.snapshot(key, everything=True)
-        assert [r.index for r, _ in whole.segments] == [*range(5)]
-        return [r.index for r, _ in bench.again().snapshot(key).segments]
-
-    assert close() == [0, 1, 2, 3, 4]
-    assert close(1) == [0, 2, 3, 4]
-    assert close(0, 3) == [2, 4]
-    assert close(2, 4) == [4]
 
 
 def test_progress(bench: Bench) -> None:
@@ -303,39 +279,6 @@ def test_supersede(bench: Bench) -> None:
         bench.open_segment(key, new_segment(5), closed=[0])
         assert numbers_of(bench.assign(key, ["u"])) == [number_of(1, 0)]
         bench.accounted(key)
-
-
-def test_supersede_refused(bench: Bench) -> None:
-    """Superseding is refused together with opening, and for a shuffled segment."""
-    for order in get_args(Order):
-        key = bench.new_experiment(order).key
-        bench.open_segment(key, new_segment(40, order, 5))
-        bench.assign(key, ["a", "b"])
-        before = bench.everything(key)
-        opened = SegmentRecord(1, new_segment(5), False, False, 0, NOW)
-        wrong = {"that supersedes and opens": Decision({"n": 1}, supersede=0, opened=opened)}
-        if order == "shuffled":
-            wrong["that supersedes a shuffled segment"] = Decision({"n": 1}, supersede=0)
-        for what, decision in wrong.items():
-            refused(InvalidInputError, f"a decision {what}", bench.decided, key, decision)
-            assert bench.everything(key) == before
-        bench.open_segment(key, new_segment(5))
-
-
-def test_the_latest_events_that_nobody_measures_are_kept(bench: Bench) -> None:
-    """Snapshots have those received since the experiment was created."""
-    bench.storage.note_refusals(unmeasured(range(15)))
-    time.sleep(0.002)
-    bench.storage.note_refusals(unmeasured(range(10, 28)))
-    now, config = bench.storage.now() + 1, {"seed": SEED, "arms": ["A", "B"]}
-    old = bench.storage.create(new_record("old", config, created=0)).key
-    new = bench.storage.create(new_record("new", config, created=now)).key
-    kept = bench.snapshot(old, True).unmatched
-    assert len(kept) == 20
-    assert {f"event {i}" for i in range(10, 28)} < set(kept)
-    assert bench.snapshot(new, True).unmatched == ()
-    bench.again().storage.note_refusals(unmeasured([99]))
-    assert bench.snapshot(new, True).unmatched == ("event 99",)
 
 
 def unmeasured(numbers: Iterable[int]) -> list[Refusal]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -79,9 +78,3 @@ def test_a_failed_migration_leaves_nothing(
     with pytest.raises(RuntimeError, match="half-way"):
         open_storage(url)
     assert storage_status(url).state == "empty"
-
-
-def test_status_makes_no_file(tmp_path: Path) -> None:
-    status = storage_status(f"sqlite:///{tmp_path / 'none.db'}")
-    assert (status.state, status.backend, status.revision) == ("empty", "sqlite", None)
-    assert [*tmp_path.iterdir()] == []

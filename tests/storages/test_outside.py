@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from steadyarm.errors import UnknownExperimentError
-from steadyarm.storages.records import AssignmentResult
-from tests.storages.bench import NOW, Bench, refused, those_given
+from tests.storages.bench import NOW, Bench, refused
 
 DEFAULT = {"default": "a", "why": "ü", "list": [1, None, 0.1]}
 ACTION = "experiment.default"
@@ -34,35 +32,6 @@ def test_outside_is_set_once_seen(bench: Bench) -> None:
     assert said == [("me", NOW + 5, detail), ("", NOW + 6, {})]
     given: tuple[Any, ...] = 99, None, {}, ACTION, NOW
     refused(UnknownExperimentError, "an unknown experiment", bench.show_outside, *given)
-
-
-def test_nothing_is_assigned_after_it(bench: Bench) -> None:
-    """Once something is shown outside of the test, units keep what they have and get no more."""
-    for state in ("running", "stopped"):
-        key = bench.running(80, name=state)
-        mine = bench.assign(key, ["u1", "u2"])
-        assert mine.outside is None
-        if state == "stopped":
-            bench.move(key, "stopped", NOW)
-        assert bench.show_outside(key, None, DEFAULT, ACTION, NOW)
-        again = bench.assign(key, ["u2", "u1"])
-        before = {one.unit: one.number for one in those_given(mine)}
-        assert [one.number for one in those_given(again)] == [before["u2"], before["u1"]]
-        assert again.outside == DEFAULT
-        new = bench.assign(key, ["u1", "u9"])
-        assert new.assigned[1] is None
-
-
-def test_known(bench: Bench) -> None:
-    """What units have is read with the state and with what is shown outside of the test."""
-    key = bench.running(8)
-    (given,) = those_given(bench.assign(key, ["u1"]))
-    assert bench.find_assignments(key, []) == AssignmentResult((), "running", None)
-    bench.show_outside(key, None, DEFAULT, ACTION, NOW)
-    bench.move(key, "stopped", NOW)
-    found = bench.again().find_assignments(key, ["u9", "u1"])
-    assert found == AssignmentResult((None, replace(given, new=False)), "stopped", DEFAULT)
-    refused(UnknownExperimentError, "units of no experiment", bench.find_assignments, 99, ["u1"])
 
 
 def test_experiments_of_units(bench: Bench) -> None:

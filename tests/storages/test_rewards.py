@@ -5,17 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
-from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Order, Segment
-from steadyarm.storages.counting import RunningTally, columns_of
 from steadyarm.storages.records import (
     SKEW,
     Event,
-    ExperimentState,
-    LogRow,
     Outcome,
     Target,
     check_of,
@@ -23,15 +18,12 @@ from steadyarm.storages.records import (
 )
 from tests.storages.bench import (
     DAY,
-    HOUR,
     NAMES,
     NOW,
     Bench,
     Open,
     every,
-    has_arms_of,
     new_segment,
-    shape_of,
 )
 from tests.storages.databases import running_in
 
@@ -86,22 +78,6 @@ def test_outcomes(bench: Bench) -> None:
     bench.tallied(key)
 
 
-def test_rewards_in_any_state(bench: Bench) -> None:
-    """Rewards count also while the experiment is paused or stopped, not once it is archived."""
-    key = bench.running(9)
-    bench.assign(key, ["a", "b", "c"])
-    states: dict[str, ExperimentState] = {"a": "paused", "b": "stopped"}
-    for unit, state in states.items():
-        bench.move(key, state)
-        (outcome,) = bench.reward(key, [(unit, 1.0)], NOW)
-        assert outcome.status == "stored"
-    bench.move(key, "archived")
-    before = bench.everything(key)
-    got = bench.reward(key, [("c", 1.0), ("a", 1.0), ("x", 1.0)], NOW)
-    assert [o.status for o in got] == ["archived", "archived", "unknown"]
-    assert bench.everything(key) == before
-
-
 HAPPENED: tuple[
     tuple[int | None, int, str, tuple[int | None, int | None]], ...
 ] = (  # when it happened, when it arrived, what becomes of it, and the stored times
@@ -139,33 +115,6 @@ def test_window(bench: Bench) -> None:
     assert outcome.status == "stored"
 
 
-def test_late_rewards(bench: Bench) -> None:
-    """Refused rewards count as late on their assignment's day, each attempt, and nowhere else."""
-    key = bench.running(6, window=HOUR)
-    first = every(bench.assign(key, ["a", "b", "c"], now=NOW))
-    second = every(bench.assign(key, ["d", "e", "f"], now=NOW + DAY))
-    bench.reward(key, [("a", 1.0)], NOW + 1)
-    before = bench.tallied(key)
-    # Another opening may have nothing of its own to add to.
-    other = bench.again()
-    other.reward(key, [("b", 1.0), ("b", 1.0), ("a", 1.0)], NOW + 2 * HOUR)
-    bench.reward(key, [("b", 2.0), ("d", 0.5), ("nobody", 1.0)], NOW + DAY + HOUR)
-    late = [0, 0, 0], [0, 0, 0]
-    late[0][first[1].arm] += 3
-    assert bench.late(key) == [tuple(each) for each in late]
-    (tally,) = bench.tallied(key)
-    assert tally.total_rewarded == before[0].total_rewarded + 1
-    bench.open_segment(key, new_segment(9), closed=[0])
-    bench.assign(key, ["g"], now=NOW + DAY)
-    statuses = [o.status for o in other.reward(key, [("e", 1.0), ("g", 1.0)], NOW + DAY)]
-    assert statuses == ["closed", "stored"]
-    bench.reward(key, [("c", 1.0), ("f", 1.0), ("d", 0.5)], NOW + 9 * DAY)
-    for given in (first[2], second[1], second[2]):
-        late[0 if given in first else 1][given.arm] += 1
-    assert bench.late(key) == [*(tuple(each) for each in late), (0, 0, 0)]
-    bench.tallied(key)
-
-
 # Checks of segments that play some of very many arms: sums in their columns, arms by index.
 
 
@@ -182,34 +131,6 @@ def some(arms: NDArray[np.int64], rounds: int, order: Order = "iid", block: int 
         return replace(Segment.shuffled(counts), arms=arms)
     weights = (shares / shares.sum())[None]
     return Segment(weights, np.array([rounds]), order, block, np.array([[0.5, -1.0]]), arms)
-
-
-def test_some_arms(bench: Bench) -> None:
-    """Segments keep their arms to the bit; places, tallies and days are theirs."""
-    for order in ("iid", "blocks", "shuffled"):
-        key = bench.new_experiment(order).key
-        segment = some(FIRST, 40, order, 8)
-        bench.open_segment(key, segment)
-        given = every(bench.assign(key, [f"u{i}" for i in range(12)]))
-        for i in range(28):
-            given += every(bench.assign(key, [f"l{i}"], now=NOW + i))
-        assert len(given) == 40
-        has_arms_of(given, segment)
-        assert {a.arm for a in given} <= set(FIRST.tolist())
-        _reward(bench, key, [a.unit for a in given])
-        for again in (bench, bench.again()):
-            ((record, tally),) = again.snapshot(key, everything=True).segments
-            assert record.segment.arms is not None
-            assert np.array_equal(record.segment.arms, FIRST)
-            assert record.segment.arms.dtype == np.int64
-            assert shape_of(record)[1:] == shape_of(replace(record, segment=segment))[1:]
-            assert shape_of(again.segments(key, [0])[0]) == shape_of(record)
-            counts = tuple(sum(a.arm == k for a in given) for k in FIRST.tolist())
-            assert tally.assigned == counts
-            assert [row.arm for row in again.whole_log(key)] == [
-                a.arm for a in sorted(given, key=lambda a: a.number)
-            ]
-        bench.accounted(key)
 
 
 def test_other_arms(bench: Bench) -> None:
@@ -256,11 +177,3 @@ def test_a_late_reward_counts_where_a_worker_has_counted_nothing_yet(open_fresh:
     (sums,) = storage.days(key)
     assert (sum(sums.late), sums.tally.total_assigned, sums.tally.total_rewarded) == (8, 2, 0)
     assert [sums.tally for sums in storage.days(key)] == [storage.snapshot(key).segments[0][1]]
-
-
-def test_running_sums_refuse_arms_of_other_segments() -> None:
-    tally = RunningTally(columns_of(some(FIRST, 10)))
-    tally.add(LogRow(0, "a", 1_048_575, 0.4, 5, 0.5, 7))
-    assert tally.tally().assigned == (0, 0, 0, 1)
-    with pytest.raises(InvalidInputError, match="arm 5 was not assigned from this segment"):
-        tally.add(LogRow(3, "d", 5, 0.2, 1, None, None))

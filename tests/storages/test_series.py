@@ -8,8 +8,8 @@ from dataclasses import replace
 from math import fsum, prod
 from typing import Any
 
-from steadyarm.errors import InvalidInputError, UnknownAssignmentError
-from steadyarm.storages.changes import Change, Correction, as_observed
+from steadyarm.errors import InvalidInputError
+from steadyarm.storages.changes import Change
 from steadyarm.storages.records import (
     Decision,
     Event,
@@ -198,31 +198,6 @@ def test_events_once(bench: Bench) -> None:
     assert said(bench.record(key, [event], NOW)) == ["archived"]
 
 
-def test_late_events(bench: Bench) -> None:
-    """Each metric has its own window; late events are counted, early ones are not."""
-    key = declared(bench, SEEN, SPENT, rounds=2)
-    bench.assign(key, ["a", "b"])
-    bench.open_segment(key, new_segment(9), closed=[0])
-    events = [
-        Event("a", 1.0, "seen", NOW + HOUR, "in time"),
-        Event("a", 2.0, "seen", NOW + HOUR + 1, "too late"),
-        Event("a", 3.0, "seen", NOW - HOUR, "too early"),
-        Event("b", 4.0, "spent", NOW + 99 * DAY, "no window"),
-    ]
-    outcomes = bench.record(key, events, NOW + 2 * HOUR)
-    assert said(outcomes) == ["stored", "late", "early", "stored"]
-    assert outcomes[1].created == NOW
-    later = NOW + 2 * HOUR + 1
-    after = [events[0], replace(events[0], key="after the grace")]
-    assert said(bench.record(key, after, later)) == ["repeated", "late"]
-    assert counted(bench, key)["seen"] == (1, 1)
-    assert _late(bench.series(key)) == {"seen": 2, "spent": 0}
-    assert sum(map(sum, bench.late(key))) == 0
-    bench.change(key, "exclude", unit="a", now=later)
-    bench.record(key, [events[1]], later)
-    assert _late(bench.series(key))["seen"] == 2
-
-
 # Covariates
 
 
@@ -307,54 +282,3 @@ def test_rewards_of_events(bench: Bench) -> None:
 
 
 # What operators do
-
-
-def test_metrics_voided(bench: Bench) -> None:
-    """A value of a metric is voided with a trace, however large; the reward stays as it was."""
-    key = declared(bench, CLICKED, SPENT | {"cap": None}, products=PRODUCTS)
-    bench.assign(key, ["a", "b", "c"])
-    bench.reward(key, [("a", 1.0), ("b", 2.0)], NOW)
-    bought = [Event(u, 10.0, "spent", key=f"o{i}") for u in "ab" for i in range(3)]
-    bench.record(key, [*bought, Event("c", 1e90, "spent", key="o1")], NOW + 5)
-    tally = bench.snapshot(key).segments[0][1]
-    first = bench.change(key, "void", target="c", metric="spent")
-    assert counted(bench, key)["spent"] == (2, 60)
-    bench.change(key, "void", target="b", metric="spent")
-    assert said(bench.record(key, [bought[3]], NOW + 9)) == ["stored"]
-    assert counted(bench, key)["spent"] == (2, 40)
-    assert bench.again().corrections(key) == [
-        Correction(first.entry, 2, "void", 1e90, closed=False, metric="spent"),
-        Correction(first.entry + 1, 1, "void", 30.0, closed=False, metric="spent"),
-    ]
-    assert bench.audit(experiment="e")[1].detail["metric"] == "spent"
-    assert bench.snapshot(key).segments[0][1] == tally
-    wrong: list[tuple[type[Exception], dict[str, Any]]] = [
-        (InvalidInputError, {"target": "b", "metric": "clicked"}),
-        (InvalidInputError, {"target": "b", "metric": "unheard-of"}),
-        (UnknownAssignmentError, {"target": "nobody", "metric": "spent"}),
-    ]
-    before, log = bench.everything(key), bench.audit()
-    for error, given in wrong:
-        change = Change("void", **given, reason=WHY)
-        refused(error, f"{given}", bench.correct, key, change, now=NOW + 9)
-    refused(InvalidInputError, "a metric", Change, "exclude", unit="a", metric="spent", reason=WHY)
-    assert (bench.everything(key), bench.audit()) == (before, log)
-
-
-def test_rewards_of_events_voided(bench: Bench) -> None:
-    """A reward made of events is voided as a whole; what the policy observed can be undone."""
-    primary = {"name": "revenue", "role": "primary", "several": "sum"}
-    key = declared(bench, primary, CLICKED, rounds=3)
-    bench.assign(key, ["a", "b", "c"])
-    events = [Event(u, 0.1, "revenue", key=f"o{i}") for u in "abc" for i in range(2)]
-    bench.record(key, [*events, Event("a", 1.0, "clicked")], NOW + 5)
-    bench.open_segment(key, new_segment(9), closed=[0])
-    bench.change(key, "void", target="b", metric="revenue")
-    rows, made = bench.log(key), bench.corrections(key)
-    assert [row.reward for row in rows] == [0.2, None, 0.2]
-    assert bench.snapshot(key, everything=True).corrected == (0,)
-    assert [(c.metric, c.kind, c.closed) for c in made] == [("reward", "void", True)]
-    seen = [as_observed(row, [c for c in made if c.number == row.number]) for row in rows]
-    assert [row.reward for row in seen] == [0.2, 0.2, 0.2]
-    bench.change(key, "void", target="a", metric="clicked")
-    assert bench.corrections(key)[-1].late is False

@@ -19,7 +19,6 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 
 from steadyarm.errors import (
-    ExperimentExistsError,
     InvalidInputError,
     StorageError,
 )
@@ -178,18 +177,6 @@ def test_the_database_itself_keeps_the_audit_log(storage: Storage) -> None:
         with pytest.raises((StorageError, InvalidInputError), match="append-only"):
             storage._database.write(work)
     assert [entry.author for entry in storage.audit()] == ["me"]
-
-
-def test_a_refused_call_is_not_tried_again(storage: Storage) -> None:
-    calls = []
-
-    def work(connection: Any) -> None:
-        calls.append(1)
-        raise ExperimentExistsError("taken")
-
-    with pytest.raises(ExperimentExistsError):
-        storage._database.write(work)
-    assert len(calls) == 1
 
 
 # Crashes

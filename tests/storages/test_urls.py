@@ -59,11 +59,6 @@ def test_other_urls_are_refused_without_showing_passwords(url: str, says: str) -
     assert "secret" not in str(caught.value)
 
 
-def test_memory_has_no_versions() -> None:
-    with pytest.raises(InvalidInputError, match="memory has no tables"):
-        storage_status("memory")
-
-
 def test_databases_are_imported_when_used() -> None:
     code = "import sys, steadyarm.storages; print('sqlalchemy' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

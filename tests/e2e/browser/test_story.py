@@ -120,16 +120,6 @@ def read_offline(browser: Browser, report: Path, name: str) -> None:
     watch.check()
 
 
-def test_pausing_and_going_on(visitor: Visitor, shop: Site) -> None:
-    page, _ = visitor(shop)
-    page.goto(f"{address('no-visitors-yet')}/stop")
-    page.get_by_role("link", name="Cancel").click()
-    confirm(page, "Pause")
-    expect(page.get_by_role("heading", level=1)).to_contain_text("paused")
-    confirm(page, "Resume")
-    expect(page.get_by_role("heading", level=1)).to_contain_text("running")
-
-
 def test_what_went_wrong_in_the_form_is_said_at_its_fields(
     visitor: Visitor, shop: Site, name: str
 ) -> None:
