@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 import steadyarm as sa
 from steadyarm.cli.main import main
 from steadyarm.dashboard import forms
-from steadyarm.dashboard.forms import METRIC, USUAL, read_form, read_question
+from steadyarm.dashboard.forms import (
+    METRIC,
+    USUAL,
+    fields_of,
+    not_copied,
+    read_form,
+    read_question,
+)
 from tests.dashboard.clients import Browser
 
 EVIL = '<script>alert("x")</script>'
@@ -44,6 +51,11 @@ ALL = METRICS | {
     "attributes": "device = mobile, desktop\ncountry = DE, FR",
     "covariates": "visits, spend",
     "looks": "daily",
+    "share": "50",
+    "layer": "checkout",
+    "hypothesis": "One page is quicker.\r\nMore buy.",
+    "owner": "Ada",
+    "tags": "shop, 2026",
     "start": "draft",
 }
 PLAN = {"plan_rate": "10", "plan_gap": "5", "traffic": "500", "plan_error": "10"}
@@ -104,6 +116,13 @@ def test_a_form_becomes_a_description() -> None:
         "covariates": ["visits", "spend"],
         "stop": "when sure",
         "looks": "daily",
+        "traffic": 0.5,
+        "layer": "checkout",
+        "about": {
+            "hypothesis": "One page is quicker.\r\nMore buy.",
+            "owner": "Ada",
+            "tags": ["shop", "2026"],
+        },
     }
     assert form.settings is not None
     assert form.settings.reward_window == 5400.0
@@ -150,6 +169,33 @@ def test_form_toml_and_python_create_the_same_experiment(
                 del described["seed"]  # drawn
             assert settings[0] == settings[1]
             assert by_form.state == other.state
+
+
+def test_a_test_is_cloned_in_the_form_and_a_draft_deleted(empty: Browser) -> None:
+    empty.post_form("/new", GOOD | ALL)
+    href = "/experiments/layout"
+    page = empty.get(href).text
+    assert "One page is quicker." in page
+    assert 'href="/new?from=layout"' in page
+    found = [href in empty.get(f"/?q={q}").text for q in ("2026", "2027")]
+    assert found == [True, False]
+    settings = sa.load_experiment("layout", empty.app.state.service.storage).settings
+    fields = fields_of(settings)
+    again = read_form(fields | {"name": ["again"]})
+    assert not_copied(settings, again) == []
+    assert again.errors == {}
+    copied = empty.get("/new?from=layout").text
+    assert "Copied from" in copied
+    assert "not copied" not in copied
+    assert "One page is quicker." in copied
+    described = {"budget": 90, "arms": ["A", "B"], "min_share": 0.1, "missing": "drop", "name": "x"}
+    assert empty.post("/v1/experiments", described).status_code == 201
+    assert "not copied: reward_window" not in (page := empty.get("/new?from=x").text)
+    assert "min_share" in page
+    assert empty.post_form("/experiments/x/delete").status_code == 409  # it runs
+    assert empty.post_form("/experiments/layout/delete").headers["location"] == "/"
+    assert empty.get("/experiments/layout").status_code == 404
+    assert empty.post_form("/new", GOOD).status_code == 303  # the name is free again
 
 
 def test_a_preview_shows_what_is_known(empty: Browser) -> None:
@@ -247,6 +293,9 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"control": "else"}, "control", "else"),
     ({"attributes": "device"}, "attributes", "e.g. device = mobile, desktop"),
     ({"covariates": "a,a"}, "covariates", "twice"),
+    ({"share": "0"}, "share", "above 0"),
+    ({"share": "50"}, "control", "name the control"),
+    ({"owner": "A" * 2001}, "owner", "up to 2,000 characters"),
 ]
 
 

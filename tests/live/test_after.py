@@ -94,6 +94,28 @@ def test_a_late_reward_changes_the_leader_and_not_what_is_shown() -> None:
         check_outside(process.ask("later"), first)
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_the_control_is_shown_until_the_last_rewards_have_come(stopped: bool) -> None:
+    clock = Clock()
+    shop = create(control="A", budget=400, reward_window="1d", missing="zero", clock=clock)
+    units = [shop.ask(f"u{i}") for i in range(400 - 100 * stopped)]
+    for shown in units[:20]:
+        shop.tell(shown, 1.0)
+    if stopped:
+        shop.stop()
+    check_outside(shop.ask("early"), "A")
+    check_outside(sa.load_experiment("shop", shop.storage).ask("early"), "A")
+    assert shop.status().outside is None
+    for shown in units[20:]:
+        shop.tell(shown, float(shown.name == "B"))
+    clock.pass_(3 * 86_400)
+    check_outside(shop.ask("late"), "B")
+    check_outside(shop.ask("early"), "B")
+    outside = shop.status().outside
+    assert outside is not None
+    assert outside.reason.startswith("Ship B")
+
+
 def test_processes_that_decide_at_once_agree(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/shop.db"
     shop = create(budget=60, storage=url)

@@ -64,6 +64,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "bulk": {"bulk": True, "missing": "drop"},
     "traffic": {"traffic": 0.1, "layer": "checkout", "control": "A", "missing": "drop"},
     "after": {"after": "refuse", "missing": "drop"},
+    "about": {"about": {"hypothesis": "B sells", "tags": ["shop", "2026"]}, "missing": "drop"},
 }
 BASE: dict[str, Any] = {"arms": ["A", "B", "C"], "budget": 600, "policy": "steady", "seed": 7}
 

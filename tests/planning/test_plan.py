@@ -15,7 +15,7 @@ from scipy.stats import fisher_exact
 import steadyarm as sa
 from steadyarm.planning import Line, Need, Point, Progress, Share
 from steadyarm.planning.question import EqualSplit, candidates_of
-from steadyarm.planning.search import Search, first_guess, tidy
+from steadyarm.planning.search import SEARCHING, Search, first_guess, tidy
 from steadyarm.simulation import clopper_pearson
 from steadyarm.testing.policies import CHECKS
 
@@ -383,6 +383,18 @@ def test_the_interval_holds_the_budget_where_errors_follow_no_curve() -> None:
         assert tidy(need.high) == need.high
         assert tidy(need.low) == need.low
     assert missed <= 3  # of 20 at 95 %: p = 0.02
+
+
+def test_a_budget_that_only_luck_found_enough_is_not_stated() -> None:
+    question = sa.Question.from_settings(TWO | {"traffic_per_day": 10_000})
+
+    def count(budget: int, trials: int, stream: int) -> Point:
+        wrong = budget < (1000 if stream == SEARCHING else 3000)
+        return Point(budget, Share.of(trials // 2 * wrong, trials))
+
+    need = Search(question, 0.05, count, 2000).run(1500)
+    assert need.budget is not None
+    assert need.budget >= 3000
 
 
 def test_budgets_have_intervals_and_what_is_printed_is_not_contradicted() -> None:

@@ -321,3 +321,14 @@ def test_arrivals_are_the_latest_events_with_what_they_counted_as(bench: Bench) 
     ]
     latest = bench.storage.arrivals(key, ["orders", "revenue"], now, most=1).latest
     assert [one.unit for one in latest] == ["b"]
+
+
+def test_a_draft_is_deleted_and_nothing_else(bench: Bench) -> None:
+    key = bench.new_experiment("draft", state="draft").key
+    bench.delete_draft(key, NOW, by="me")
+    refused(UnknownExperimentError, "a deleted one", bench.find, "draft")
+    assert bench.history("draft")[-1].action == "experiment.deleted"
+    assert bench.new_experiment("draft", state="draft").key != key
+    running = bench.running(8, name="running")
+    refused(WrongStateError, "a running one", bench.delete_draft, running, NOW)
+    assert bench.find("running").key == running

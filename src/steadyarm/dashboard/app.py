@@ -139,8 +139,8 @@ def action_pages(action: Action) -> tuple[Page, Page]:
     async def act(service: Service, request: Request, viewer: Viewer) -> Response:
         name, by = request.path_params["name"], viewer.name or ""
         reason = request.state.form.get("reason", [""])[-1] if action.reason else None
-        experiment = await move(service, name, action.name, by, reason)
-        return see_other(viewer.root, experiment_path(experiment.name))
+        await move(service, name, action.name, by, reason)
+        return see_other(viewer.root, "/" if action.name == "delete" else experiment_path(name))
 
     return Page("GET", path, confirm, "admin"), Page("POST", path, act, "admin")
 

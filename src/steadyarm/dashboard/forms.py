@@ -25,18 +25,18 @@ from steadyarm.arms import ArmSet
 from steadyarm.dashboard.access import Page, Viewer
 from steadyarm.dashboard.responses import experiment_path, render, see_other
 from steadyarm.errors import ExperimentExistsError, InvalidInputError
-from steadyarm.live.lifecycle import check_name, settings_from_description
+from steadyarm.live.lifecycle import check_name, description_of, settings_from_description
 from steadyarm.live.metrics import Metric, usual_grace
-from steadyarm.live.settings import Settings
+from steadyarm.live.settings import ABOUT, Settings
 from steadyarm.planning import Question, plan
 from steadyarm.planning.question import LARGE, LEAST_WRONG
 from steadyarm.plot import sweeps
 from steadyarm.plot.spec import for_page, note_of
 from steadyarm.service.handlers import create_experiment
-from steadyarm.service.problems import json_response
+from steadyarm.service.problems import RefusedError, json_response
 from steadyarm.service.service import Service
 from steadyarm.wire.requests import NewExperiment, convert
-from steadyarm.wording import counted, toml_of
+from steadyarm.wording import counted, span, toml_of
 
 FIELDS = {  # label, and what the field says at first
     "name": ("Name", ""),
@@ -48,6 +48,12 @@ FIELDS = {  # label, and what the field says at first
     "stop": ("When a test is decided early", "sure"),
     "attributes": ("Attributes", ""),
     "covariates": ("Covariates", ""),
+    "share": ("Share of all visitors that take part", "100"),
+    "layer": ("Layer", ""),
+    "description": ("Description", ""),
+    "hypothesis": ("Hypothesis", ""),
+    "owner": ("Owner", ""),
+    "tags": ("Tags", ""),
     "policy": ("Method", "steady"),
     "start": ("Start", "now"),
 }
@@ -73,6 +79,7 @@ PLANNER = {  # the planner's own fields, and what they say at first; the form sa
     "plan_error": "5",
     "plan_clear": "80",
 }
+FURTHER = {"policy", "share", "layer", "attributes", "covariates", *ABOUT} - {"hypothesis"}
 CHOICES: dict[str, dict[str, str]] = {
     "looks": {
         "none": "None: the test is decided when all visitors have come",
@@ -104,6 +111,8 @@ DAY = 86_400  # seconds
 PLACES = {  # fields of the form, by those of settings and questions
     "arms": "variants",
     "values": "variants",
+    "traffic": "share",
+    **{f"about.{key}": key for key in ABOUT},
     "rewards.correlation": "plan_correlation",
     "rewards.delay": "metric-0",
     "clear": "plan_clear",
@@ -111,6 +120,7 @@ PLACES = {  # fields of the form, by those of settings and questions
 }
 MOST_VARIANTS = 2000  # as the service has it
 TRIED = 300  # variants up to which the settings are made while somebody types
+WHOLE = ("", "100", "100%", "100 %")
 NAMED = 300  # variants that can be chosen as the control
 
 GROUPED = re.compile(r"\d{1,3}(?:[,_' \u00a0\u202f]\d{3})+", re.ASCII)
@@ -245,6 +255,9 @@ def read_form(sent: Sent) -> FilledForm:
         "attributes": _attributes(typed),
         "covariates": _list(typed.text("covariates").split(",")),
         **_stopping(typed),
+        "traffic": None if typed.text("share") in WHOLE else typed.percent("share"),
+        "layer": typed.text("layer") or None,
+        "about": _about(typed),
     }
     described = {"arms": names} | {
         key: value for key, value in described.items() if value not in (None, {}, [])
@@ -325,6 +338,13 @@ def _attributes(typed: Fields) -> dict[str, list[str]]:
     return attributes
 
 
+def _about(typed: Fields) -> dict[str, Any]:
+    """What people read of the test, as far as something was typed."""
+    about: dict[str, Any] = {key: typed.text(key) for key in ABOUT}
+    about["tags"] = _list(about["tags"].split(","))
+    return {key: value for key, value in about.items() if value}
+
+
 def _stopping(typed: Fields) -> dict[str, Any]:
     """Whether the test may end early, as a description has it."""
     if typed.text("looks") == "none":
@@ -348,6 +368,55 @@ def _place(error: InvalidInputError) -> str:
 
 def _list(parts: Sequence[str]) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
+
+
+def fields_of(settings: Settings) -> dict[str, list[str]]:
+    r"""What somebody types to describe a test, as far as the form can: the reverse of `read_form`.
+
+    Examples
+    --------
+    >>> typed = {"name": ["shop"], "variants": ["A\nB"], "metric_name": ["buy"], "budget": ["9"]}
+    >>> form = read_form(typed | {"tags": ["new, shop"], "metric_window": ["90 m"]})
+    >>> again = fields_of(form.settings)
+    >>> again["tags"], again["metric_window"], again["variants"]
+    (['new, shop'], ['90 minutes'], ['A\nB'])
+    """
+    described, values = description_of(settings), settings.values or {}
+    about: Mapping[str, Any] = settings.about
+    typed = {
+        "variants": "\n".join(
+            f"{name} = {json.dumps(values[name])}" if name in values else name
+            for name in settings.arms.names
+        ),
+        "control": settings.control or "",
+        "budget": str(settings.budget),
+        "looks": str(settings.looks or "none"),
+        "stop": "recommend" if settings.stop == "recommend" else "sure",
+        "attributes": "\n".join(f"{k} = {', '.join(v)}" for k, v in settings.attributes.items()),
+        "covariates": ", ".join(settings.covariates),
+        "policy": settings.policy.name.lower(),
+        "share": f"{100 * settings.traffic:g}",
+        "layer": settings.layer or "",
+        **{key: about.get(key, "") for key in ABOUT},
+        "tags": ", ".join(about.get("tags", ())),
+    }
+    usual = {key: USUAL[key] for key in CHOICES if typed.get(key) not in CHOICES[key]}
+    rows = sorted(described.get("metrics", ()), key=lambda row: row.get("role") != "primary")
+    metrics = [METRIC | {key: str(row[key]) for key in METRIC if key in row} for row in rows]
+    for row in metrics:
+        row["window"] = row["window"] and span(float(row["window"])).replace(",", "")
+    columns = {f"metric_{key}": [row[key] for row in metrics] for key in METRIC}
+    return {key: [value] for key, value in (typed | usual).items()} | (columns if rows else {})
+
+
+def not_copied(settings: Settings, form: FilledForm) -> list[str]:
+    """Settings of a test that the form made of it does not describe."""
+    if form.settings is None:
+        return [key for key in description_of(settings) if key != "seed"]
+    own, copied = settings.to_dict(), form.settings.to_dict()
+    ignored = ("seed", "budget", "products", "arms")
+    names = [key for key in own if key not in ignored and own[key] != copied[key]]
+    return ["arms"] * (settings.arms != form.settings.arms) + names
 
 
 def python_of(form: FilledForm) -> str:
@@ -457,8 +526,16 @@ def compute_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def show_form(service: Service, request: Request, viewer: Viewer) -> Response:
-    """Show the empty form."""
-    return _page(viewer, read_form({}), {})
+    """Show the empty form, or one that describes the same test as another experiment."""
+    name = request.query_params.get("from")
+    if name is None:
+        return _page(viewer, read_form({}), {})
+    settings = (await service.find(name)).experiment.settings
+    if settings.arms.size > MOST_VARIANTS:
+        raise RefusedError("not-found", "The form cannot describe so many variants.", None)
+    form = await service.read(lambda: read_form(fields_of(settings)))
+    missing = await service.read(not_copied, settings, form)
+    return _page(viewer, form, {}, source=name, missing=missing)
 
 
 async def create(service: Service, request: Request, viewer: Viewer) -> Response:
@@ -509,13 +586,21 @@ def duration_text(form: FilledForm) -> str:
 
 
 def _page(
-    viewer: Viewer, form: FilledForm, errors: Mapping[str, str], status: int = 200
+    viewer: Viewer,
+    form: FilledForm,
+    errors: Mapping[str, str],
+    status: int = 200,
+    source: str = "",
+    missing: Sequence[str] = (),
 ) -> Response:
     return render(
         "new.html",
         viewer,
         status,
         form=form,
+        source=source,
+        further=not FURTHER.isdisjoint(errors),
+        missing=missing,
         errors=errors,
         summary=[(key, _label(key), text) for key, text in errors.items()],
         choices=CHOICES,

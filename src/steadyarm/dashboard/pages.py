@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -165,6 +165,7 @@ ACTIONS = (
         ("draft", "stopped"),
         final=True,
     ),
+    Action("delete", "The draft is gone for good, and its name is free again.", ("draft",), True),
 )
 
 
@@ -216,6 +217,13 @@ class Row:
         return stopped or spent or (self.card is not None and self.card.ended)
 
     @property
+    def searched(self) -> str:
+        """The text in which searches look, in small letters."""
+        about: Mapping[str, Any] = self.summary.config.get("about") or {}
+        tags = "\n".join(about.get("tags", ()))
+        return f"{self.summary.name}\n{self.leader or ''}\n{tags}".casefold()
+
+    @property
     def leader(self) -> str | None:
         """The recommended variant; None if none is known yet."""
         if self.card is None or self.card.verdict is None:
@@ -239,10 +247,7 @@ async def overview(service: Service, request: Request, viewer: Viewer) -> Respon
     summaries = await service.read(service.storage.summaries)
     rows = overview_rows((summary, *cards.peek(summary.name)) for summary in summaries)
     matching = [
-        row
-        for row in rows
-        if query.casefold() in f"{row.summary.name}\n{row.leader or ''}".casefold()
-        and state in ("", row.summary.state)
+        row for row in rows if query.casefold() in row.searched and state in ("", row.summary.state)
     ]
     number = request.query_params.get("page", "1")
     page, pages = int(number) if number.isdecimal() else 1, max(-(-len(matching) // ROWS), 1)

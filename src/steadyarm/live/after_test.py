@@ -2,9 +2,10 @@
 
 A test is over when it is stopped or its budget is spent. Its units keep their variants. Whoever
 comes later sees the default: the recommended variant if the decision is clear, else the control,
-and without a control the leader. The default is chosen once, when the first such unit comes, and
-stored: a late reward may change the leader, but not what somebody was shown. Only an operator
-changes that, with a roll-out.
+and without a control the leader. The default is chosen once, when the first such unit comes after
+the last planned analysis, and stored: a late reward may change the leader, but not what somebody
+was shown. Only an operator changes that, with a roll-out. Until that analysis new units see the
+control; without a control the default is chosen at once.
 
 Who belongs to a share of a roll-out is a pure function of the experiment's seed and the unit
 (`place_of_unit`), so that all processes agree, and shares that grow keep their units.
@@ -18,7 +19,7 @@ from hashlib import blake2b
 from random import random
 from typing import TYPE_CHECKING, Any
 
-from steadyarm.errors import InvalidInputError, SteadyArmError, WrongStateError
+from steadyarm.errors import InvalidInputError, RewardsPendingError, SteadyArmError, WrongStateError
 from steadyarm.live.settings import Settings
 from steadyarm.live.stopping import ITSELF
 from steadyarm.live.verdict import Verdict
@@ -140,12 +141,16 @@ def outside_texts(outside: Outside | None) -> list[str]:
 # The default
 
 
-def choose_default(experiment: Experiment, outside: Outside | None) -> Outside:
+def choose_default(experiment: Experiment, outside: Outside | None) -> Outside | None:
     """Choose and store what units see after the test; another process may have been faster.
+
+    None, and nothing is stored, if rewards may still decide and there is a control to be shown.
 
     outside : what is shown outside of the test so far
     """
-    default, reason = current_default(experiment)
+    default, reason, undecided = current_default(experiment)
+    if undecided and outside is None and experiment.settings.control is not None:
+        return None
     while outside is None or outside.default is None:
         now = experiment.now()
         chosen = replace(outside or Outside(), default=default, reason=reason, since=now)
@@ -163,13 +168,15 @@ def choose_default(experiment: Experiment, outside: Outside | None) -> Outside:
     return outside
 
 
-def current_default(experiment: Experiment) -> tuple[str, str]:
-    """The variant to show after the test on what is known now, and why."""
+def current_default(experiment: Experiment) -> tuple[str, str, bool]:
+    """The variant to show after the test on what is known now, why, and whether that may change."""
+    verdict: Verdict | SteadyArmError
     try:
-        verdict: Verdict | SteadyArmError = experiment.recommend()
+        verdict = experiment.recommend()
+        undecided = verdict.decision.word == "running"
     except SteadyArmError as error:
-        verdict = error
-    return default_of(experiment.settings, verdict)
+        verdict, undecided = error, isinstance(error, RewardsPendingError)
+    return *default_of(experiment.settings, verdict), undecided
 
 
 def default_of(settings: Settings, verdict: Verdict | SteadyArmError) -> tuple[str, str]:
@@ -230,7 +237,7 @@ def roll_out(
         if control is not None:
             outside = replace(outside, default=control, reason="It is the control.", since=now)
         elif outside.default is None:
-            default, why = current_default(experiment)
+            default, why, _ = current_default(experiment)
             outside = replace(outside, default=default, reason=why, since=now)
         detail: dict[str, Any] = {"variant": chosen, "share": new.share, "reason": reason}
         if before is not None:

@@ -97,7 +97,7 @@ log = logging.getLogger("steadyarm")
 
 UNKNOWN = UnknownAssignmentError("the unit has no variant yet.")
 OVER = (BudgetSpentError, WrongStateError)  # why a unit is not part of the test
-EXAMINED = 60.0  # seconds after which it is examined again whether a test stops itself
+EXAMINED = 60.0  # seconds after which it is examined again whether a test is decided
 SECOND = microseconds(1)
 ONLY = {
     "draft": "a draft can be started",
@@ -152,6 +152,7 @@ class Experiment(LiveTest):
         self._over = False  # the test is over for ever, so that units are only looked up
         self._examined: object = None  # what the look rested on that is done with
         self._next_look = 0.0  # when it is examined next whether there are more
+        self._undecided = "draft", 0  # in this state nothing is chosen after the test until then
         self._next_check = 0  # when windows are checked again, once a second
 
     def __repr__(self) -> str:
@@ -308,16 +309,18 @@ class Experiment(LiveTest):
         for visit, assigned in zip(waiting, result.assigned, strict=True):
             visit.assigned = assigned
         outside = None if result.outside is None else Outside.read(result.outside)
-        self._over = outside is not None or result.state in ("stopped", "archived")
+        state, until = self._undecided
+        undecided = outside is None and result.state == state and now < until
+        self._over = undecided or outside is not None or result.state in ("stopped", "archived")
         default = None
         if None in result.assigned:
-            if refused is None and result.state == "running" and outside is None:
+            if refused is None and result.state == "running" and outside is None and not undecided:
                 return None  # a segment has to be opened
             refused = refused or not_running(result.state)
             if self.settings.after == "show" and isinstance(refused, OVER):
                 if outside is not None and outside.default is not None:
                     default = outside.default
-                elif outside is None and result.state in ("draft", "paused"):
+                elif undecided or (outside is None and result.state in ("draft", "paused")):
                     default = self.settings.control
                 else:
                     self._over = True
@@ -411,8 +414,9 @@ class Experiment(LiveTest):
 
     def _choose_default(self) -> None:
         """Choose what is shown after the test, unless that was done."""
-        outside = Outside.read(self.storage.find_assignments(self.key, []).outside)
-        choose_default(self, outside)
+        known = self.storage.find_assignments(self.key, [])
+        if choose_default(self, Outside.read(known.outside)) is None:
+            self._undecided = known.state, self.now() + microseconds(EXAMINED)
 
     # Rewards
 
@@ -806,6 +810,15 @@ class Experiment(LiveTest):
         by : who does it, for the audit log
         """
         self._move("archived", None, by)
+
+    def delete(self, by: str = "") -> None:
+        """Delete a draft; nothing was assigned in it, and its name is free again.
+
+        Parameters
+        ----------
+        by : who does it, for the audit log
+        """
+        self.storage.delete_draft(self.key, self.now(), by=by)
 
     def roll_out(
         self,

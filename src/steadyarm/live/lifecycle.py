@@ -50,7 +50,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 DESCRIBED = (
     *("arms", "policy", "budget", "seed", "direction", "reward_range", "reward_window"),
     *("reward_grace", "missing", "sticky", "control", "min_share", "metrics", "attributes"),
-    *("covariates", *STOPPING, "values", "bulk", "traffic", "layer", "after"),
+    *("covariates", *STOPPING, "values", "bulk", "traffic", "layer", "after", "about"),
 )
 
 
@@ -82,6 +82,7 @@ def create_experiment(
     traffic: float = 1.0,
     layer: str | None = None,
     after: After = "show",
+    about: Mapping[str, Any] | None = None,
     load_if_exists: bool = False,
     start: bool = True,
     clock: Callable[[], float] | None = None,
@@ -100,7 +101,7 @@ def create_experiment(
     seed : makes all draws reproducible; drawn and stored if it is not given
     direction, reward_range, reward_window, reward_grace, missing, sticky : see `Settings`
     control, min_share, metrics, attributes, covariates : see `Settings`
-    stop, looks, spending, futility, values, bulk, traffic, layer, after : see `Settings`
+    stop, looks, spending, futility, values, bulk, traffic, layer, after, about : see `Settings`
     load_if_exists : an experiment of that name with the same settings is loaded instead
     start : False leaves it a draft until `Experiment.start`
     clock : seconds since 1970, in place of the storage's own clock, for simulations
@@ -145,6 +146,7 @@ def create_experiment(
         "traffic": traffic,
         "layer": layer,
         "after": after,
+        "about": about,
     }
     check_name(name)
     settings = _settings(arms, policy, budget, **options)
@@ -453,7 +455,7 @@ def _check_same(experiment: Experiment, settings: Settings, ignore_seed: bool) -
         stored[name], wanted[name] = getattr(experiment.settings, name), getattr(settings, name)
     if ignore_seed:
         wanted["seed"] = stored["seed"]
-    keys = [key for key in stored | wanted if key != "products"]
+    keys = [key for key in stored | wanted if key not in ("products", "about")]
     if different := [key for key in keys if stored.get(key) != wanted.get(key)]:
         raise ExperimentExistsError(
             f"an experiment {experiment.name!r} is there, but with another "

@@ -6,6 +6,7 @@ They do not change after they were checked.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -58,6 +59,9 @@ Looking = int | Literal["daily", "weekly"]
 
 USUAL_LOOKS, MOST_LOOKS = 8, 60  # at a test that may stop early
 STOPPING = ("stop", "looks", "spending", "futility")
+ABOUT = ("description", "hypothesis", "owner", "tags")
+LONGEST_ABOUT, MOST_TAGS = (2000, 50), 20  # characters of a text and of a tag
+UNSUITABLE = re.compile(r"[\0\ud800-\udfff]")  # what databases or UTF-8 cannot hold
 FEW = 10  # rounds of a variant, on average, below which a budget is small
 OF_PRIMARY = {  # settings of the reward, and what the primary metric calls them
     "direction": "direction",
@@ -130,6 +134,8 @@ class Settings:
     after : what units without a variant get once the test is over: "show" them the recommended
         variant if it is clear, else the control, without a control the leader; or "refuse" with an
         error. See docs/run/after_the_test.md
+    about : what people read of the test: a description, hypothesis and owner, each a text, and a
+        list of tags; {"owner": "Ada", "tags": ["checkout"]}
 
     Examples
     --------
@@ -167,6 +173,7 @@ class Settings:
     traffic: float = 1.0
     layer: str | None = None
     after: After = "show"
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -184,6 +191,7 @@ class Settings:
         check_choice(self.direction, "direction", get_args(Direction))
         check_choice(self.sticky, "sticky", get_args(Sticky))
         check_choice(self.after, "after", get_args(After))
+        self.about = _validate_about(self.about)
         check_choice(self.bulk, "bulk", (True, False))
         whole_number(self.budget, "budget", least=1, most=2**53 - 1)
         whole_number(self.seed, "seed", most=2**63 - 1)
@@ -503,6 +511,7 @@ class Settings:
             "attributes": {name: list(self.attributes[name]) for name in self.attributes},
             "covariates": list(self.covariates),
             "values": None if self.values is None else dict(self.values),
+            "about": dict(self.about),
         }
 
     @classmethod
@@ -576,6 +585,28 @@ def events_in(name: str, config: Mapping[str, Any]) -> list[str]:
     if all(metric["role"] != "primary" for metric in metrics):
         events += [REWARD, name]
     return list(dict.fromkeys(events))
+
+
+def _validate_about(given: Any) -> dict[str, Any]:
+    """What people read of the test, without what is empty."""
+    if not isinstance(given, Mapping) or given.keys() - ABOUT:
+        expected = f"a mapping with some of {', '.join(ABOUT)}"
+        raise InvalidInputError.of("about", given, expected)
+    about = {key: given[key] for key in ABOUT if given.get(key)}
+    for key, value in about.items():
+        texts = value if key == "tags" else [value]
+        listed = isinstance(texts, (list, tuple)) and len(texts) <= MOST_TAGS
+        if not listed or not all(_is_text(text, LONGEST_ABOUT[key == "tags"]) for text in texts):
+            expected = f"a text of up to {LONGEST_ABOUT[0]:,} characters"
+            if key == "tags":
+                expected = f"up to {MOST_TAGS} texts of up to {LONGEST_ABOUT[1]} characters"
+            raise InvalidInputError.of(f"about.{key}", value, expected)
+    return about | ({"tags": list(about["tags"])} if "tags" in about else {})
+
+
+def _is_text(value: Any, longest: int) -> bool:
+    """Whether a value is a text that storages can keep and pages can show."""
+    return isinstance(value, str) and len(value) <= longest and not UNSUITABLE.search(value)
 
 
 def _control(given: Any, share: Any, arms: ArmSet) -> tuple[str | None, float | None]:

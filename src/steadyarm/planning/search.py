@@ -462,10 +462,13 @@ class Search:
                 high = min(high, check.budget)
             if high <= 1.02 * low:
                 break
-        if enough is None:
-            enough, failed = self._check(high)
-            if high == self.most and failed.low > self.wanted:
-                return Need(None, None, None, None, enough)
+        while enough is None:  # the tests of the bracket were luckier than fresh ones
+            check, failed = self._check(high)
+            if failed.low <= self.wanted:
+                enough = check
+            elif high == self.most:
+                return Need(None, None, None, None, check)
+            high = min(round(1.1 * high), self.most)
         return self._need(enough)
 
     def _need(self, check: Point) -> Need:

@@ -202,7 +202,11 @@ def _facts(card: Scorecard) -> list[tuple[str, str]]:
         facts += [("First visit", when(card.started)), ("Last visit", when(card.last))]
     if card.expected_end is not None and not card.ended:
         facts.append(("Expected end", when(card.expected_end)))
-    return [*facts, ("Policy", card.settings.policy.name)]
+    about = [
+        (key.capitalize(), ", ".join(value) if key == "tags" else value)
+        for key, value in card.settings.about.items()
+    ]
+    return [*facts, ("Policy", card.settings.policy.name), *about]
 
 
 def _standings(card: Scorecard, verdict: Verdict | None, order: list[int]) -> dict[str, Any] | None:

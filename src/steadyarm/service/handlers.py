@@ -261,11 +261,13 @@ async def show_experiment(
 async def move(
     service: Service, name: str, action: str, by: str, reason: str | None = None
 ) -> Experiment:
-    """Start, pause, resume, stop, reopen or archive an experiment; only reopening has a reason."""
+    """Start, pause, resume, stop, reopen, archive or delete; only reopening has a reason."""
     live = await service.find(name)
     why = {} if reason is None else {"reason": reason}
     await service.write(partial(getattr(live.experiment, action), by=by, **why))
     live.over = action == "archive"
+    if action == "delete":
+        service.drop(live)
     return live.experiment
 
 

@@ -48,6 +48,7 @@ from sqlalchemy import (
     Connection,
     Select,
     bindparam,
+    delete,
     func,
     insert,
     or_,
@@ -93,6 +94,9 @@ from steadyarm.storages.schema import (
     AnyRow,
     assignments,
     experiments,
+    marks,
+    notices,
+    refusals_of,
     rewards,
     same_assignment,
     segments,
@@ -413,6 +417,23 @@ class Storage:
             this = update(experiments).where(experiments.c.key == key)
             connection.execute(this.values(state="running", outside=None, reopened=look))
             note(connection, now, by, "experiment.reopened", row.name, {"reason": reason})
+
+        self._database.write(work)
+
+    def delete_draft(self, key: int, now: int, *, by: str = "") -> None:
+        """Delete an experiment that was never started; its entries in the audit log stay."""
+
+        def work(connection: Connection) -> None:
+            row = require_experiment(key, connection.execute(ALONE, {"key": key}).one_or_none())
+            if row.state != "draft":
+                raise WrongStateError(
+                    f"the experiment {row.name!r} is {describe_state(row.state)}; only a draft can "
+                    "be deleted. Archive it."
+                )
+            connection.execute(delete(notices).where(notices.c.key == key))
+            connection.execute(delete(marks).where(refusals_of(key)))
+            connection.execute(delete(experiments).where(experiments.c.key == key))
+            note(connection, now, by, "experiment.deleted", row.name)
 
         self._database.write(work)
 

@@ -87,6 +87,7 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
     layer : the name of a layer: its tests have no unit in common, each has its own share of it
     after : show or refuse: whether units that come when the test is over see the recommended
         variant, or else the control, or get an error
+    about : an object with what people read of the test: description, hypothesis, owner and tags
     start : true or false: whether it starts at once
     load_if_exists : true or false: whether to accept an existing experiment with the same settings
     """
@@ -128,6 +129,7 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
     traffic: Annotated[float, Meta(gt=0, le=1)] = 1.0
     layer: str | None = None
     after: After = "show"
+    about: Annotated[dict[str, Any], Meta(examples=[{"owner": "Ada"}])] | None = None
     start: bool = True
     load_if_exists: bool = False
 

@@ -209,6 +209,7 @@ class SettingsAnswer(Response):
     traffic : share of all units that take part in the test
     layer : its tests have no unit in common; null for none
     after : show if units that come when the test is over see a variant, refuse if they get an error
+    about : description, hypothesis, owner and tags, as far as they were given
     """
 
     arms: Annotated[Any, one_of("ArmsAnswer", "FactorialAnswer", "BundlesAnswer", "ManyArmsAnswer")]
@@ -236,6 +237,7 @@ class SettingsAnswer(Response):
     traffic: float
     layer: str | None
     after: After
+    about: dict[str, Any]
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
