@@ -13,7 +13,7 @@ import altair as alt
 import numpy as np
 
 import steadyarm as sa
-from steadyarm.live.effects import effects_of
+from steadyarm.live.effects import compute_effects
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--out", type=Path, default=Path("steadyarm-examples"), metavar="DIR")
@@ -55,7 +55,7 @@ print("Verdict:", verdict)
 print(f"Truly best: {' + '.join(best)}; {len(set(chosen) & set(best))} of 6 were found")
 
 # The picture: how much more is read if an article is among the six than if it is not.
-brings = effects_of(test.evidence(), arm=verdict.arm)
+brings = compute_effects(test.evidence(), arm=verdict.arm)
 rate = rates.mean(axis=0)
 truth = rate - (rate.sum() - rate) / 29  # another article has its place otherwise
 true = [{"label": name, "truth": float(truth[k])} for k, name in enumerate(articles)]

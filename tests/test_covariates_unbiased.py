@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import steadyarm as sa
 from steadyarm.covariates import Moments, Slopes
 from steadyarm.estimators import arm_values, ips
-from steadyarm.live.decisions import SegmentLedger, adjust_ledgers, as_seen
+from steadyarm.live.decisions import SegmentLedger, adjust_ledgers, fill_in_missing
 from steadyarm.segments import SegmentStats
 from tests.policies.test_unbiased import _orders
 
@@ -120,7 +120,7 @@ def courses(
     X = arms.coordinates
     for one, chance in _orders(plan.segment(0)):
         opening, _ = adjust_ledgers([ledger(0, plan.segment(0), one, 0, known, z)], past())
-        seen = as_seen(POLICY, arms, opening)
+        seen = fill_in_missing(POLICY, arms, opening)
         scores = ips(X, *seen[0]) if seen else np.zeros((1, X.shape[1]))
         choice = int(arm_values(X, scores).argmax() == 0)
         begun = ledger(0, plan.segment(0), one, 0, final, z)
@@ -131,7 +131,7 @@ def courses(
             ended = ledger(1, plan.segment(1, choice), other, start, final, z)
             second, _ = adjust_ledgers([ended], slopes)
             total = np.zeros((1, X.shape[1]))
-            for piece in as_seen(POLICY, arms, [*first, *second]):
+            for piece in fill_in_missing(POLICY, arms, [*first, *second]):
                 total += ips(X, *piece)
             beta = slopes.fitted(second[0].moments)[0]
             yield chance * further, arm_values(X, total)[0] / ROUNDS, beta
@@ -224,7 +224,9 @@ def test_rewards_that_get_lost_by_chance() -> None:
         first, slopes = adjust_ledgers([begun], fixed)
         for ended, further in seconds.values():
             second, _ = adjust_ledgers([ended], slopes)
-            values = sum(ips(np.eye(2), *p)[0] for p in as_seen(POLICY, arms, [*first, *second]))
+            values = sum(
+                ips(np.eye(2), *p)[0] for p in fill_in_missing(POLICY, arms, [*first, *second])
+            )
             total += chance * further * values / 8
             mass += chance * further
             courses_seen.append(values)
@@ -241,5 +243,5 @@ def test_slopes_from_the_same_segment_would_be_biased() -> None:
         book = ledger(0, plan.segment(0), one, 0, rewards)
         _, slopes = adjust_ledgers([book], past())
         own, _ = adjust_ledgers([book], slopes)
-        total += chance * ips(np.eye(3), *as_seen(POLICY, ONE_HOT, own)[0])[0] / 3
+        total += chance * ips(np.eye(3), *fill_in_missing(POLICY, ONE_HOT, own)[0])[0] / 3
     assert np.abs(total - rewards[:3].mean(axis=0)).max() > 1e-6

@@ -124,6 +124,6 @@ def _faults(
 def _beyond(live: sa.Experiment, numbers: set[int]) -> list[str]:
     """Positions that no counter has reached."""
     snapshot = live.storage.snapshot(live.key, everything=True)
-    ends = {record.index: record.handed for record, _ in snapshot.segments}
+    ends = {record.index: record.used for record, _ in snapshot.segments}
     beyond = [n for n in numbers if place_of(n)[1] >= ends[place_of(n)[0]]]
     return [f"place {place_of(number)} is beyond its segment's counter" for number in beyond]

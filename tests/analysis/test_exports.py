@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.scorecard import scorecard_of
+from steadyarm.live.scorecard import compute_scorecard
 from steadyarm.live.verdict import Verdict
 from tests.live.scorecards import ARMS, played
 
@@ -128,7 +128,7 @@ def test_a_model_that_does_not_fit_blocks_the_verdict_live_and_of_the_log(tmp_pa
         assert "Add the interaction of 'image' and 'text'" in fit.advice
         assert report.unhealthy.startswith("Not healthy: do not decide yet.")
     assert not live.recommend().sure
-    assert "not healthy, do not decide yet" in scorecard_of(live).headline
+    assert "not healthy, do not decide yet" in compute_scorecard(live).headline
     assert found.summary.startswith("Not healthy: do not decide yet.")
 
 

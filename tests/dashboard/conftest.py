@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.scorecard import Scorecard, scorecard_of
+from steadyarm.live.scorecard import Scorecard, compute_scorecard
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import SCOPES, Browser, Guarded, add_tokens, dashboard, stored
 from tests.live.scorecards import NAMES, played
@@ -52,4 +52,4 @@ def shown(test: sa.Experiment) -> Iterator[tuple[Browser, Scorecard]]:
     storage = open_storage("memory")
     stored(test, storage, "layouts")
     with dashboard(storage) as browser:
-        yield browser, scorecard_of(sa.load_experiment("layouts", storage))
+        yield browser, compute_scorecard(sa.load_experiment("layouts", storage))

@@ -29,7 +29,7 @@ from steadyarm.dashboard.views import (
     charts_of,
     forecast_of,
 )
-from steadyarm.live.scorecard import Scorecard, scorecard_of
+from steadyarm.live.scorecard import Scorecard, compute_scorecard
 from steadyarm.live.verdict import adjusted_text
 from steadyarm.plot.spec import for_page, note_of, table_of
 from steadyarm.storages import open_storage
@@ -116,9 +116,9 @@ def test_scorecards_are_computed_once_however_many_watch(
 
     def count(experiment: sa.Experiment) -> Scorecard:
         computed.append(experiment.name)
-        return scorecard_of(experiment)
+        return compute_scorecard(experiment)
 
-    monkeypatch.setattr(pages, "scorecard_of", count)
+    monkeypatch.setattr(pages, "compute_scorecard", count)
     first = browser.get(LAYOUTS)
     for _ in range(3):
         assert browser.get(f"{LAYOUTS}/charts/drift.json").status_code == 200
@@ -144,7 +144,7 @@ def test_a_scorecard_that_fails_is_not_tried_at_every_view(
         tried.append(experiment.name)
         raise sa.InvalidInputError("no such policy here")
 
-    monkeypatch.setattr(pages, "scorecard_of", fail)
+    monkeypatch.setattr(pages, "compute_scorecard", fail)
     for _ in range(50):
         page = browser.get("/").text
         if "cannot be shown" in page:
@@ -211,7 +211,7 @@ def test_what_can_be_done_depends_on_whether_visits_are_left(
     test = played(arms=sa.ArmSet.one_hot(["A", "B"]), budget=40, visits=visits, days=2)
     if then:
         getattr(test, then)()
-    assert [action.name for action in actions_of(scorecard_of(test))] == offered
+    assert [action.name for action in actions_of(compute_scorecard(test))] == offered
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,8 @@ def test_every_stage_has_a_page(stage: str, visits: int, rewards: int) -> None:
             test.tell(assigned, float(i % 3 == 0))
     with dashboard(storage) as browser:
         text = text_of(browser, "/experiments/t")
-        assert scorecard_of(test).headline in text
-        assert ("no verdict" in text) == (scorecard_of(test).verdict is None)
+        assert compute_scorecard(test).headline in text
+        assert ("no verdict" in text) == (compute_scorecard(test).verdict is None)
         assert browser.get("/experiments/t/report.html").status_code == 200
         assert not {"nan", "inf"} & set(text.split())
         for absent in ("djusted", "Segments", "Interim analyses", "Guardrails"):
@@ -358,7 +358,7 @@ def test_guardrails_and_other_metrics_have_their_tables() -> None:
         slow = 0.5 * (assigned.name == "B")
         values = {"bought": i % 2, "revenue": 10.0 * (i % 3), "loading": 1 + slow + i % 5 / 50}
         shop.tell(assigned, values)
-    assert np.array_equal(analysed_sums(scorecard_of(shop)), counts)
+    assert np.array_equal(analysed_sums(compute_scorecard(shop)), counts)
     revenue = shop.recommend().metrics[0]
     with dashboard(storage) as browser:
         text = text_of(browser, "/experiments/shop")
@@ -369,12 +369,12 @@ def test_guardrails_and_other_metrics_have_their_tables() -> None:
     assert "worse than the margin" in text
     assert "Other metrics" in text
     assert revenue.estimates is not None
-    assert revenue.metric.shown(float(revenue.estimates[1])) in text
+    assert revenue.metric.format_value(float(revenue.estimates[1])) in text
 
 
 @pytest.mark.parametrize(("looks", "visits"), [(8, 2500), ("weekly", 2800)])
 def test_a_page_says_when_a_test_is_decided_and_when_it_ends(looks: Any, visits: int) -> None:
-    card = scorecard_of(played(days=6, stop="recommend", looks=looks))  # 400 visits a day
+    card = compute_scorecard(played(days=6, stop="recommend", looks=looks))  # 400 visits a day
     forecast, assigned = forecast_of(card), card.status.total_assigned
     assert assigned == 2400
     assert forecast.visits == pytest.approx(visits, rel=0.01)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.verdict import Decision, Verdict, compare_with_control, decision_of
+from steadyarm.live.verdict import Decision, Verdict, compare_with_control, make_decision
 
 NAMES = ("today", "guest", "video")
 
@@ -62,7 +62,7 @@ def verdict(
 
 def decided(found: Verdict, direction: Any = "maximize", **given: Any) -> Decision:
     usual: dict[str, Any] = {"budget": 2000, "over": True, "spent": True}
-    return decision_of(found, direction, **usual | given)
+    return make_decision(found, direction, **usual | given)
 
 
 BETTER = {"guest": (0.0823, 0.0312, 0.1341), "video": (0.01, -0.05, 0.07)}

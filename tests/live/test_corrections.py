@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.decisions import first_state, ledger_of, load_state, state_after
-from steadyarm.live.scorecard import scorecard_of
+from steadyarm.live.decisions import build_ledger, first_state, load_state, state_after
+from steadyarm.live.scorecard import compute_scorecard
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import LogRow, Snapshot, number_of, place_of
 from tests.live.tampering import tamper_with_state
@@ -45,9 +45,9 @@ def without(live: sa.Experiment, left_out: Callable[[LogRow], bool]) -> sa.Exper
             replace(row, number=number_of(record.index, p), excluded=None)
             for p, row in enumerate(mine)
         ]
-        gone = record.handed - len(mine)
+        gone = record.used - len(mine)
         segment = record.segment.lasting(record.rounds - gone)
-        segments.append((replace(record, segment=segment, handed=len(mine)), whole.segments[0][1]))
+        segments.append((replace(record, segment=segment, used=len(mine)), whole.segments[0][1]))
     storage = open_storage("memory")
     config = dict(whole.experiment.config) | {"budget": len(rows)}
     experiment = replace(whole.experiment, config=config)
@@ -56,7 +56,7 @@ def without(live: sa.Experiment, left_out: Callable[[LogRow], bool]) -> sa.Exper
     state = load_state(live.settings, first_state(live.settings))
     for record, tally in stored.segments:
         if record.closed is not None:
-            ledger = ledger_of(live.settings, record, tally, given_up=True)
+            ledger = build_ledger(live.settings, record, tally, given_up=True)
             state = state_after(live.settings.policy, state, [ledger])
     loaded = sa.load_experiment("test", storage)
     tamper_with_state(loaded, lambda stored: stored.update(state=state.to_dict(), rounds=0))
@@ -85,7 +85,7 @@ def test_without_the_bot_the_verdict_is_that_of_a_test_without_it(policy: Any) -
     assert "24 of 240 visits were excluded" in str(live.health())
     status = live.status()
     assert (status.total_assigned, status.total_rewarded, status.excluded) == (240, 216, 24)
-    assert scorecard_of(live).verdict.name == "B"  # type: ignore[union-attr]  # there is one
+    assert compute_scorecard(live).verdict.name == "B"  # type: ignore[union-attr]  # there is one
     replayed = live.replay()
     assert replayed.agrees, replayed
     assert (replayed.rewards, replayed.corrections) == (216, 1)
@@ -173,7 +173,7 @@ def test_a_test_of_which_all_is_excluded_says_so() -> None:
     for card in (live.recommend, live.health):
         with pytest.raises(sa.RewardsPendingError, match="all 30 visits so far were excluded"):
             card()
-    assert (scorecard_of(live).verdict, scorecard_of(live).shares) == (None, None)
+    assert (compute_scorecard(live).verdict, compute_scorecard(live).shares) == (None, None)
     assert live.replay().agrees
     live.tell(live.ask("the first"), 1.0)
     assert live.status().total_rewarded == 1

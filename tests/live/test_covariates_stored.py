@@ -13,8 +13,8 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.covariates import Moments
-from steadyarm.live.breakdowns import breakdown_of
-from steadyarm.live.results import results_by_day, results_of
+from steadyarm.live.breakdowns import compute_breakdown
+from steadyarm.live.results import compute_results, results_by_day
 from steadyarm.live.units import KNOWN
 from steadyarm.storages import open_storage, upgrade_storage
 from steadyarm.storages.records import LogRow, place_of
@@ -122,7 +122,7 @@ def test_sums_are_those_of_the_rows(missing: Any, tmp_path: Path) -> None:
     live.refresh()
     snapshot = live.storage.snapshot(live.key, everything=True)
     days, rows = live.storage.days(live.key), live.storage.log(live.key)
-    whole = results_of(live.settings, snapshot, days, live.now())
+    whole = compute_results(live.settings, snapshot, days, live.now())
     assert len(whole.mature) > 3
     for piece in whole.mature:
         assert piece.moments is not None
@@ -244,7 +244,7 @@ def test_further_metrics_and_levels_are_not_adjusted() -> None:
     plain = replace(results, settings=replace(live.settings, covariates=()))
     snapshot = live.storage.snapshot(live.key, everything=True)
     series = live.storage.series(live.key)
-    expected = breakdown_of(plain, snapshot, series, "device", verdict.name)
+    expected = compute_breakdown(plain, snapshot, series, "device", verdict.name)
     for one, other in zip(live.recommend(by="device").levels, expected.levels, strict=True):
         assert (one.visits, one.obstacle) == (other.visits, other.obstacle)
         if one.visits:

@@ -6,7 +6,7 @@ import scipy
 
 import steadyarm as sa
 from steadyarm.inference import Evidence
-from steadyarm.live.effects import effects_of
+from steadyarm.live.effects import compute_effects
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.wording import factors_of
 from tests.live.scorecards import RATES
@@ -40,7 +40,7 @@ def test_other_names_are_no_factors(names: list[str]) -> None:
 
 def test_means_are_averages_over_the_other_factors() -> None:
     arms = sa.ArmSet.factorial(FACTORS)
-    found = effects_of(_evidence(arms, RATES, each=500))
+    found = compute_effects(_evidence(arms, RATES, each=500))
     table = RATES.reshape(2, 3)
     means = {(e.factor, e.level): e.mean for e in found.main}
     for i, level in enumerate(FACTORS["headline"]):
@@ -59,7 +59,7 @@ def test_intervals_are_those_of_a_mean_of_independent_rounds() -> None:
     """One factor of two levels in a 2 by 3 test: the difference is half of that of two means."""
     arms, each, spread = sa.ArmSet.factorial(FACTORS), 400, 0.25
     means = np.zeros(6)
-    found = effects_of(_evidence(arms, means, each, spread))
+    found = compute_effects(_evidence(arms, means, each, spread))
     long = next(e for e in found.main if e.level == "long")
     n = 6 * each
     # A round's score for this effect is ±reward, with variance `spread`.
@@ -78,6 +78,6 @@ def test_p_values_of_interactions_are_uniform_if_there_are_none() -> None:
         segment = Segment(np.full((1, 6), 1 / 6), np.array([6 * each]), order="shuffled")
         stats = SegmentStats(np.full((1, 6), each), hits, hits)
         evidence = Evidence.from_segments(arms, [(segment, stats)])
-        found.append(effects_of(evidence).pairs[0].p_value)
+        found.append(compute_effects(evidence).pairs[0].p_value)
     below = np.mean(np.array(found) < 0.2)
     assert abs(below - 0.2) < 4 * np.sqrt(0.2 * 0.8 / 400)

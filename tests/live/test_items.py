@@ -9,7 +9,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.inference import Evidence
-from steadyarm.live.effects import Effects, effects_of
+from steadyarm.live.effects import Effects, compute_effects
 from steadyarm.segments import Direction, Segment, SegmentStats
 
 ITEMS = ("news", "sport", "salt + pepper", "games", "food")
@@ -38,7 +38,7 @@ def test_without_pairs_an_item_is_compared_with_the_mean_of_the_others() -> None
     worth = np.array([0.1, 0.3, -0.2, 0.0, 0.05])
     arms = sa.ArmSet.bundles(ITEMS, size=2, interactions=1)
     means = 1 + np.array([worth[list(pair)].sum() for pair in combinations(range(5), 2)])
-    found = effects_of(_evidence(arms, means), arm=arms.size - 1)
+    found = compute_effects(_evidence(arms, means), arm=arms.size - 1)
     differences = _found(found)
     for i, item in enumerate(ITEMS):
         others = np.delete(worth, i)
@@ -54,7 +54,7 @@ def test_with_pairs_company_is_averaged_over(size: int) -> None:
     arms = sa.ArmSet.bundles(ITEMS, size)
     means = np.random.default_rng(1).random(arms.size)
     values = arms.coordinates @ np.linalg.lstsq(arms.coordinates, means, rcond=None)[0]
-    found = effects_of(_evidence(arms, values))
+    found = compute_effects(_evidence(arms, values))
     inside = np.array([[i in b for i in range(5)] for b in combinations(range(5), size)])
     for effect in found.main:
         here = inside[:, ITEMS.index(effect.level)]
@@ -68,12 +68,12 @@ def test_intervals_hold_for_all_items_at_once() -> None:
     """400 tests: one of five intervals misses in at most 5 %, up to 4 standard errors."""
     arms, rng, each, missed = sa.ArmSet.bundles(ITEMS, 2), np.random.default_rng(5), 60, 0
     rates = rng.uniform(0.2, 0.6, arms.size)
-    truth = _found(effects_of(_evidence(arms, rates)))
+    truth = _found(compute_effects(_evidence(arms, rates)))
     segment = Segment(np.full((1, arms.size), 0.1), np.array([10 * each]), order="shuffled")
     for _ in range(400):
         hits = rng.binomial(each, rates)[None].astype(float)
         stats = SegmentStats(np.full((1, arms.size), each), hits, hits)
-        found = effects_of(Evidence.from_segments(arms, [(segment, stats)]))
+        found = compute_effects(Evidence.from_segments(arms, [(segment, stats)]))
         missed += any(not e.low < truth[e.level] < e.high for e in found.main)
     assert missed / 400 < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)
     assert missed
@@ -88,7 +88,7 @@ def test_effects_of_a_large_set_are_those_of_its_table() -> None:
     squares = np.tile(root @ root.T * 1000, (1, 4, 1, 1))
     scores = rng.normal(size=(1, 4, arms.rank)) * 100
     evidence = Evidence(arms, np.full((1, 4), 1000), scores, squares)
-    found = effects_of(evidence, arm=17)
+    found = compute_effects(evidence, arm=17)
     values = arms.values(evidence.theta[0])
     for effect in found.main:
         i = items.index(effect.level)

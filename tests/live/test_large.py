@@ -12,7 +12,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.live.decisions import load_state
 from steadyarm.live.export import read_export
-from steadyarm.live.results import results_of
+from steadyarm.live.results import compute_results
 from steadyarm.storages.storage import segment_row
 from tests.live.few import LARGE, Few, FewState, reward_of
 from tests.live.worlds import Clock, create
@@ -91,7 +91,7 @@ def test_few_columns_give_the_same_test_as_all(kind: str, missing: Any) -> None:
     moments = [state.moment for state in states if isinstance(state, FewState)]
     assert np.array_equal(moments[0], moments[1])
     said = [
-        results_of(live.settings, pair, (), live.now())
+        compute_results(live.settings, pair, (), live.now())
         for live, pair in zip(found, pairs, strict=True)
     ]
     assert [piece.recorded for piece in said[0].pieces] == [

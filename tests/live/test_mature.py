@@ -9,7 +9,7 @@ import pytest
 import scipy
 
 import steadyarm as sa
-from steadyarm.live.scorecard import scorecard_of
+from steadyarm.live.scorecard import compute_scorecard
 from tests.live.worlds import START, Clock, create
 
 DAY = 86_400.0
@@ -45,7 +45,7 @@ def shop(
                     due.append((clock.now + rng.uniform(0, most), shown))
             live.tell_many((shown, 1.0) for when, shown in due if when <= clock.now)
             due = [one for one in due if one[0] > clock.now]
-        headlines.append(scorecard_of(live).headline)
+        headlines.append(compute_scorecard(live).headline)
         try:
             verdicts.append(live.recommend())
         except sa.RewardsPendingError:
@@ -89,13 +89,13 @@ def test_without_a_window_only_the_operator_knows_the_end() -> None:
         shown = live.ask(f"u{i}")
         if i % 3 == 0:
             live.tell(shown, 1.0)
-    card = scorecard_of(live)
+    card = compute_scorecard(live)
     assert card.needs_stop
     assert not card.settled
     assert card.verdict is None
     live.stop()
     assert "40 of 60 rewards did not come and count as zero" in str(live.health())
-    card = scorecard_of(live)
+    card = compute_scorecard(live)
     assert card.settled
     assert card.verdict is not None
     assert (card.verdict.judged, card.verdict.rewards, card.verdict.missing) == (
@@ -138,7 +138,7 @@ def test_pending_rewards_are_not_missing_ones(policy: sa.Policy[Any]) -> None:
     verdict = live.recommend()
     assert verdict.unhealthy.startswith("Not healthy: do not decide yet. B misses")
     assert not verdict.sure
-    assert "not healthy, do not decide yet. B misses" in scorecard_of(live).headline
+    assert "not healthy, do not decide yet. B misses" in compute_scorecard(live).headline
 
 
 @pytest.mark.parametrize("policy", [sa.Steady(), sa.GBAI(), sa.Uniform()], ids=repr)

@@ -97,9 +97,9 @@ def test_limits_are_clipped_to_the_values_of_a_unit(
 def test_values_are_checked_and_shown_in_their_unit() -> None:
     money = Metric("revenue", kind="money", unit="€", range=(0, 1000))
     assert money.check(35) == 35.0
-    assert money.shown(1234.5) == "1,234.50 €"
+    assert money.format_value(1234.5) == "1,234.50 €"
     with pytest.raises(sa.InvalidInputError, match="value of 'revenue' is 1001, outside of its"):
         money.check(1001)
-    assert Metric("bought", kind="yes/no").shown(0.031) == "3.1 %"
-    assert Metric("loading", unit="s").shown(1.25) == "1.25 s"
-    assert Metric("loading").shown(float("nan")) == "unknown"
+    assert Metric("bought", kind="yes/no").format_value(0.031) == "3.1 %"
+    assert Metric("loading", unit="s").format_value(1.25) == "1.25 s"
+    assert Metric("loading").format_value(float("nan")) == "unknown"

@@ -11,7 +11,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.inference.health import HealthReport
-from steadyarm.live.scorecard import scorecard_of
+from steadyarm.live.scorecard import compute_scorecard
 from steadyarm.segments import Direction
 
 
@@ -52,7 +52,7 @@ def test_a_bot_is_named(storage: str | None, direction: Direction, tmp_path: Pat
     verdict = test.recommend()
     assert verdict.decision.more is None  # limits that are refused tell nothing of the time left
     if isinstance(test, sa.Experiment):  # which says that its rewards are counts
-        card = scorecard_of(test).verdict
+        card = compute_scorecard(test).verdict
         assert card is not None
         assert (verdict.intervals >= 0).all()
         assert np.array_equal(card.intervals, verdict.intervals)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.scorecard import Scorecard, order_of, scorecard_of, standing_of
+from steadyarm.live.scorecard import Scorecard, compute_scorecard, order_of, standing_of
 from tests.live.scorecards import played
 
 ABC = sa.ArmSet.one_hot(["A", "B", "C", "D"])
@@ -18,7 +18,7 @@ ABC = sa.ArmSet.one_hot(["A", "B", "C", "D"])
 
 @pytest.fixture(scope="module")
 def running() -> Scorecard:
-    return scorecard_of(played(arms=ABC, budget=1200, visits=600))
+    return compute_scorecard(played(arms=ABC, budget=1200, visits=600))
 
 
 def found(card: Scorecard, plausible: str = "ABCD", arm: int = 1, **given: Any) -> Scorecard:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.scorecard import Scorecard, course_of, date_of, scorecard_of
+from steadyarm.live.scorecard import Scorecard, compute_course, compute_scorecard, date_of
 from tests.live.scorecards import BEGIN, DAY, NAMES, played
 from tests.live.worlds import Clock
 
@@ -18,7 +18,7 @@ def test() -> sa.Experiment:
 
 @pytest.fixture(scope="module")
 def card(test: sa.Experiment) -> Scorecard:
-    return scorecard_of(test)
+    return compute_scorecard(test)
 
 
 def test_the_last_look_of_a_course_is_the_verdict(test: sa.Experiment, card: Scorecard) -> None:
@@ -34,7 +34,7 @@ def test_the_last_look_of_a_course_is_the_verdict(test: sa.Experiment, card: Sco
 
 def test_a_course_is_what_one_would_have_seen_at_the_time(test: sa.Experiment) -> None:
     results = test.results()
-    course = course_of(results, test.budget)
+    course = compute_course(results, test.budget)
     evidence = results.evidence
     upto = np.cumsum(evidence.rounds[0]).tolist()
     assert course.rounds[-1] == upto[-1]
@@ -60,7 +60,7 @@ def test_estimates_of_a_day_are_unbiased_scores_of_its_rows() -> None:
     """One-hot variants in equal shares: the score estimate is the sum of a day over its share."""
     arms = sa.ArmSet.one_hot(["A", "B"])
     test = played(arms=arms, budget=2000, visits=2000, days=4, policy=sa.GBAI())
-    card = scorecard_of(test)
+    card = compute_scorecard(test)
     assert card.drift is not None
     rows = test.storage.log(test.key, most=10_000)
     for p, day in enumerate(card.drift.periods):
@@ -82,7 +82,7 @@ def test_rewards_by_day_and_how_long_they_took(test: sa.Experiment, card: Scorec
 
 
 def test_a_test_played_to_its_end_is_judged_once_and_its_course_ends_so() -> None:
-    card = scorecard_of(played(budget=2400, visits=2400, days=3))
+    card = compute_scorecard(played(budget=2400, visits=2400, days=3))
     assert card.settled
     assert card.verdict is not None
     assert not card.verdict.anytime
@@ -109,7 +109,7 @@ def test_rewards_refused_as_late_are_a_matter_of_health() -> None:
     test.tell_many((one, 1.0) for one in answers if one.name == "A")
     clock.pass_(2 * 3600)
     test.tell_many((one, 1.0) for one in answers if one.name == "B")
-    card = scorecard_of(test)
+    card = compute_scorecard(test)
     assert card.light == "fail"
     assert card.health is not None
     (late,) = (one for one in card.health.findings if one.name == "late rewards")
@@ -129,4 +129,4 @@ def test_a_visit_between_two_reads_is_no_failure(monkeypatch: pytest.MonkeyPatch
         return days(key)
 
     monkeypatch.setattr(test.storage, "days", later)
-    assert scorecard_of(test).verdict is not None
+    assert compute_scorecard(test).verdict is not None

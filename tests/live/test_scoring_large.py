@@ -9,7 +9,7 @@ import steadyarm as sa
 from steadyarm.dashboard.views import describe_variants, leaderboard
 from steadyarm.live.assigner import LiveAssignment
 from steadyarm.live.decisions import SegmentLedger
-from steadyarm.live.scorecard import Scorecard, order_of, scorecard_of, shares_of
+from steadyarm.live.scorecard import Scorecard, compute_scorecard, compute_shares, order_of
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.segments import Segment, SegmentStats
 
@@ -37,7 +37,7 @@ def test() -> sa.Experiment:
 
 @pytest.fixture(scope="module")
 def card(test: sa.Experiment) -> Scorecard:
-    return scorecard_of(test)
+    return compute_scorecard(test)
 
 
 def test_pages_and_reports_of_large_sets_are_short(test: sa.Experiment, card: Scorecard) -> None:
@@ -61,7 +61,7 @@ def test_shares_sum_up_what_is_handed_out_less() -> None:
         zero = np.zeros((1, 60))
         stats = SegmentStats(given[None], zero, zero)
         pieces.append(SegmentLedger(j, segment, stats, used=600, assigned=given))
-    shares = shares_of(LARGE.names, pieces)
+    shares = compute_shares(LARGE.names, pieces)
     played = np.unique([piece.segment.arms for piece in pieces])
     assert shares.variants == len(played)
     assert shares.names[-1] == f"{shares.rest} other variants"

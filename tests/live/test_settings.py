@@ -77,12 +77,12 @@ def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], message: s
 def test_control_and_floors_enter_the_allocation_exactly() -> None:
     given = settings(control={"arm 1": 0.2}, min_share={"arm 3": 0.1})
     segment = Segment(np.array([[0.4, 0.3, 0.2, 0.1]]), np.array([50]))
-    weights = given.mixed(segment).weights[0]
+    weights = given.mix_shares(segment).weights[0]
     np.testing.assert_allclose(weights, [0.7 * 4 / 7, 0.2, 0.7 * 2 / 7, 0.1 + 0.7 / 7])
     assert weights[1] == 0.2
     assert abs(weights.sum() - 1) < 1e-15
     only_control = Segment(np.array([[0.0, 1.0, 0.0, 0.0]]), np.array([50]))
-    np.testing.assert_allclose(given.mixed(only_control).weights[0].sum(), 1)
+    np.testing.assert_allclose(given.mix_shares(only_control).weights[0].sum(), 1)
 
 
 def test_shares_hold_in_the_live_test_and_estimates_stay_unbiased() -> None:

@@ -14,9 +14,9 @@ import pytest
 import steadyarm as sa
 from steadyarm.inference import Looks, stopping_of
 from steadyarm.live.metrics import Metric
-from steadyarm.live.scorecard import scorecard_of
+from steadyarm.live.scorecard import compute_scorecard
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import DAY, ITSELF, WEEK, looks_taken
+from steadyarm.live.stopping import DAY, ITSELF, WEEK, list_looks
 from steadyarm.live.verdict import Verdict
 
 AB = sa.ArmSet.one_hot(["A", "B"])
@@ -287,7 +287,7 @@ def test_daily_looks_come_after_midnight_and_weekly_ones_after_whole_weeks() -> 
     began = int(START * 1e6)
     for looks, unit, first in (("daily", DAY, began // DAY * DAY), ("weekly", WEEK, began)):
         settings = Settings.from_dict(shop.test.settings.to_dict() | {"looks": looks})
-        found = looks_taken(settings, shop.test.results().mature, over=False)
+        found = list_looks(settings, shop.test.results().mature, over=False)
         ends = [look.last for look in found if look.last is not None]
         passed = [(end - first) // unit for end in ends]
         assert passed == sorted(set(passed))  # one look for each day, or week
@@ -365,7 +365,7 @@ def test_what_comes_after_a_stop_changes_neither_guardrails_nor_other_metrics() 
         assert after.visits == before.visits > 0
         assert np.array_equal(before.lift_intervals, after.lift_intervals)
     assert verdict.judged == again[1].visits  # of a metric that decides nothing
-    shown_there = scorecard_of(shop.test).verdict
+    shown_there = compute_scorecard(shop.test).verdict
     assert shown_there is not None
     assert shown_there.decision == verdict.decision
     assert [one.visits for one in shown_there.metrics] == [one.visits for one in again]

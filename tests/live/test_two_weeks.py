@@ -150,7 +150,7 @@ def test_two_messy_weeks_end_with_the_estimate_of_the_clean_log(
     assert sum(status.assigned) == DAYS * VISITS
     assert sum(status.rewarded) == len(in_time)
     assert 0.03 < 1 - len(in_time) / len(truth) < 0.1  # as many are missing as were meant to be
-    assert status.observed == status.segments  # every segment was handed to the policy
+    assert status.observed == status.segments  # the policy has observed every segment
     assert status.segments > 20
 
     clean = {unit: truth[unit] for unit in in_time}

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting, scorecard_of
+from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting, compute_scorecard
 from steadyarm.plot import live, save, standings, sweeps
 from steadyarm.plot.sources import CHARTS, chart_for, picked
 from steadyarm.plot.spec import Measure, Spec, csv_of, for_page, shown, svg, table_of
@@ -44,7 +44,9 @@ def check(spec: Spec) -> str:
 
 @pytest.fixture(scope="module")
 def card() -> Scorecard:
-    return scorecard_of(visited(1200, arms=["now", "B", "C", "D", "E", "F", "G"], control="now"))
+    return compute_scorecard(
+        visited(1200, arms=["now", "B", "C", "D", "E", "F", "G"], control="now")
+    )
 
 
 @pytest.mark.parametrize("name", [n for n in CHARTS if n not in ("effects", "interactions")])
@@ -57,13 +59,13 @@ def test_every_chart_of_a_live_test(card: Scorecard, name: str) -> None:
 def test_charts_without_intervals_say_why() -> None:
     early = visited(100, arms=["now", "B"], control="now", stop="recommend", looks=2)
     for name in ("leaderboard", "lifts"):
-        spec = json.dumps(chart_for(name, scorecard_of(early)))
+        spec = json.dumps(chart_for(name, compute_scorecard(early)))
         assert "No intervals: before the first interim analysis." in spec
         assert "Lines:" not in spec
 
 
 def test_charts_of_factors() -> None:
-    card = scorecard_of(visited(800, arms=sa.ArmSet.factorial(FACTORS)))
+    card = compute_scorecard(visited(800, arms=sa.ArmSet.factorial(FACTORS)))
     main = rows_of(chart_for("effects", card))
     assert [(row["factor"], row["level"]) for row in main] == [
         (factor, level) for factor in FACTORS for level in FACTORS[factor]
@@ -76,7 +78,7 @@ def test_charts_of_factors() -> None:
 
 
 def test_items_of_bundles_are_those_of_the_verdict() -> None:
-    card = scorecard_of(visited(800, arms=sa.ArmSet.bundles(["a", "b", "c", "d"], size=2)))
+    card = compute_scorecard(visited(800, arms=sa.ArmSet.bundles(["a", "b", "c", "d"], size=2)))
     spec = chart_for("effects", card)
     assert spec["name"] == "effects"
     assert card.effects is not None

@@ -16,7 +16,7 @@ import steadyarm as sa
 from steadyarm.errors import InvalidInputError
 from steadyarm.live.lifecycle import create_from_description
 from steadyarm.live.replay import Replay
-from steadyarm.live.scorecard import scorecard_of
+from steadyarm.live.scorecard import compute_scorecard
 from steadyarm.reports import experiment_report, plan_report, write_report
 from steadyarm.reports.experiment import page_of
 from steadyarm.reports.offline import MOST_COLUMNS
@@ -52,7 +52,7 @@ def whole(running: sa.Experiment) -> Elements:
 
 
 def test_everything_is_there_in_its_order(running: sa.Experiment, whole: Elements) -> None:
-    card = scorecard_of(running)
+    card = compute_scorecard(running)
     assert whole.text.startswith(f"Test report: test Test report: test {card.decision.text}")
     assert card.headline in whole.text
     assert "Visits 1,200 of 2,400 (50 %)" in whole.text
@@ -76,7 +76,7 @@ def test_a_page_needs_nothing_else_and_runs_nothing(running: sa.Experiment) -> N
 
 
 def test_the_leaderboard_is_the_verdict(running: sa.Experiment, whole: Elements) -> None:
-    card = scorecard_of(running)
+    card = compute_scorecard(running)
     verdict = card.verdict
     assert verdict is not None
     rows, assigned = whole.table(VARIANTS), running.status().assigned
@@ -98,7 +98,9 @@ def test_the_log_can_be_checked(running: sa.Experiment, whole: Elements, tmp_pat
     assert f"CSV file, {path.read_text().count(chr(10)) - 1:,} rows." in whole.text
     assert "1,200 assignments, 1,200 rewards and" in whole.text
     assert "read just after that" in whole.text
-    wrong = Elements(page_of(scorecard_of(running), None, Replay(3, 2, 1, ("the sum of <A>",))))
+    wrong = Elements(
+        page_of(compute_scorecard(running), None, Replay(3, 2, 1, ("the sum of <A>",)))
+    )
     assert "Wrong. 3 assignments, 2 rewards and 1 segment were computed anew" in wrong.text
     assert "do not agree with what is stored: the sum of <A>" in wrong.text
     assert "computed anew" not in page(running).text
@@ -152,7 +154,7 @@ def test_dropped_variants_are_neither_open_nor_ruled_out() -> None:
     names = ["A", "B", "C", "D", "E", "F", "G", "H"]
     policy = sa.SequentialHalving()
     live = visited(900, budget=720, arms=names, policy=policy, reward_range=None)
-    card = scorecard_of(live)
+    card = compute_scorecard(live)
     assert card.verdict is not None
     found = page(live, card=card)
     gone = {row[0] for row in found.table(VARIANTS) if row[4] == "dropped"}
@@ -193,7 +195,7 @@ def test_a_report_tells_what_was_corrected() -> None:
 def test_all_are_compared_with_the_control() -> None:
     arms = sa.ArmSet.factorial({"headline": ["short", "long"], "image": ["cat", "dog"]})
     live = visited(1200, budget=1200, arms=arms, control=arms.names[0], missing="drop")
-    found, card = page(live), scorecard_of(live)
+    found, card = page(live), compute_scorecard(live)
     assert card.decision.text.startswith("Ship long + dog: it beats short + cat by ")
     assert card.decision.text in found.text
     assert found.tables["Variants from the best to the worst"][0][3] == "against short + cat"

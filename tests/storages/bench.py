@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.segments import Order, Segment, arms_between
-from steadyarm.storages.changes import Change, Corrected, Kind
+from steadyarm.storages.changes import Change, CorrectionResult, Kind
 from steadyarm.storages.records import (
-    Assigned,
     AssignmentResult,
     DaySums,
     Decision,
@@ -28,6 +27,7 @@ from steadyarm.storages.records import (
     LogRow,
     Outcome,
     SegmentRecord,
+    StoredAssignment,
     Tally,
     number_of,
     place_of,
@@ -192,7 +192,7 @@ class Bench:
 
     def change(
         self, key: int, kind: Kind, *, by: str = "", now: int = NOW + 9, **more: Any
-    ) -> Corrected:
+    ) -> CorrectionResult:
         """`Storage.correct`, with a reason."""
         return self.storage.correct(key, Change(kind, reason=WHY, **more), now=now, by=by)
 
@@ -230,7 +230,7 @@ class Bench:
         for number in numbers:
             index, position = place_of(number)
             record = whole.segments[index][0]
-            assert position < record.handed <= record.rounds, "a position is beyond the counter"
+            assert position < record.used <= record.rounds, "a position is beyond the counter"
         if whole.experiment.config["sticky"] == "unit":
             units = Counter(r.unit for r in rows)
             assert not units or max(units.values()) == 1, "a unit has two assignments"
@@ -352,32 +352,36 @@ def gathered(work: Callable[[int], list[T]], threads: int) -> list[T]:
     return [each for part in together(work, threads) for each in part]
 
 
-def those_given(answers: AssignmentResult | Sequence[Assigned | None]) -> list[Assigned]:
+def those_given(
+    answers: AssignmentResult | Sequence[StoredAssignment | None],
+) -> list[StoredAssignment]:
     """The assignments among answers."""
     found = answers.assigned if isinstance(answers, AssignmentResult) else answers
     return [each for each in found if each is not None]
 
 
-def every(handed: AssignmentResult) -> list[Assigned]:
+def every(used: AssignmentResult) -> list[StoredAssignment]:
     """One assignment for each unit."""
-    given = those_given(handed)
-    assert len(given) == len(handed.assigned), "a unit got nothing although there are positions"
+    given = those_given(used)
+    assert len(given) == len(used.assigned), "a unit got nothing although there are positions"
     return given
 
 
-def numbers_given(handed: AssignmentResult) -> list[int]:
+def numbers_given(used: AssignmentResult) -> list[int]:
     """Numbers of the assignments, without those who got none."""
-    return [a.number for a in those_given(handed)]
+    return [a.number for a in those_given(used)]
 
 
-def numbers_of(given: AssignmentResult | Sequence[Assigned | LogRow | None]) -> list[int | None]:
+def numbers_of(
+    given: AssignmentResult | Sequence[StoredAssignment | LogRow | None],
+) -> list[int | None]:
     """Numbers of the assignments, None for those who got none."""
     found = given.assigned if isinstance(given, AssignmentResult) else given
     return [None if each is None else each.number for each in found]
 
 
 def has_arms_of(
-    given: Sequence[Assigned], segment: Segment, index: int = 0, seed: int = SEED
+    given: Sequence[StoredAssignment], segment: Segment, index: int = 0, seed: int = SEED
 ) -> None:
     """Assignments of one segment must have the arms and probabilities of their positions."""
     expected = arms_between(segment, seed, index, 0, int(segment.rounds[0]))

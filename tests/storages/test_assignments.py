@@ -12,9 +12,9 @@ from sqlalchemy import event
 
 from steadyarm.storages import open_storage, traffic
 from steadyarm.storages.records import (
-    Assigned,
     Event,
     ExperimentState,
+    StoredAssignment,
     number_of,
 )
 from steadyarm.storages.storage import Storage
@@ -41,7 +41,7 @@ def test_arms_of_places(bench: Bench) -> None:
         for order in ("iid", "blocks", "shuffled"):
             segment = replace(new_segment(2300, order, 7), reference=reference)
             index = bench.open_segment(key, segment)
-            given: list[Assigned] = []
+            given: list[StoredAssignment] = []
             for size in (1, 2, 1020, 1, 276, 1000):
                 units = [f"u{len(given) + i}" for i in range(size)]
                 given += every(bench.assign(key, units))

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from steadyarm.storages.records import (
-    Assigned,
     Decision,
     Event,
     SegmentRecord,
+    StoredAssignment,
 )
 from tests.storages.bench import (
     NOW,
@@ -36,9 +36,9 @@ def test_threads_sticky(bench: Bench) -> None:
     key = storages[0].running(100)
     units = [f"u{i}" for i in range(60)]
 
-    def work(i: int) -> list[Assigned]:
+    def work(i: int) -> list[StoredAssignment]:
         mine = np.random.default_rng(i).permutation(units).tolist()
-        found: list[Assigned] = []
+        found: list[StoredAssignment] = []
         for start in range(0, 60, 4):
             found += every(storages[i % 3].assign(key, mine[start : start + 4]))
         return found

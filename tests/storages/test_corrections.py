@@ -9,7 +9,7 @@ import pytest
 
 from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
 from steadyarm.storages.changes import Change, Correction
-from steadyarm.storages.records import check_of
+from steadyarm.storages.records import hash_unit
 from steadyarm.storages.service import Scope, SessionRecord, TokenRecord
 from tests.storages.bench import (
     HOUR,
@@ -182,7 +182,7 @@ def test_rewards_voided(bench: Bench) -> None:
     bench.change(key, "void", target=2)
     (tally,) = bench.tallied(key)
     assert Close(sum(tally.sums)) == 0.7 + 1 / 3
-    bench.change(key, "void", target=(1, check_of("b")))
+    bench.change(key, "void", target=(1, hash_unit("b")))
     made = bench.again().corrections(key)
     assert made == [
         Correction(first.entry, 0, "void", 0.1, closed=False),

@@ -272,10 +272,10 @@ def test_supersede(bench: Bench) -> None:
         assert bench.decided(key, Decision({}, supersede=0))
         record = bench.segments(key, [0])[0]
         assert (record.superseded, record.rounds) == (True, rounds)
-        assert (record.handed, record.closed) == (6, None)
-        handed = bench.again().assign(key, ["u"] * 9)
-        assert len(numbers_given(handed)) == rounds - 6
-        has_arms_of([*given, *those_given(handed)], segment)
+        assert (record.used, record.closed) == (6, None)
+        used = bench.again().assign(key, ["u"] * 9)
+        assert len(numbers_given(used)) == rounds - 6
+        has_arms_of([*given, *those_given(used)], segment)
         bench.open_segment(key, new_segment(5), closed=[0])
         assert numbers_of(bench.assign(key, ["u"])) == [number_of(1, 0)]
         bench.accounted(key)

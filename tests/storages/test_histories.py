@@ -59,7 +59,7 @@ def correct(bench: Bench, key: int, units: list[str], now: int, rng: np.random.G
 def close(bench: Bench, key: int) -> None:
     """Close all open segments whose positions are assigned, and open another one."""
     snapshot = bench.snapshot(key)
-    full = [r.index for r, tally in snapshot.segments if r.closed is None and r.handed == r.rounds]
+    full = [r.index for r, tally in snapshot.segments if r.closed is None and r.used == r.rounds]
     if snapshot.segments[-1][0].index in full:
         bench.open_segment(key, new_segment(12), closed=full)
     elif full:

@@ -13,7 +13,7 @@ from steadyarm.storages.records import (
     Event,
     Outcome,
     Target,
-    check_of,
+    hash_unit,
     number_of,
 )
 from tests.storages.bench import (
@@ -46,8 +46,8 @@ def test_outcomes(bench: Bench) -> None:
         (number_of(1, 0), 1.0),
         (NAMES[2], 0.0),
         ("0", 3.0),
-        ((1, check_of("b")), -2.0),
-        ((1, check_of("a")), -2.0),
+        ((1, hash_unit("b")), -2.0),
+        ((1, hash_unit("a")), -2.0),
         ((9, ""), 1.0),
     ]
     expected = (

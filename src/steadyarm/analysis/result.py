@@ -26,7 +26,7 @@ from steadyarm.inference.intervals import Intervals, fixed_budget, variance_kept
 from steadyarm.inference.lift import Lifts, lift_sequence, lifts
 from steadyarm.inference.sequences import confidence_sequence
 from steadyarm.live.estimates import lift_text
-from steadyarm.live.verdict import Verdict, decision_of, doubt_of
+from steadyarm.live.verdict import Verdict, explain_doubt, make_decision
 from steadyarm.wording import counted, did_you_mean, number, percent, reach, shortened, strung
 
 if TYPE_CHECKING:
@@ -478,9 +478,9 @@ def _verdict(sample: Sample, scored: Scored, intervals: Intervals, health: Healt
         judged=rows,
         unhealthy=health.unhealthy,
     )
-    verdict = replace(verdict, caution=doubt_of(verdict, direction, lambda: None))
+    verdict = replace(verdict, caution=explain_doubt(verdict, direction, lambda: None))
     over = budget is None or rows >= budget
-    decision = decision_of(verdict, direction, budget or rows, over, spent=over)
+    decision = make_decision(verdict, direction, budget or rows, over, spent=over)
     return replace(verdict, decision=decision)
 
 
@@ -571,12 +571,12 @@ def own_analysis(test: OwnTest, control: str | None, level: float, by: Sequence[
     """
     from steadyarm.live.moment import Moment
     from steadyarm.live.results import with_outlier
-    from steadyarm.live.stopping import stopped_in
+    from steadyarm.live.stopping import find_early_stop
 
     path, exported, head = test.path, test.exported, test.exported.snapshot.experiment
     settings = replace(test.settings, control=control)
     _control_index(control, settings.arms, path.name)
-    stopped = stopped_in(lambda name: exported.trace.entries, settings, head)
+    stopped = find_early_stop(lambda name: exported.trace.entries, settings, head)
     moment = Moment(
         settings, exported.snapshot, exported.days, exported.series, exported.exported, stopped
     )

@@ -36,7 +36,7 @@ from steadyarm.wording import counted, percent, reach, read_toml, span, when
 
 if TYPE_CHECKING:
     from steadyarm.live.settings import Settings
-    from steadyarm.storages.changes import Corrected
+    from steadyarm.storages.changes import CorrectionResult
 
 ABOUT = """Create a live test, assign variants, report rewards, see the verdict.
 
@@ -392,7 +392,7 @@ def _author(args: argparse.Namespace) -> dict[str, str]:
     return {"reason": args.reason, "by": user_name()}
 
 
-def _show_corrected(args: argparse.Namespace, done: dict[str, Corrected]) -> None:
+def _show_corrected(args: argparse.Namespace, done: dict[str, CorrectionResult]) -> None:
     facts = [
         {"experiment": name, "entry": change.entry, "assignments": change.assignments}
         for name, change in done.items()
@@ -460,7 +460,7 @@ def _experiment_text(experiment: sa.Experiment) -> str:
     ]
     arms = range(len(status.assigned)) if status.arms is None else status.arms
     rows = [
-        (settings.arms.names[k], f"{assigned:,}", f"{rewarded:,}", _reserved(settings, k))
+        (settings.arms.names[k], f"{assigned:,}", f"{rewarded:,}", _describe_shares(settings, k))
         for k, assigned, rewarded in zip(arms, status.assigned, status.rewarded, strict=True)
     ]
     lines.append(table(("variant", "assigned", "rewarded", ""), rows, "<>><"))
@@ -488,7 +488,7 @@ def _rules(settings: Settings) -> Iterator[str]:
     if settings.stop is not None:
         does = "stops itself when sure" if settings.stop == "when sure" else "says when to stop"
         futility = settings.futility
-        futile = "" if futility is None else f", futility {settings.shown(futility)}"
+        futile = "" if futility is None else f", futility {settings.format_value(futility)}"
         yield f"{does}: {settings.looks} looks, spending {settings.spending}{futile}"
     counting = "whenever they come"
     if settings.reward_window is not None:
@@ -499,7 +499,7 @@ def _rules(settings: Settings) -> Iterator[str]:
     yield f"rewards count {counting}, {MISSING[settings.missing]}; {sticky}"
 
 
-def _reserved(settings: Settings, arm: int) -> str:
+def _describe_shares(settings: Settings, arm: int) -> str:
     name = settings.arms.names[arm]
     share, floor = settings.control_share, settings.min_share.get(name)
     words = [f"at least {floor:g}"] if floor is not None else []
@@ -522,13 +522,13 @@ def _verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
     for k in (-sign * verdict.estimates).argsort(kind="stable").tolist():  # unknown ones last
         name = settings.arms.names[k if verdict.shown is None else int(verdict.shown[k])]
         low, high = verdict.intervals[k].tolist()
-        row = [name, settings.shown(verdict.estimates[k])]
+        row = [name, settings.format_value(verdict.estimates[k])]
         if verdict.raw is not None:
-            row.append(settings.shown(verdict.raw[k]))
-        row.append(reach(low, high, shown=settings.shown, unknown=verdict.no_interval))
+            row.append(settings.format_value(verdict.raw[k]))
+        row.append(reach(low, high, shown=settings.format_value, unknown=verdict.no_interval))
         if verdict.control is not None:
             row.append(lift_text(verdict, k, settings.primary.difference_unit))
-        row.append("" if k == verdict.row else settings.shown(verdict.gaps[k]))
+        row.append("" if k == verdict.row else settings.format_value(verdict.gaps[k]))
         rows.append([*row, "*" if name in verdict.plausible else ""])
     align = "<" + ">" * (len(head) - 1) + "<"
     lines = [f"{verdict.decision.text}\n", f"{verdict}\n", table([*head, ""], rows, align)]
@@ -553,7 +553,7 @@ def _verdict_text(verdict: sa.Verdict, settings: Settings) -> str:
 def _breakdown_text(breakdown: sa.Breakdown, settings: Settings) -> str:
     """The levels of an attribute below each other, and what it means."""
     head = (breakdown.attribute, "visits", "variant", "estimate", f"against {breakdown.against}")
-    rows = breakdown.rows(settings.shown, settings.primary.difference_unit)
+    rows = breakdown.rows(settings.format_value, settings.primary.difference_unit)
     lines = [textwrap.fill(breakdown.summary, WIDTH), "", table(head, rows, "<><>>")]
     if breakdown.unknown:
         lines.append(f"{counted(breakdown.unknown, 'visit')} of an unknown {breakdown.attribute}")

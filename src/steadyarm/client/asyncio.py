@@ -23,7 +23,7 @@ from steadyarm.client.core import (
     Outcome,
     Report,
     Result,
-    unsettled,
+    select_unsent,
 )
 from steadyarm.errors import ServiceError, SteadyArmError
 from steadyarm.live.assigner import At, Values
@@ -193,7 +193,7 @@ class AsyncRemoteExperiment:
         results: list[Result] = []
         for reports in self._core.reports(rewards):
             sent = await self.client.deliver(
-                self._core.name, unsettled(reports), self._core.default_arm
+                self._core.name, select_unsent(reports), self._core.default_arm
             )
             results += self._core.settle_rewards(reports, sent)
         return results

@@ -669,7 +669,7 @@ class ExperimentCore:
         ]
 
 
-def unsettled(reports: Sequence[Report | Result]) -> list[Report]:
+def select_unsent(reports: Sequence[Report | Result]) -> list[Report]:
     """The rewards that are to be sent."""
     return [report for report in reports if isinstance(report, dict)]
 

@@ -321,7 +321,7 @@ def read_metrics(
             if described[key] == METRIC[key]:
                 del described[key]
         try:
-            metrics.append((Metric.described(described), described))
+            metrics.append((Metric.from_description(described), described))
         except InvalidInputError as error:
             typed.wrong(f"metric-{i}", sentence_of(error))
     return metrics

@@ -22,7 +22,7 @@ from steadyarm.dashboard.setup import FEW_REWARDS, read_setup
 from steadyarm.dashboard.views import TITLES, chart_of, experiment_values
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.metrics import microseconds
-from steadyarm.live.scorecard import Scorecard, scorecard_of
+from steadyarm.live.scorecard import Scorecard, compute_scorecard
 from steadyarm.live.settings import variants_in
 from steadyarm.plot.spec import Spec, csv_of, for_page, table_of
 from steadyarm.service import handlers
@@ -105,7 +105,7 @@ class Scorecards:
     async def _compute(self, experiment: Experiment, entry: Entry) -> Scorecard:
         began = time.monotonic()
         try:
-            entry.card = await self._service.read(scorecard_of, experiment)
+            entry.card = await self._service.read(compute_scorecard, experiment)
             return entry.card
         except Exception as error:
             entry.failed = True

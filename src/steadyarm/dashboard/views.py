@@ -89,7 +89,7 @@ def leaderboard(card: Scorecard, most: int | None = MOST_ROWS) -> list[Rank]:
         shares = np.asarray(card.assigned) / max(card.status.total_assigned, 1)
     position, unit = _scale(values), card.settings.primary.difference_unit
     visits, sums = analysed_sums(card)
-    total = "{:,.0f}".format if has_rates(card) else card.settings.shown
+    total = "{:,.0f}".format if has_rates(card) else card.settings.format_value
     ranks = []
     for k in order_of(card)[:most]:
         lift, _, interval = ("" if verdict is None else lift_text(verdict, k, unit)).partition(" (")
@@ -248,7 +248,7 @@ def value_text(card: Scorecard, value: float) -> str:
     """A mean reward of a test, in per cent or with its unit; a dash if it is not known."""
     if has_rates(card) or not isfinite(value):
         return amount(value, rates=True)
-    return card.settings.shown(value)
+    return card.settings.format_value(value)
 
 
 def _by_metric(rows: Sequence[MetricRow], role: str) -> dict[str, list[MetricRow]]:

@@ -71,7 +71,7 @@ class RollOut:
 
 
 @dataclass(frozen=True)
-class Outside:
+class AfterTest:
     """What an experiment shows outside of its test; storages keep it as plain values.
 
     Attributes
@@ -92,7 +92,7 @@ class Outside:
 
         Examples
         --------
-        >>> half = Outside(roll_out=RollOut("B", 0.5, 7))
+        >>> half = AfterTest(roll_out=RollOut("B", 0.5, 7))
         >>> half.variant_for(1, "visitor 1"), half.variant_for(2, "visitor 1")
         (None, 'B')
         """
@@ -105,7 +105,7 @@ class Outside:
         return asdict(self)
 
     @classmethod
-    def read(cls, stored: Mapping[str, Any] | None) -> Outside | None:
+    def read(cls, stored: Mapping[str, Any] | None) -> AfterTest | None:
         """What `to_dict` wrote; None for None."""
         if stored is None:
             return None
@@ -113,14 +113,14 @@ class Outside:
         return cls(**dict(stored) | {"roll_out": None if roll_out is None else RollOut(**roll_out)})
 
 
-def outside_texts(outside: Outside | None) -> list[str]:
+def outside_texts(outside: AfterTest | None) -> list[str]:
     """What is shown outside of the test, in sentences.
 
     Examples
     --------
-    >>> outside_texts(Outside("A", "It is the control.", 0))
+    >>> outside_texts(AfterTest("A", "It is the control.", 0))
     ['New visitors see A, outside of the test. It is the control.']
-    >>> outside_texts(Outside(roll_out=RollOut("B", 0.1, 0)))
+    >>> outside_texts(AfterTest(roll_out=RollOut("B", 0.1, 0)))
     ['B is rolled out to 10 % of all visitors since 1970-01-01 00:00 UTC.']
     """
     if outside is None:
@@ -141,7 +141,7 @@ def outside_texts(outside: Outside | None) -> list[str]:
 # The default
 
 
-def choose_default(experiment: Experiment, outside: Outside | None) -> Outside | None:
+def choose_default(experiment: Experiment, outside: AfterTest | None) -> AfterTest | None:
     """Choose and store what units see after the test; another process may have been faster.
 
     None, and nothing is stored, if rewards may still decide and there is a control to be shown.
@@ -153,7 +153,7 @@ def choose_default(experiment: Experiment, outside: Outside | None) -> Outside |
         return None
     while outside is None or outside.default is None:
         now = experiment.now()
-        chosen = replace(outside or Outside(), default=default, reason=reason, since=now)
+        chosen = replace(outside or AfterTest(), default=default, reason=reason, since=now)
         if experiment.storage.show_outside(
             experiment.key,
             None if outside is None else outside.to_dict(),
@@ -164,7 +164,7 @@ def choose_default(experiment: Experiment, outside: Outside | None) -> Outside |
             detail={"variant": default, "reason": reason},
         ):
             return chosen
-        outside = Outside.read(experiment.storage.find_assignments(experiment.key, []).outside)
+        outside = AfterTest.read(experiment.storage.find_assignments(experiment.key, []).outside)
     return outside
 
 
@@ -176,10 +176,10 @@ def current_default(experiment: Experiment) -> tuple[str, str, bool]:
         undecided = verdict.decision.word == "running"
     except SteadyArmError as error:
         verdict, undecided = error, isinstance(error, RewardsPendingError)
-    return *default_of(experiment.settings, verdict), undecided
+    return *select_default(experiment.settings, verdict), undecided
 
 
-def default_of(settings: Settings, verdict: Verdict | SteadyArmError) -> tuple[str, str]:
+def select_default(settings: Settings, verdict: Verdict | SteadyArmError) -> tuple[str, str]:
     """The variant to show after the test to units that have none, and why.
 
     verdict : on what is known now, or why there is none
@@ -221,9 +221,9 @@ def roll_out(
     while True:
         # All that may be refused comes first: then the test still runs as it did.
         head = storage.find_assignments(key, [])
-        stored = Outside.read(head.outside)
+        stored = AfterTest.read(head.outside)
         _check_over(experiment, head.state, stored, stop)
-        outside = stored or Outside()
+        outside = stored or AfterTest()
         before = outside.roll_out
         chosen = variant or _variant_to_roll_out(experiment, outside)
         new = RollOut(chosen, float(share), experiment.now())
@@ -248,7 +248,7 @@ def roll_out(
 
 
 def _check_over(
-    experiment: Experiment, state: ExperimentState, outside: Outside | None, stop: bool
+    experiment: Experiment, state: ExperimentState, outside: AfterTest | None, stop: bool
 ) -> None:
     """Refuse a roll-out of a test that is not over."""
     name = experiment.name
@@ -266,7 +266,7 @@ def _check_over(
         )
 
 
-def _variant_to_roll_out(experiment: Experiment, outside: Outside) -> str:
+def _variant_to_roll_out(experiment: Experiment, outside: AfterTest) -> str:
     """The variant to roll out where none is named."""
     if outside.roll_out is not None:
         return outside.roll_out.variant

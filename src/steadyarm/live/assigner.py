@@ -20,10 +20,10 @@ from steadyarm.live.settings import Settings
 from steadyarm.storages.records import (
     LATEST,
     SKEW,
-    Assigned,
     Event,
     ExperimentState,
     Outcome,
+    StoredAssignment,
     describe_state,
     to_datetime,
     to_micros,
@@ -120,7 +120,7 @@ class Visit:
     unit: str
     values: Mapping[str, float]
     error: InvalidInputError | None = None
-    assigned: Assigned | None = None
+    assigned: StoredAssignment | None = None
     included: bool = True
     preview: str | None = None
 

@@ -21,7 +21,7 @@ from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
 from steadyarm.inference.intervals import SingleAnalysis
 from steadyarm.inference.lift import lift_sequence, lifts
 from steadyarm.inference.variance import score_scatter
-from steadyarm.live.decisions import ledger_of
+from steadyarm.live.decisions import build_ledger
 from steadyarm.live.estimates import FEW, Estimates, differences, lift_text
 from steadyarm.live.measured import Sums, by_series, with_references
 from steadyarm.live.metrics import REWARD
@@ -131,7 +131,7 @@ class Breakdown:
 
         Of many variants those are there that clearly differ in some level, as far as there is room.
 
-        shown : a mean reward as people read it, such as `Settings.shown`
+        shown : a mean reward as people read it, such as `Settings.format_value`
         unit : of differences that are not relative
         """
         rows: list[tuple[str, str, str, str, str]] = []
@@ -193,7 +193,7 @@ class Breakdown:
         return "\n".join([self.summary, *lines])
 
 
-def breakdown_of(
+def compute_breakdown(
     results: LiveResults,
     snapshot: Snapshot,
     series: Iterable[SeriesSums],
@@ -285,7 +285,7 @@ def _visits_of(series: str, results: LiveResults, snapshot: Snapshot, sums: Sums
 def _alone(results: LiveResults, parts: Iterable[Part]) -> LiveResults:
     """The results of a test that consisted of these visits."""
     settings = replace(results.settings, covariates=())  # their sums are not kept by level
-    pieces = [ledger_of(settings, record, tally, given_up=True) for record, tally in parts]
+    pieces = [build_ledger(settings, record, tally, given_up=True) for record, tally in parts]
     return replace(results, settings=settings, pieces=with_references(settings, pieces), ended=True)
 
 

@@ -1,7 +1,7 @@
 """Decisions: ledgers of the segments of a live test, which of them end, and which one opens next.
 
 Decisions, verdicts and pages all read ledgers. A `Session` keeps its own and adds to them; those of
-an `Experiment` are made by `ledger_of` from the sums that its storage keeps.
+an `Experiment` are made by `build_ledger` from the sums that its storage keeps.
 
 Decisions are pure functions of ledgers, or of a snapshot and the time. Any process may
 decide, and the storage accepts the first decision; a replay of the log reaches the same ones. The
@@ -217,7 +217,7 @@ class SegmentLedger:
         )
 
 
-def ledger_of(
+def build_ledger(
     settings: Settings,
     record: SegmentRecord,
     tally: Tally,
@@ -376,7 +376,7 @@ def next_segment(
             )
         if scratch is not None:
             planned = early_segment(policy, state, scratch, planned)
-        segment = settings.mixed(planned.checked(settings.arms.size))
+        segment = settings.mix_shares(planned.checked(settings.arms.size))
     if scratch is not None:
         segment = segment.lasting(segment.part_length(budget))
     elif policy.unbiased:
@@ -492,12 +492,12 @@ def state_after(policy: Policy[Any], state: State, ledgers: Iterable[SegmentLedg
     the test has covariates, ledgers are those that `adjust_ledgers` returns.
     """
     for ledger in ledgers:
-        for segment, stats in as_seen(policy, state.arms, [ledger]):
+        for segment, stats in fill_in_missing(policy, state.arms, [ledger]):
             state = policy.observe(state, segment, stats)
     return state
 
 
-def as_seen(
+def fill_in_missing(
     policy: Policy[Any], arms: ArmSet, ledgers: Iterable[SegmentLedger]
 ) -> list[tuple[Segment, SegmentStats]]:
     """Consecutive segments as the policy's estimator reads them, missing rewards filled in.
@@ -599,7 +599,7 @@ def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Deci
     stored, pairs = snapshot.experiment.policy_state, snapshot.segments
     series = snapshot.series_by_segment()
     ledgers: Sequence[SegmentLedger] = [
-        ledger_of(
+        build_ledger(
             settings,
             record,
             tally,

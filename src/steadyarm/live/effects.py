@@ -139,7 +139,7 @@ def has_effects(arms: ArmSet) -> bool:
     return bundles_in(arms) is not None or factors_in(arms) is not None
 
 
-def effects_of(evidence: Evidence, *, level: float = 0.95, arm: int | None = None) -> Effects:
+def compute_effects(evidence: Evidence, *, level: float = 0.95, arm: int | None = None) -> Effects:
     """What each level of each factor does, or what each item of bundles brings.
 
     Factorial tests: main effects and interactions, each averaged over all other factors alike.
@@ -160,7 +160,7 @@ def effects_of(evidence: Evidence, *, level: float = 0.95, arm: int | None = Non
     >>> for _ in range(600):
     ...     a = session.ask()
     ...     session.tell(a, 0.2 + 0.3 * ("cake" in a.name))
-    >>> found = effects_of(session.evidence())
+    >>> found = compute_effects(session.evidence())
     >>> [(effect.level, round(effect.difference, 2)) for effect in found.main]
     [('cake', 0.3), ('tea', -0.15), ('fruit', -0.15)]
     """

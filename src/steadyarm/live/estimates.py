@@ -177,7 +177,7 @@ def metric_rows(verdict: Verdict) -> list[MetricRow]:
     """
     rows = []
     for result in verdict.metrics:
-        role, shown = result.metric.role, result.metric.shown
+        role, shown = result.metric.role, result.metric.format_value
         if result.obstacle:
             rows.append(MetricRow(result.name, role, "", result.obstacle))
             continue

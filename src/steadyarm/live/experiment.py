@@ -26,7 +26,7 @@ from steadyarm.errors import (
 )
 from steadyarm.inference import HealthReport
 from steadyarm.live.after_test import (
-    Outside,
+    AfterTest,
     RollOut,
     choose_default,
     place_of_unit,
@@ -57,11 +57,11 @@ from steadyarm.live.results import (
     LiveResults,
     LiveTest,
     Status,
-    status_of,
+    compute_status,
     with_outlier,
 )
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import ITSELF, LEVEL, stop_now, stopped_in
+from steadyarm.live.stopping import ITSELF, LEVEL, find_early_stop, stop_now
 from steadyarm.live.units import (
     Covariates,
     Given,
@@ -70,15 +70,15 @@ from steadyarm.live.units import (
 )
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy
-from steadyarm.storages.changes import ACTIONS, AuditEntry, Change, Corrected
+from steadyarm.storages.changes import ACTIONS, AuditEntry, Change, CorrectionResult
 from steadyarm.storages.records import (
     LATEST,
-    Assigned,
     AssignmentResult,
     Event,
     ExperimentHead,
     ExperimentState,
     RecordResult,
+    StoredAssignment,
     Target,
     describe_state,
     id_of,
@@ -308,7 +308,7 @@ class Experiment(LiveTest):
             result = self.storage.find_assignments(self.key, units)
         for visit, assigned in zip(waiting, result.assigned, strict=True):
             visit.assigned = assigned
-        outside = None if result.outside is None else Outside.read(result.outside)
+        outside = None if result.outside is None else AfterTest.read(result.outside)
         state, until = self._undecided
         undecided = outside is None and result.state == state and now < until
         self._over = undecided or outside is not None or result.state in ("stopped", "archived")
@@ -330,7 +330,7 @@ class Experiment(LiveTest):
     def _answer_visit(
         self,
         visit: Visit,
-        outside: Outside | None,
+        outside: AfterTest | None,
         default: str | None,
         refused: SteadyArmError | None,
         now: int,
@@ -351,7 +351,7 @@ class Experiment(LiveTest):
         value, created = self._values[arm], to_datetime(now)
         return LiveAssignment("", visit.unit, arm, shown, nan, created, False, value, in_test=False)
 
-    def answer(self, assigned: Assigned) -> LiveAssignment:
+    def answer(self, assigned: StoredAssignment) -> LiveAssignment:
         """An assignment of the test, as programs work with it.
 
         Parameters
@@ -384,7 +384,7 @@ class Experiment(LiveTest):
             good = [visit.unit for visit in visits if visit.error is None]
             stored = self.storage.find_assignments(self.key, good)
         assigned = {row.unit: row for row in stored.assigned if row is not None}
-        outside, default, now = Outside.read(stored.outside), None, 0
+        outside, default, now = AfterTest.read(stored.outside), None, 0
         if outside is not None:
             default = outside.default if self.settings.after == "show" else None
             now = self.now()
@@ -400,7 +400,7 @@ class Experiment(LiveTest):
         while True:
             snapshot = self.storage.snapshot(self.key)
             last = snapshot.segments[-1][0] if snapshot.segments else None
-            if last is not None and last.closed is None and last.handed < last.rounds:
+            if last is not None and last.closed is None and last.used < last.rounds:
                 return None
             now = self.now()
             try:
@@ -415,7 +415,7 @@ class Experiment(LiveTest):
     def _choose_default(self) -> None:
         """Choose what is shown after the test, unless that was done."""
         known = self.storage.find_assignments(self.key, [])
-        if choose_default(self, Outside.read(known.outside)) is None:
+        if choose_default(self, AfterTest.read(known.outside)) is None:
             self._undecided = known.state, self.now() + microseconds(EXAMINED)
 
     # Rewards
@@ -652,13 +652,13 @@ class Experiment(LiveTest):
         )
         needed = self.settings.further or self.settings.attributes
         series = self.storage.series(self.key) if needed else ()
-        stopped = stopped_in(self.storage.history, self.settings, snapshot.experiment)
+        stopped = find_early_stop(self.storage.history, self.settings, snapshot.experiment)
         return Moment(self.settings, snapshot, days, series, self.now(), stopped)
 
     def status(self) -> Status:
         """Where the test stands, in numbers."""
         snapshot = self.storage.snapshot(self.key, everything=True)
-        return status_of(self.settings, snapshot)
+        return compute_status(self.settings, snapshot)
 
     def replay(self) -> Replay:
         """Compute the whole test anew from its log, and compare."""
@@ -681,7 +681,7 @@ class Experiment(LiveTest):
 
     # Corrections; each is an entry of the audit log
 
-    def void(self, target: LiveAssignment | str, *, reason: str, by: str = "") -> Corrected:
+    def void(self, target: LiveAssignment | str, *, reason: str, by: str = "") -> CorrectionResult:
         """Take back the reward of an assignment, of its id, or of a unit.
 
         The assignment then has none. While its segment is open and its window lasts, the right one
@@ -703,7 +703,7 @@ class Experiment(LiveTest):
         until: datetime | int | None = None,
         reason: str,
         by: str = "",
-    ) -> Corrected:
+    ) -> CorrectionResult:
         """Leave out all visits of a unit, or those of a period: they count nowhere.
 
         Parameters
@@ -721,7 +721,7 @@ class Experiment(LiveTest):
         who = None if unit is None else validate_unit(unit)
         return self._correct(by, now, kind="exclude", unit=who, reason=reason, **ends)
 
-    def erase(self, unit: str, *, reason: str = "", by: str = "") -> Corrected:
+    def erase(self, unit: str, *, reason: str = "", by: str = "") -> CorrectionResult:
         """Erase the identity of a unit: its visits stay, under a random name.
 
         Rewards that are reported by the ids of these visits still count. If the unit comes again
@@ -743,7 +743,7 @@ class Experiment(LiveTest):
         """All entries of the audit log about this experiment, oldest first."""
         return self.storage.history(self.name)
 
-    def _correct(self, by: str, now: int | None = None, **change: Any) -> Corrected:
+    def _correct(self, by: str, now: int | None = None, **change: Any) -> CorrectionResult:
         at = self.now() if now is None else now
         done = self.storage.correct(self.key, Change(**change), now=at, by=by)
         if change["kind"] != "erase":

@@ -171,7 +171,7 @@ def parquet_chunks(experiment: Experiment, until: Snapshot | None = None) -> Ite
         **dict.fromkeys(("segment", "block", "position", "policy_version", "excluded"), pa.int64()),
     }
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _columns(experiment)])
-    written = _Written()
+    written = _ChunkFile()
     with parquet.ParquetWriter(written, schema) as writer:
         for rows in _tables(experiment, until):
             writer.write_table(pa.table(rows, schema=schema))
@@ -181,7 +181,7 @@ def parquet_chunks(experiment: Experiment, until: Snapshot | None = None) -> Ite
 
 def zip_chunks(experiment: Experiment) -> Iterator[bytes]:
     """The log as CSV and its description, in one file for everybody who may read results."""
-    test, written, digest = _read_live(experiment), _Written(), sha256()
+    test, written, digest = _read_live(experiment), _ChunkFile(), sha256()
     name = f"{experiment.name}.csv"
     with ZipFile(written, "w", ZIP_DEFLATED) as file:
         with file.open(name, "w", force_zip64=True) as log:
@@ -194,7 +194,7 @@ def zip_chunks(experiment: Experiment) -> Iterator[bytes]:
     yield written.take()
 
 
-class _Written(io.RawIOBase):
+class _ChunkFile(io.RawIOBase):
     """A file that gives what was written since the last time, and keeps nothing."""
 
     def __init__(self) -> None:
@@ -277,7 +277,7 @@ def _tables(experiment: Experiment, until: Snapshot | None) -> Iterator[dict[str
     """The log as columns, page by page; times are datetimes."""
     columns, arms = _columns(experiment), experiment.arms
     covariates = _covariates(experiment.storage.find(experiment.name).config)
-    ends = None if until is None else {s.index: s.handed for s, _ in until.segments}
+    ends = None if until is None else {s.index: s.used for s, _ in until.segments}
     segments: dict[int, dict[str, Any]] = {}
     for page in experiment.storage.pages(experiment.key):
         if ends is not None:

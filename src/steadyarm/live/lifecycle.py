@@ -182,7 +182,7 @@ def _create(
 ) -> Experiment:
     stored = first_state(settings)
     check_servable(settings, load_state(settings, stored))
-    with _opened(storage, clock) as opened:
+    with _open(storage, clock) as opened:
         try:
             record = opened.create(
                 ExperimentRecord(
@@ -235,7 +235,7 @@ def load_experiment(
     >>> sa.load_experiment("shop", storage).ask("visitor 1").name == first.name
     True
     """
-    with _opened(storage, clock) as opened:
+    with _open(storage, clock) as opened:
         return Experiment(opened, opened.find(name), policy)
 
 
@@ -412,7 +412,7 @@ def _in_words(error: Exception) -> str:
 
 
 @contextmanager
-def _opened(storage: str | Storage | None, clock: Callable[[], float] | None) -> Iterator[Storage]:
+def _open(storage: str | Storage | None, clock: Callable[[], float] | None) -> Iterator[Storage]:
     """Open a storage; if an error follows, close it again unless it was open before."""
     opened = open_storage(storage)
     try:

@@ -24,9 +24,9 @@ from steadyarm.kernels import gram, inverse_root
 from steadyarm.live.decisions import SegmentLedger, load_state
 from steadyarm.live.estimates import MetricResult, Safety, differences
 from steadyarm.live.metrics import REWARD, Metric, Several
-from steadyarm.live.results import LiveResults, results_of
+from steadyarm.live.results import LiveResults, compute_results
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import Stopped
+from steadyarm.live.stopping import EarlyStop
 from steadyarm.live.verdict import arms_judged
 from steadyarm.policies import State
 from steadyarm.storages.records import SegmentRecord, SeriesSums, Snapshot, Tally
@@ -44,7 +44,7 @@ def metric_results(
     now: int,
     level: float = 0.95,
     anytime: bool | None = None,
-    stopped: Stopped | None = None,
+    stopped: EarlyStop | None = None,
 ) -> tuple[MetricResult, ...]:
     """What is known of every metric but the primary one, in the order of their declaration.
 
@@ -62,7 +62,7 @@ def metric_results(
         alpha = (1 - level) / (secondary if metric.role == "secondary" else 1)
         try:
             at_stop = None if stopped is None else stopped.of_metric(metric.name)
-            own = results_of_metric(settings, metric, snapshot, sums, state, now, at_stop)
+            own = compute_results_of_metric(settings, metric, snapshot, sums, state, now, at_stop)
             result = _estimate(settings, metric, own.evidence, *own.spending(1 - alpha, anytime))
             visits, segment = sum(piece.used for piece in own.mature), own.mature[-1].index
             result = replace(result, visits=visits, segment=segment)
@@ -124,14 +124,14 @@ def _tallies(
     return segments
 
 
-def results_of_metric(
+def compute_results_of_metric(
     settings: Settings,
     metric: Metric,
     snapshot: Snapshot,
     sums: Sums,
     state: State,
     now: int,
-    stopped: Stopped | None = None,
+    stopped: EarlyStop | None = None,
 ) -> LiveResults:
     """The results of a test whose reward is that metric."""
     if settings.arms.large:
@@ -142,7 +142,7 @@ def results_of_metric(
 
     def of(own: Settings, segments: Iterable[tuple[SegmentRecord, Tally]]) -> LiveResults:
         moment = replace(snapshot, segments=tuple(segments))
-        results = results_of(own, moment, (), now, state, stopped)
+        results = compute_results(own, moment, (), now, state, stopped)
         return replace(results, pieces=with_references(own, results.pieces))
 
     if metric.ratio is None:

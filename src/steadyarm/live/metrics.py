@@ -76,7 +76,7 @@ class Metric:
     'zero'
     >>> Metric("refunds", role="guardrail", direction="minimize", margin="1%").margin_share
     0.01
-    >>> Metric("revenue", kind="money", unit="€").shown(35.125)
+    >>> Metric("revenue", kind="money", unit="€").format_value(35.125)
     '35.12 €'
     """
 
@@ -247,7 +247,7 @@ class Metric:
             )
         return value
 
-    def shown(self, value: float) -> str:
+    def format_value(self, value: float) -> str:
         """A mean of this metric as people read it.
 
         Parameters
@@ -267,7 +267,7 @@ class Metric:
         return POINTS if self._clicks else self.unit
 
     def plain(self) -> dict[str, Any]:
-        """All fields, in numbers, texts and lists; `described` reads it, too."""
+        """All fields, in numbers, texts and lists; `from_description` reads it, too."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return values | {name: values[name] and list(values[name]) for name in LISTS}
 
@@ -295,7 +295,7 @@ class Metric:
         return cls(**dict(data) | times)
 
     @classmethod
-    def described(cls, given: Any) -> Self:
+    def from_description(cls, given: Any) -> Self:
         """A metric from a table of its fields, as TOML and JSON have them.
 
         Parameters
@@ -343,7 +343,7 @@ def validate_metrics(given: Iterable[Any]) -> tuple[Metric, ...]:
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
         raise InvalidInputError.of("metrics", given, "a list of metrics")
     try:
-        metrics = tuple(Metric.described(one) for one in given)
+        metrics = tuple(Metric.from_description(one) for one in given)
     except InvalidInputError as error:
         error.field = "metrics"
         raise

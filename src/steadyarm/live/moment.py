@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from steadyarm.live.breakdowns import Breakdown, breakdown_of
+from steadyarm.live.breakdowns import Breakdown, compute_breakdown
 from steadyarm.live.estimates import MetricResult
 from steadyarm.live.measured import metric_results
-from steadyarm.live.results import LiveResults, results_of
+from steadyarm.live.results import LiveResults, compute_results
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import Stopped
+from steadyarm.live.stopping import EarlyStop
 from steadyarm.live.units import check_attribute
 from steadyarm.live.verdict import Verdict
 from steadyarm.storages.records import DaySums, SeriesSums, Snapshot, to_datetime
@@ -39,12 +39,14 @@ class Moment:
     days: tuple[DaySums, ...]
     series: tuple[SeriesSums, ...]
     now: int
-    stopped: Stopped | None
+    stopped: EarlyStop | None
 
     @cached_property
     def results(self) -> LiveResults:
         """All that the test says of itself."""
-        return results_of(self.settings, self.snapshot, self.days, self.now, stopped=self.stopped)
+        return compute_results(
+            self.settings, self.snapshot, self.days, self.now, stopped=self.stopped
+        )
 
     @cached_property
     def spans(self) -> dict[int, tuple[datetime, datetime]]:
@@ -86,4 +88,4 @@ class Moment:
         verdict = results.recommend(level, anytime, reward_range)
         against = verdict.control or verdict.name
         asked = attribute, against, level, anytime, reward_range
-        return breakdown_of(results, self.snapshot, self.series, *asked)
+        return compute_breakdown(results, self.snapshot, self.series, *asked)

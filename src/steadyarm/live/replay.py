@@ -17,10 +17,10 @@ import numpy as np
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.live.decisions import (
     adjust_ledgers,
+    build_ledger,
     first_slopes,
     first_state,
     is_over,
-    ledger_of,
     load_slopes,
     load_state,
     next_segment,
@@ -31,7 +31,7 @@ from steadyarm.live.decisions import (
 from steadyarm.live.settings import Settings
 from steadyarm.policies import State
 from steadyarm.segments import Draws, Segment
-from steadyarm.storages.changes import Correction, as_observed
+from steadyarm.storages.changes import Correction, undo_corrections
 from steadyarm.storages.counting import Columns, Metrics, RunningSeries, RunningTally, columns_of
 from steadyarm.storages.records import (
     ExperimentRecord,
@@ -111,7 +111,7 @@ def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -
         _compare_series(measured, storage.series(experiment.key), series, columns, report)
     # Tallies of another moment say nothing about decisions.
     if storage.trace(experiment.key, experiment.name).corrections == corrections:
-        _follow(_as_observed(before, seen, observed.sums(columns)), settings, report)
+        _follow(_restore_sums(before, seen, observed.sums(columns)), settings, report)
     return Replay(
         sum(tally.total_assigned for tally in sums.values()),
         sum(tally.total_rewarded for tally in sums.values()),
@@ -122,7 +122,7 @@ def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -
     )
 
 
-def _as_observed(
+def _restore_sums(
     snapshot: Snapshot, seen: dict[int, Tally], series: Iterable[SeriesSums]
 ) -> Snapshot:
     """The snapshot with the sums of closed segments as the policy observed them.
@@ -203,7 +203,7 @@ def _count(
             with suppress(InvalidInputError):  # of an arm that is not played: listed above
                 sums[index].add(row)
                 if index in seen:
-                    then = as_observed(row, lately.get(row.number, ()))
+                    then = undo_corrections(row, lately.get(row.number, ()))
                     seen[index].add(then)
                     if series.metrics.steering:
                         observed.add(then)
@@ -302,7 +302,7 @@ def _compare_tallies(
                 f"segment {record.index} has stored sums {_short(tally)}, its rows give "
                 f"{_short(sums[record.index])}"
             )
-        if tally == later[record.index] and tally.total_assigned > record.handed:
+        if tally == later[record.index] and tally.total_assigned > record.used:
             report(f"segment {record.index} has more assignments than its counter says")
 
 
@@ -316,7 +316,7 @@ def _follow(snapshot: Snapshot, settings: Settings, report: _Differences) -> Non
     states: list[State] = [state]
     slopes, series = first_slopes(settings), snapshot.series_by_segment()
     for record, tally in closed:
-        ledger = ledger_of(settings, record, tally, True, series.get(record.index, ()))
+        ledger = build_ledger(settings, record, tally, True, series.get(record.index, ()))
         seen, slopes = adjust_ledgers([ledger], slopes)
         states.append(state_after(settings.policy, states[-1], seen))
     for record, tally in closed:

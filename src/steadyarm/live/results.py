@@ -1,7 +1,7 @@
 """LiveResults: everything that a live test says of itself, in a session or in a storage.
 
 It is a function of the policy's state and of the ledgers of the segments, and changes nothing.
-`results_of` makes it from what a storage keeps.
+`compute_results` makes it from what a storage keeps.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from steadyarm.inference import (
 )
 from steadyarm.inference.health import outlier_finding
 from steadyarm.inference.intervals import variance_kept
-from steadyarm.live.after_test import Outside, RollOut
+from steadyarm.live.after_test import AfterTest, RollOut
 from steadyarm.live.decisions import (
     SegmentLedger,
     adjust_ledgers,
-    as_seen,
+    build_ledger,
+    fill_in_missing,
     first_slopes,
     first_state,
     is_over,
-    ledger_of,
     load_state,
     progress_of,
     state_after,
 )
 from steadyarm.live.estimates import MetricResult
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import LEVEL, InterimAnalysis, Stopped, looks_taken, verdict_at_look
+from steadyarm.live.stopping import LEVEL, EarlyStop, InterimAnalysis, list_looks, verdict_at_look
 from steadyarm.live.verdict import (
     Decision,
     Verdict,
     arms_judged,
-    decision_of,
-    doubt_of,
-    evidence_of,
-    verdict_of,
+    build_evidence,
+    compute_verdict,
+    explain_doubt,
+    make_decision,
 )
 from steadyarm.policies import Policy, State
 from steadyarm.segments import Segment
@@ -129,7 +129,7 @@ class LiveResults:
     caution: str = ""
     excluded: int = 0
     in_time: tuple[LoggedSegment, ...] = ()
-    stopped: Stopped | None = None
+    stopped: EarlyStop | None = None
     unmatched: tuple[str, ...] = ()
     reopened: bool = False
 
@@ -225,7 +225,7 @@ class LiveResults:
         adjusted = bool(self.settings.covariates) and bounds is None
         if evidence is not None and not adjusted:
             evidence = self.raw_evidence  # the range of adjusted rewards is not known
-        verdict = verdict_of(
+        verdict = compute_verdict(
             self.settings,
             self.state_so_far(),
             evidence,
@@ -237,7 +237,7 @@ class LiveResults:
         if adjusted and evidence is not None:
             verdict = replace(verdict, **self.beside(verdict))
         verdict = self.with_visits(verdict, self.mature, level, watched)
-        decision = self.decided(verdict, metrics)
+        decision = self.decide(verdict, metrics)
         return replace(verdict, decision=decision, metrics=metrics)
 
     def as_policy(self, judged: Sequence[SegmentLedger]) -> bool:
@@ -255,7 +255,7 @@ class LiveResults:
         missing = sum(int(piece.missing.sum()) for piece in judged) + zeros
         last = max((piece.last for piece in judged if piece.last is not None), default=None)
         early = "" if watched or self.final else EARLY
-        doubt = doubt_of(verdict, self.settings.direction, lambda: self._fit(judged))
+        doubt = explain_doubt(verdict, self.settings.direction, lambda: self._fit(judged))
         assumed = (verdict.assumption, REOPENED if self.reopened else "")
         return replace(
             verdict,
@@ -272,14 +272,14 @@ class LiveResults:
             caution=" ".join(filter(None, (early, self.caution, doubt))),
         )
 
-    def decided(
+    def decide(
         self, verdict: Verdict, metrics: Sequence[MetricResult] = (), least: int = 0
     ) -> Decision:
         """What follows from a verdict, guardrails respected.
 
         least : visits before the next decision is possible
         """
-        return decision_of(
+        return make_decision(
             verdict,
             self.settings.direction,
             self.settings.budget,
@@ -300,7 +300,7 @@ class LiveResults:
     @cached_property
     def looks(self) -> list[InterimAnalysis]:
         """The looks that were taken at a test which may stop early, up to the one it stopped at."""
-        return looks_taken(self.settings, self.mature, self.final)
+        return list_looks(self.settings, self.mature, self.final)
 
     @property
     def last_look(self) -> tuple[tuple[int, int, float], ...]:
@@ -385,9 +385,9 @@ class LiveResults:
             self.explain_emptiness()
             raise RewardsPendingError("no visit can be judged yet.")
         if any(piece.level for piece in self.adjusted):
-            seen = as_seen(policy, self.settings.arms, self.adjusted)
+            seen = fill_in_missing(policy, self.settings.arms, self.adjusted)
             levels = [np.array([piece.level]) for piece in self.adjusted]
-            return evidence_of(self.settings, seen, binary=False, levels=levels)
+            return build_evidence(self.settings, seen, binary=False, levels=levels)
         return self.raw_evidence
 
     @cached_property
@@ -399,8 +399,8 @@ class LiveResults:
     def raw_evidence(self) -> Evidence:
         """The evidence of rewards as they were recorded, not adjusted for covariates."""
         policy, pieces = self.settings.policy, self.judged()
-        seen = as_seen(policy, self.settings.arms, pieces)
-        return evidence_of(self.settings, seen, binary=self.clicks)
+        seen = fill_in_missing(policy, self.settings.arms, pieces)
+        return build_evidence(self.settings, seen, binary=self.clicks)
 
     @property
     def clicks(self) -> bool:
@@ -602,13 +602,13 @@ def _describe_excluded(excluded: int, assigned: int) -> Finding:
 # Results of an experiment, from what is stored of it
 
 
-def results_of(
+def compute_results(
     settings: Settings,
     snapshot: Snapshot,
     days: Iterable[DaySums],
     now: int,
     state: State | None = None,
-    stopped: Stopped | None = None,
+    stopped: EarlyStop | None = None,
 ) -> LiveResults:
     """The test as it stands; storages know of rewards that came too late by day.
 
@@ -645,7 +645,7 @@ def results_of(
 def _in_time(snapshot: Snapshot, days: Iterable[DaySums]) -> Iterator[LoggedSegment]:
     records = {record.index: record for record, _ in snapshot.segments}
     for part in days:
-        tally = part.tally.counted()
+        tally = part.tally.without_excluded()
         if part.segment in records and (visits := tally.total_assigned):
             assigned = np.array([tally.assigned])
             segment = records[part.segment].segment.lasting(visits)
@@ -662,9 +662,11 @@ def _judged_ledger(
 ) -> SegmentLedger:
     """A segment as it is judged: as if excluded visits had never been assigned."""
     if not tally.total_excluded:
-        return ledger_of(settings, record, tally, given_up, series)
+        return build_ledger(settings, record, tally, given_up, series)
     kept = record.segment.lasting(record.rounds - tally.total_excluded)
-    piece = ledger_of(settings, replace(record, segment=kept), tally.counted(), given_up, series)
+    piece = build_ledger(
+        settings, replace(record, segment=kept), tally.without_excluded(), given_up, series
+    )
     return replace(piece, excluded=np.array(tally.excluded, dtype=np.int64))
 
 
@@ -678,7 +680,11 @@ def results_by_day(
     mature = {piece.index for piece in whole.mature}
     records = {record.index: record for record, _ in snapshot.segments if record.index in mature}
     parts = sorted(
-        (part for part in days if part.segment in records and part.tally.counted().total_assigned),
+        (
+            part
+            for part in days
+            if part.segment in records and part.tally.without_excluded().total_assigned
+        ),
         key=lambda part: (part.day, part.segment),
     )
     pieces, series = [], snapshot.series_by_segment()
@@ -743,7 +749,7 @@ class Status:
     observed: int
     arms: tuple[int, ...] | None = None
     excluded: int = 0
-    outside: Outside | None = None
+    outside: AfterTest | None = None
 
     @property
     def roll_out(self) -> RollOut | None:
@@ -761,7 +767,7 @@ class Status:
         return sum(self.rewarded)
 
 
-def status_of(settings: Settings, snapshot: Snapshot) -> Status:
+def compute_status(settings: Settings, snapshot: Snapshot) -> Status:
     """Where the test stands, in numbers; of a large set for the variants that were assigned."""
     assigned, rewarded = Counter[int](), Counter[int]()
     for record, tally in snapshot.segments:
@@ -783,7 +789,7 @@ def status_of(settings: Settings, snapshot: Snapshot) -> Status:
         observed=snapshot.experiment.observed,
         arms=arms if large else None,
         excluded=sum(tally.total_excluded for _, tally in snapshot.segments),
-        outside=Outside.read(snapshot.experiment.outside),
+        outside=AfterTest.read(snapshot.experiment.outside),
     )
 
 
@@ -834,7 +840,7 @@ def _corrected_state(settings: Settings, snapshot: Snapshot) -> tuple[State, str
     for record, tally in closed:
         piece = (
             [_judged_ledger(settings, record, tally, True, series.get(record.index, ()))]
-            if tally.counted().total_rewarded
+            if tally.without_excluded().total_rewarded
             else []
         )
         seen, slopes = adjust_ledgers(piece, slopes)
@@ -854,5 +860,5 @@ def _would_play(settings: Settings, state: State, played: Segment) -> bool:
     if planned is None:
         return False
     size = settings.arms.size
-    planned = settings.mixed(planned.checked(size)).dense(size)
+    planned = settings.mix_shares(planned.checked(size)).dense(size)
     return np.array_equal(planned.weights > 0, played.dense(size).weights > 0)

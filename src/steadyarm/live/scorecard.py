@@ -21,23 +21,23 @@ from steadyarm.errors import RewardsPendingError
 from steadyarm.inference import DriftReport, HealthReport, drift_report
 from steadyarm.inference.limits import SHORT, evenly_spaced
 from steadyarm.inference.sequences import confidence_path
-from steadyarm.live.breakdowns import Breakdown, breakdown_of
+from steadyarm.live.breakdowns import Breakdown, compute_breakdown
 from steadyarm.live.decisions import SegmentLedger, load_state
-from steadyarm.live.effects import Effects, effects_of, has_effects
+from steadyarm.live.effects import Effects, compute_effects, has_effects
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.headline import announcement, headline
 from steadyarm.live.moment import Moment
 from steadyarm.live.results import (
     LiveResults,
     Status,
+    compute_status,
     level_on_the_way,
     results_by_day,
     rewards_until,
-    status_of,
     with_outlier,
 )
 from steadyarm.live.settings import Settings
-from steadyarm.live.stopping import LEVEL, schedule_of
+from steadyarm.live.stopping import LEVEL, schedule_looks
 from steadyarm.live.verdict import Decision, Verdict
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.records import DaySums, Snapshot, to_datetime
@@ -227,7 +227,7 @@ class Scorecard:
         if self._unbiased is None or self.verdict is None:
             return None
         results, spans = self._unbiased.results, self._unbiased.spans
-        course = course_of(results, self.settings.budget, spans, self.verdict.level)
+        course = compute_course(results, self.settings.budget, spans, self.verdict.level)
         _end_with(course, self.verdict, self.settings.arms.names)
         return course
 
@@ -237,7 +237,7 @@ class Scorecard:
         if self.moment is None or not self.moment.results.pieces:
             return None
         names, pieces = self.settings.arms.names, self.moment.results.pieces
-        return shares_of(names, pieces, self.moment.spans)
+        return compute_shares(names, pieces, self.moment.spans)
 
     @cached_property
     def effects(self) -> Effects | None:
@@ -245,7 +245,7 @@ class Scorecard:
         if self._unbiased is None or self.verdict is None or not has_effects(self.settings.arms):
             return None
         evidence = self._unbiased.results.evidence
-        return effects_of(evidence, level=self.verdict.level, arm=self.verdict.arm)
+        return compute_effects(evidence, level=self.verdict.level, arm=self.verdict.arm)
 
     @cached_property
     def people(self) -> tuple[Breakdown, ...]:
@@ -255,7 +255,7 @@ class Scorecard:
         moment, against = self._unbiased, self.settings.control or self.verdict.name
         level, known = self.verdict.level, (moment.results, moment.snapshot, moment.series)
         return tuple(
-            breakdown_of(*known, attribute, against, level)
+            compute_breakdown(*known, attribute, against, level)
             for attribute in self.settings.attributes
         )
 
@@ -388,7 +388,7 @@ def _is_dropped(card: Scorecard, verdict: Verdict, k: int) -> bool:
 # From the sums of a storage
 
 
-def course_of(
+def compute_course(
     results: LiveResults,
     budget: int,
     spans: Spans | None = None,
@@ -409,7 +409,7 @@ def course_of(
     if results.settings.stop is not None:  # limits are those of the looks
         used, looks = level, results.looks
         over = results.final
-        schedule = schedule_of(results.settings, looks, results.mature, evidence, over)
+        schedule = schedule_looks(results.settings, looks, results.mature, evidence, over)
         brought = np.cumsum([bool(piece.recorded) for piece in results.mature])
         taken = sorted({int(brought[look.pieces - 1]) - 1 for look in looks} - {-1})
         at = np.array(taken) if taken else at
@@ -433,7 +433,7 @@ def course_of(
     )
 
 
-def shares_of(
+def compute_shares(
     names: Sequence[str], pieces: Sequence[SegmentLedger], spans: Spans | None = None
 ) -> Shares:
     """How variants were assigned, from pieces with an assignment."""
@@ -505,12 +505,12 @@ def drift_by_day(results: LiveResults, days: Sequence[int], level: float) -> Dri
     return drift_report(results.evidence, labels, level)
 
 
-def waiting_of(sums: Iterable[DaySums]) -> Waiting:
+def count_waiting(sums: Iterable[DaySums]) -> Waiting:
     """Rewards by the day of their assignment."""
     totals: dict[int, NDArray[np.int64]] = {}
     for part in sums:
         row = totals.setdefault(part.day, np.zeros(4, dtype=np.int64))
-        tally = part.tally.counted()
+        tally = part.tally.without_excluded()
         row += (tally.total_assigned, tally.total_rewarded, sum(part.late), sum(part.waited))
     days = sorted(totals)
     assigned, rewarded, late, waited = np.array([totals[day] for day in days]).T
@@ -518,7 +518,7 @@ def waiting_of(sums: Iterable[DaySums]) -> Waiting:
     return Waiting(tuple(map(date_of, days)), assigned, rewarded, late, hours)
 
 
-def expected_end(waiting: Waiting, started: datetime, now: datetime, left: int) -> datetime | None:
+def predict_end(waiting: Waiting, started: datetime, now: datetime, left: int) -> datetime | None:
     """When the budget will be spent at the pace of the last days; None if no pace is known.
 
     Examples
@@ -527,7 +527,7 @@ def expected_end(waiting: Waiting, started: datetime, now: datetime, left: int) 
     >>> none = np.zeros(2, dtype=np.int64)
     >>> waiting = Waiting(days, np.array([600, 1200]), none, none, np.zeros(2))
     >>> began, now = datetime(2026, 11, 13, 12, tzinfo=UTC), datetime(2026, 11, 15, tzinfo=UTC)
-    >>> expected_end(waiting, began, now, left=2400).isoformat()
+    >>> predict_end(waiting, began, now, left=2400).isoformat()
     '2026-11-17T00:00:00+00:00'
     """
     first = now.date() - timedelta(days=PACE)
@@ -542,7 +542,7 @@ def expected_end(waiting: Waiting, started: datetime, now: datetime, left: int) 
         return None
 
 
-def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
+def compute_scorecard(experiment: Experiment, level: float = LEVEL) -> Scorecard:
     """The test as it is now; reads sums, and of the log only the largest reward.
 
     Of a large set of variants a short list is shown, as the verdict has it.
@@ -555,20 +555,20 @@ def scorecard_of(experiment: Experiment, level: float = LEVEL) -> Scorecard:
     >>> import steadyarm as sa
     >>> rules = {"reward_window": "1d", "missing": "zero"}  # no click within a day counts as 0
     >>> test = sa.create_experiment("button", ["A", "B"], sa.Steady(), 500, "memory", **rules)
-    >>> scorecard_of(test).headline
+    >>> compute_scorecard(test).headline
     'Waiting for the first of 500 visits to 2 variants.'
     """
     storage, settings = experiment.storage, experiment.settings
     moment = experiment.read_moment()
     snapshot, days, results, spans = moment.snapshot, moment.days, moment.results, moment.spans
-    status = status_of(settings, snapshot)
+    status = compute_status(settings, snapshot)
     started = min((start for start, _ in spans.values()), default=None)
-    waiting = waiting_of(days) if days else None
+    waiting = count_waiting(days) if days else None
     policy_ended = _has_chosen(settings, snapshot)
     left, end = status.budget - status.total_assigned, None
     runs = status.state == "running" and left > 0 and not policy_ended
     if waiting is not None and started is not None and runs:
-        end = expected_end(waiting, started, to_datetime(moment.now), left)
+        end = predict_end(waiting, started, to_datetime(moment.now), left)
     verdict, obstacle = None, ""
     try:
         verdict = moment.recommend(level)

@@ -34,7 +34,7 @@ from steadyarm.live.decisions import (
 )
 from steadyarm.live.results import LiveResults, LiveTest
 from steadyarm.live.settings import STOPPING, Looking, Settings, Spending, Stop, load_policy
-from steadyarm.live.stopping import Stopped, stop_now
+from steadyarm.live.stopping import EarlyStop, stop_now
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy, State
 from steadyarm.segments import Direction, SegmentStats
@@ -153,7 +153,7 @@ class Session(LiveTest):
             futility=futility,
             values=values,  # type: ignore[arg-type]  # a mapping is made there
         )
-        self._stopped: Stopped | None = None
+        self._stopped: EarlyStop | None = None
         self._looked = 0  # looks that are done with: examined whether to stop at them
         self._lock = RLock()
         self._state: State = policy.start(arms, budget, trials=1, seed=self.seed)
@@ -195,7 +195,7 @@ class Session(LiveTest):
         return tuple(self._waiting)
 
     @property
-    def stopped(self) -> Stopped | None:
+    def stopped(self) -> EarlyStop | None:
         """That the test stopped itself, at which look and why; None if it did not."""
         return self._stopped
 
@@ -474,7 +474,7 @@ class Session(LiveTest):
         }
         self._least, self._largest = content["least"], content["largest"]
         if content["stopped"] is not None:
-            self._stopped = Stopped.from_dict(content["stopped"])
+            self._stopped = EarlyStop.from_dict(content["stopped"])
         self._looked = content["looked"]
 
 

@@ -335,14 +335,14 @@ class Settings:
         values = values_of(self.arms.names if recipe is None else recipe.names, self.values)
         return values if self.arms.large else tuple(values[:])
 
-    def shown(self, value: float) -> str:
+    def format_value(self, value: float) -> str:
         """A mean reward as people read it: with its unit, if the primary metric has a name.
 
         Parameters
         ----------
         value : the mean
         """
-        return number(value) if unnamed(self.metrics) else self.primary.shown(value)
+        return number(value) if unnamed(self.metrics) else self.primary.format_value(value)
 
     @cached_property
     def by_event(self) -> bool:
@@ -411,7 +411,7 @@ class Settings:
                 field="missing",
             )
 
-    def mixed(self, segment: Segment) -> Segment:
+    def mix_shares(self, segment: Segment) -> Segment:
         """A policy's segment (a batch of one) with the shares of control and min_share in it."""
         if self.control_share is None and not self.min_share:
             return segment

@@ -22,7 +22,7 @@ from steadyarm.inference.sequences import ConfidenceSequence, futile_at
 from steadyarm.live.decisions import SegmentLedger
 from steadyarm.live.estimates import MetricResult
 from steadyarm.live.settings import MOST_LOOKS, Settings
-from steadyarm.live.verdict import Decision, Verdict, verdict_of
+from steadyarm.live.verdict import Decision, Verdict, compute_verdict
 from steadyarm.storages.changes import AuditEntry
 from steadyarm.storages.records import ExperimentHead, to_datetime
 
@@ -54,7 +54,7 @@ class InterimAnalysis:
 
 
 @dataclass(frozen=True)
-class Stopped:
+class EarlyStop:
     """That a test stopped itself.
 
     Attributes
@@ -77,12 +77,12 @@ class Stopped:
         detail = {"look": self.look, "segment": self.segment, "reason": self.reason}
         return detail | ({"guardrails": dict(self.guardrails)} if self.guardrails else {})
 
-    def of_metric(self, name: str) -> Stopped:
+    def of_metric(self, name: str) -> EarlyStop:
         """The same with the last segment that a further metric rests on, as at the stop."""
         return replace(self, segment=self.guardrails.get(name, self.segment))
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], when: int | None = None) -> Stopped:
+    def from_dict(cls, data: Mapping[str, Any], when: int | None = None) -> EarlyStop:
         """What `to_dict` wrote."""
         look, segment, reason = int(data["look"]), int(data["segment"]), str(data["reason"])
         return cls(look, segment, reason, when, data.get("guardrails", {}))
@@ -156,7 +156,7 @@ class StopReport:
         return f"{at.capitalize()} decided nothing. {self.ahead}".rstrip()
 
 
-def looks_taken(
+def list_looks(
     settings: Settings, pieces: Sequence[SegmentLedger], over: bool
 ) -> list[InterimAnalysis]:
     """The looks at a test that have been taken; none before a twentieth of the budget.
@@ -177,7 +177,7 @@ def looks_taken(
         visits += piece.used + int(piece.excluded.sum())
         if piece.last is not None:
             last = piece.last if last is None else max(last, piece.last)
-        reached = _reached(settings, visits, began, last)
+        reached = _count_due_looks(settings, visits, began, last)
         if reached <= passed:
             continue
         passed = reached
@@ -199,7 +199,7 @@ def next_look(
 
     Visits until a time are those of the pace so far.
 
-    pieces : as for `looks_taken`
+    pieces : as for `list_looks`
     """
     first = ceil(FIRST_LOOK * settings.budget)
     if isinstance(settings.looks, int):
@@ -220,7 +220,7 @@ def next_look(
     return min(max(round(pace * (until - began)), first), settings.budget), until
 
 
-def _reached(settings: Settings, visits: int, began: int | None, last: int | None) -> int:
+def _count_due_looks(settings: Settings, visits: int, began: int | None, last: int | None) -> int:
     """How many looks are due after so many visits."""
     if isinstance(settings.looks, int):
         return visits * settings.looks // settings.budget
@@ -231,9 +231,9 @@ def _reached(settings: Settings, visits: int, began: int | None, last: int | Non
     return (last - began) // WEEK
 
 
-def stopped_in(
+def find_early_stop(
     history: Callable[[str], Iterable[AuditEntry]], settings: Settings, head: ExperimentHead
-) -> Stopped | None:
+) -> EarlyStop | None:
     """That an experiment stopped itself, from its audit log; None if it did not.
 
     history : reads the entries about the experiment of a name, such as `Storage.history`
@@ -243,7 +243,7 @@ def stopped_in(
     entries = [entry for entry in history(head.name) if entry.action == "experiment.stopped"]
     if not entries or "look" not in entries[-1].detail:
         return None
-    return Stopped.from_dict(entries[-1].detail, entries[-1].created)
+    return EarlyStop.from_dict(entries[-1].detail, entries[-1].created)
 
 
 # The verdict at the last interim analysis, and whether the test stops there
@@ -263,8 +263,8 @@ def verdict_at_look(results: LiveResults, metrics: tuple[MetricResult, ...] = ()
         there, looks = replace(results, pieces=results.mature, ended=True), []
     pieces, evidence = there.pieces, there.evidence
     over = results.final
-    schedule = schedule_of(settings, looks, pieces, evidence, over)
-    verdict = verdict_of(
+    schedule = schedule_looks(settings, looks, pieces, evidence, over)
+    verdict = compute_verdict(
         settings,
         results.state_so_far(),
         evidence,
@@ -278,7 +278,7 @@ def verdict_at_look(results: LiveResults, metrics: tuple[MetricResult, ...] = ()
     verdict = results.with_visits(verdict, pieces, LEVEL, watched=True)
     ahead = None if results.ended or over else next_look(settings, looks, results.mature)
     soonest = 0 if ahead is None else max(ahead[0] - verdict.judged, 0)
-    plain, decision = (results.decided(verdict, given, soonest) for given in ((), metrics))
+    plain, decision = (results.decide(verdict, given, soonest) for given in ((), metrics))
     decides = clear = bool(looks) and plain.word in ("ship", "keep")
     if evidence.arms.large:
         control = [] if settings.control is None else [settings.arms.index(settings.control)]
@@ -286,7 +286,7 @@ def verdict_at_look(results: LiveResults, metrics: tuple[MetricResult, ...] = ()
     sequence = ConfidenceSequence(evidence, settings.budget, None, schedule)
     if looks and not verdict.unhealthy and not clear and _is_futile(settings, sequence):
         assert settings.futility is not None
-        least = settings.shown(settings.futility)
+        least = settings.format_value(settings.futility)
         why = f"no variant can any longer be shown to differ by {least}"
         decision = plain = Decision("unclear", f"No clear winner: {why}.")
         decides = True
@@ -317,7 +317,7 @@ def _describe_next(visits: int, until: int | None) -> str:
 
 def stop_now(
     results: LiveResults, metrics: tuple[MetricResult, ...] = ()
-) -> tuple[Stopped | None, bool]:
+) -> tuple[EarlyStop | None, bool]:
     """Why a test that may stop itself stops now, at its last look; None if it goes on.
 
     Also whether that look is done with: it is not if only a guardrail or a health check kept the
@@ -334,7 +334,7 @@ def stop_now(
         for one in metrics
         if one.metric.role == "guardrail" and one.segment is not None
     }
-    return Stopped(last.number, segment, report.reason, guardrails=guardrails), True
+    return EarlyStop(last.number, segment, report.reason, guardrails=guardrails), True
 
 
 def _look_results(
@@ -388,7 +388,7 @@ def _is_futile(settings: Settings, sequence: ConfidenceSequence) -> bool:
     return bool(futile_at(sequence, j, LEVEL, settings.futility, control)[0])
 
 
-def schedule_of(
+def schedule_looks(
     settings: Settings,
     looks: Sequence[InterimAnalysis],
     pieces: Sequence[SegmentLedger],
@@ -397,7 +397,7 @@ def schedule_of(
 ) -> Looks:
     """The looks as intervals need them: shares of the budget that were judged at each.
 
-    pieces : as for `looks_taken`; evidence : of those of them that brought rewards
+    pieces : as for `list_looks`; evidence : of those of them that brought rewards
     """
     brought = np.cumsum([bool(piece.recorded) for piece in pieces])
     rounds = np.cumsum(evidence.rounds[0])

@@ -429,7 +429,7 @@ def adjusted_text(verdict: Verdict, covariates: Sequence[str]) -> str:
     return f"Adjusted for {names}: variance down by {percent(round(saved, 2))}."
 
 
-def evidence_of(
+def build_evidence(
     settings: Settings,
     segments: Iterable[tuple[Segment, SegmentStats]],
     binary: bool | None = None,
@@ -460,7 +460,7 @@ def arms_judged(policy: Policy[Any], arms: ArmSet) -> ArmSet:
     return arms
 
 
-def verdict_of(
+def compute_verdict(
     settings: Settings,
     state: State,
     evidence: Evidence | None,
@@ -660,7 +660,7 @@ def compare_with_control(
     return Comparison(row, chosen, better & others, worse & others, lifts, intervals, share, unit)
 
 
-def decision_of(
+def make_decision(
     verdict: Verdict,
     direction: Direction,
     budget: int,
@@ -766,7 +766,9 @@ def _more_visits(
     return int(max(round(more / unit), 1) * unit)
 
 
-def doubt_of(verdict: Verdict, direction: Direction, fit: Callable[[], LackOfFit | None]) -> str:
+def explain_doubt(
+    verdict: Verdict, direction: Direction, fit: Callable[[], LackOfFit | None]
+) -> str:
     """Why a lead that would decide rests on a model that may not fit; empty if it does not.
 
     fit : tests the model on the rewards that the verdict rests on

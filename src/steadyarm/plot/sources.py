@@ -11,10 +11,17 @@ from steadyarm.analysis import Analysis
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.inference import DriftReport
 from steadyarm.inference.sequences import confidence_path
-from steadyarm.live.effects import Effects, bundles_in, effects_of, has_effects
+from steadyarm.live.effects import Effects, bundles_in, compute_effects, has_effects
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.metrics import REWARD
-from steadyarm.live.scorecard import Course, Scorecard, Shares, course_of, scorecard_of, shares_of
+from steadyarm.live.scorecard import (
+    Course,
+    Scorecard,
+    Shares,
+    compute_course,
+    compute_scorecard,
+    compute_shares,
+)
 from steadyarm.live.session import Session
 from steadyarm.live.verdict import Verdict
 from steadyarm.plot import live, standings
@@ -41,7 +48,7 @@ def chart_for(name: str, test: Test) -> Spec:
     >>> chart_for("leaderboard", session)["data"]["values"][0]["variant"]
     'B'
     """
-    seen = scorecard_of(test) if isinstance(test, Experiment) else test
+    seen = compute_scorecard(test) if isinstance(test, Experiment) else test
     if not isinstance(seen, (Scorecard, Session, Analysis)):
         raise InvalidInputError(
             f"test is {type(test).__name__}; pass an Experiment, a Session, an Analysis or a "
@@ -107,7 +114,7 @@ def _known(card: Scorecard, part: Part | None, what: str) -> Part:
 
 def _course(test: Seen) -> Course:
     if isinstance(test, Session):
-        return course_of(test.results(), test.budget)
+        return compute_course(test.results(), test.budget)
     if isinstance(test, Analysis):
         return _course_of_log(test)
     return _known(test, test.course, "estimates over time")
@@ -142,7 +149,7 @@ def _shares(test: Seen) -> Shares:
     pieces = [piece for piece in test.results().pieces if piece.assigned.sum()]
     if not pieces:
         raise InvalidInputError("the test has no visits yet; shares need at least one.")
-    return shares_of(test.arms.names, pieces)
+    return compute_shares(test.arms.names, pieces)
 
 
 def _drift_report(test: Seen) -> DriftReport:
@@ -161,7 +168,7 @@ def _effects_of(test: Seen) -> Effects:
         return _known(test, test.effects, "effects")
     evidence = test.evidence() if isinstance(test, Session) else test.evidence
     bundle = _verdict(test).arm if bundles_in(arms) is not None else None
-    return effects_of(evidence, arm=bundle)
+    return compute_effects(evidence, arm=bundle)
 
 
 def _verdict(test: Seen) -> Verdict:

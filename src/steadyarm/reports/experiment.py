@@ -19,8 +19,8 @@ from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import (
     Scorecard,
     Standing,
+    compute_scorecard,
     order_of,
-    scorecard_of,
     standing_of,
 )
 from steadyarm.live.verdict import Verdict, adjusted_text
@@ -92,7 +92,7 @@ def experiment_report(
     >>> "<h1>Test report: shop</h1>" in experiment_report(test)
     True
     """
-    seen = scorecard_of(experiment) if card is None else card
+    seen = compute_scorecard(experiment) if card is None else card
     digest = fingerprint_of(csv_chunks(experiment)) if fingerprint else None
     return page_of(seen, digest, experiment.replay() if replay else None)
 
@@ -219,12 +219,12 @@ def _standings(card: Scorecard, verdict: Verdict | None, order: list[int]) -> di
     rows = [
         (
             names[k],
-            settings.shown(verdict.estimates[k]),
-            *([] if raw is None else [settings.shown(raw[k])]),
+            settings.format_value(verdict.estimates[k]),
+            *([] if raw is None else [settings.format_value(raw[k])]),
             reach(
                 float(verdict.intervals[k, 0]),
                 float(verdict.intervals[k, 1]),
-                shown=settings.shown,
+                shown=settings.format_value,
                 unknown=verdict.no_interval,
             ),
             *([lift_text(verdict, k, unit)] if against else []),

@@ -31,7 +31,7 @@ from steadyarm.live.lifecycle import create_from_description
 from steadyarm.service.auth import Claims
 from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
 from steadyarm.service.service import Service
-from steadyarm.storages.changes import Corrected
+from steadyarm.storages.changes import CorrectionResult
 from steadyarm.storages.records import LATEST, to_datetime, to_micros
 from steadyarm.storages.service import Refusal
 from steadyarm.storages.storage import Storage
@@ -319,7 +319,7 @@ async def correct(
     return 201, responses.CorrectedAnswer(done.entry, done.assignments)
 
 
-def _correct(experiment: Experiment, body: requests.NewCorrection, by: str) -> Corrected:
+def _correct(experiment: Experiment, body: requests.NewCorrection, by: str) -> CorrectionResult:
     why: dict[str, Any] = {"reason": body.reason, "by": by}
     given = {
         name

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 import steadyarm as sa
 from steadyarm.errors import StorageError
 from steadyarm.inference import boundaries
-from steadyarm.live.scorecard import scorecard_of
+from steadyarm.live.scorecard import compute_scorecard
 from steadyarm.storages.records import ExperimentState
 from steadyarm.storages.storage import Storage
 
@@ -205,7 +205,7 @@ def tiny_tests() -> Iterator[Callable[[], object]]:
             yield partial(_play_batch, test, first)
         yield partial(test.recommend, anytime=True)
         yield partial(boundaries, (0.5, 1.0), 0.025)
-        yield partial(scorecard_of, test)
+        yield partial(compute_scorecard, test)
 
 
 def _play_batch(test: sa.Experiment, first: int) -> None:

@@ -28,7 +28,7 @@ from steadyarm.errors import InvalidInputError, SteadyArmError, StorageError
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.lifecycle import NAME
 from steadyarm.live.notices import find_next_time, format_time, make_messages
-from steadyarm.live.scorecard import scorecard_of
+from steadyarm.live.scorecard import compute_scorecard
 from steadyarm.storages.records import Summary
 from steadyarm.storages.service import EVENTS, FORMATS, TEST, Delivery, Endpoint, Format, Notice
 from steadyarm.storages.storage import Storage
@@ -325,7 +325,7 @@ class Notifier:
         try:
             card = None
             with suppress(InvalidInputError):  # a policy of somebody's own has no results here
-                card = scorecard_of(Experiment(storage, storage.find(summary.name)))
+                card = compute_scorecard(Experiment(storage, storage.find(summary.name)))
             now = storage.now()
             state, messages = make_messages(summary, card, notice, now, self._public_url)
             if (state != notice.state or not notice.version) and not self._webhooks.notice(

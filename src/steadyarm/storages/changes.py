@@ -95,7 +95,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Corrected:
+class CorrectionResult:
     """The result of a change.
 
     Attributes
@@ -167,7 +167,7 @@ class Trace:
     corrections: tuple[Correction, ...] = ()
 
 
-def as_observed(row: LogRow, corrections: Iterable[Correction]) -> LogRow:
+def undo_corrections(row: LogRow, corrections: Iterable[Correction]) -> LogRow:
     """An assignment as it stood when the policy observed its segment.
 
     corrections : of this assignment, in their order
@@ -175,7 +175,7 @@ def as_observed(row: LogRow, corrections: Iterable[Correction]) -> LogRow:
     Examples
     --------
     >>> now = LogRow(0, "u", 1, 0.5, created=3, reward=None, rewarded=None)
-    >>> as_observed(now, [Correction(9, 0, "void", 1.0, closed=True)]).reward
+    >>> undo_corrections(now, [Correction(9, 0, "void", 1.0, closed=True)]).reward
     1.0
     """
     for each in reversed([each for each in corrections if each.metric == REWARD]):

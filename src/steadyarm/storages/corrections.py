@@ -34,7 +34,14 @@ from sqlalchemy import (
 )
 
 from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
-from steadyarm.storages.changes import ACTIONS, AuditEntry, Change, Corrected, Correction, Kind
+from steadyarm.storages.changes import (
+    ACTIONS,
+    AuditEntry,
+    Change,
+    Correction,
+    CorrectionResult,
+    Kind,
+)
 from steadyarm.storages.counting import RunningSeries
 from steadyarm.storages.records import (
     DAY,
@@ -157,7 +164,7 @@ def _take_turn(connection: Connection) -> None:
 # Corrections
 
 
-def correct(t: Transaction, change: Change, now: int, by: str) -> Corrected:
+def correct(t: Transaction, change: Change, now: int, by: str) -> CorrectionResult:
     """Make a correction; see `Storage.correct`."""
     name, state = require_experiment(
         t.key, t.connection.execute(NAMED, {"key": t.key}).one_or_none()
@@ -184,7 +191,7 @@ def correct(t: Transaction, change: Change, now: int, by: str) -> Corrected:
     note(t.connection, now, by, ACTIONS[change.kind], name, change.detail(touched), id=entry)
     if change.kind != "erase":
         _count_anew(t, entry)
-    return Corrected(entry, touched)
+    return CorrectionResult(entry, touched)
 
 
 def read_corrections(t: Transaction, after: tuple[int, int], most: int) -> list[Correction]:
@@ -199,7 +206,7 @@ def read_corrections(t: Transaction, after: tuple[int, int], most: int) -> list[
     return [Correction(*row) for row in t.connection.execute(page)]
 
 
-def corrected_segments(connection: Connection, key: int) -> tuple[int, ...]:
+def find_corrected_segments(connection: Connection, key: int) -> tuple[int, ...]:
     """Indices of the segments whose rewards were corrected after they were closed."""
     index = (corrections.c.number // POSITIONS).label("index")
     late = select(index).where(

@@ -85,7 +85,7 @@ class Rule:
             value = max(mine.values(), key=lambda event: (event.at, event.event)).value
         return value if self.cap is None else min(value, self.cap)
 
-    def happened(self, at: int | None, created: int, now: int) -> int | Literal["early", "late"]:
+    def date_event(self, at: int | None, created: int, now: int) -> int | Literal["early", "late"]:
         """When an event happened, or why it does not count.
 
         It counts if it happened within the window after its assignment and arrived within the grace
@@ -93,9 +93,9 @@ class Rule:
 
         Examples
         --------
-        >>> Rule("reward", window=50, grace=50).happened(130, created=100, now=190)
+        >>> Rule("reward", window=50, grace=50).date_event(130, created=100, now=190)
         130
-        >>> Rule("reward", window=50, grace=50).happened(160, created=100, now=190)
+        >>> Rule("reward", window=50, grace=50).date_event(160, created=100, now=190)
         'late'
         """
         if at is None:
@@ -243,7 +243,7 @@ class Metrics:
             if previous != value:
                 status = "conflict"
             return Outcome(status, row.number, previous), None
-        at = rule.happened(event.at, row.created, now)
+        at = rule.date_event(event.at, row.created, now)
         if at == "early":
             return Outcome(at, row.number), None
         if closed and rule.steers:
@@ -297,7 +297,7 @@ def columns_of(segment: Segment) -> Columns:
     return _SomeArms((arm, column) for column, arm in enumerate(segment.arms.tolist()))
 
 
-def tally_of(counts: Iterable[ArmDay | Any], columns: Columns) -> Tally:
+def sum_tally(counts: Iterable[ArmDay | Any], columns: Columns) -> Tally:
     """The tally of a segment, or of one of its days, from the counts of its arms and days.
 
     counts : any objects with the attributes of `ArmDay`, such as the rows of a table
@@ -322,7 +322,7 @@ def day_sums(segment: int, day: int, counts: Sequence[ArmDay | Any], columns: Co
     for row in counts:
         waited[columns[row.arm]] += row.waited
         late[columns[row.arm]] += row.late
-    return DaySums(segment, day, tally_of(counts, columns), tuple(waited), tuple(late))
+    return DaySums(segment, day, sum_tally(counts, columns), tuple(waited), tuple(late))
 
 
 class RunningTally:
@@ -355,7 +355,7 @@ class RunningTally:
     def tally(self) -> Tally:
         """The sums of all days."""
         counts = (count for day in self.days.values() for count in day.values())
-        return tally_of(counts, self._columns)
+        return sum_tally(counts, self._columns)
 
     def day_sums(self, segment: int) -> tuple[DaySums, ...]:
         """The sums of each day, in order."""

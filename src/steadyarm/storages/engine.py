@@ -81,13 +81,13 @@ class CollisionError(Exception):
     """Another process wrote meanwhile what this transaction was about to write; it is repeated."""
 
 
-def shown(url: URL) -> str:
+def hide_password(url: URL) -> str:
     """The URL without its passwords, for messages and logs.
 
     Examples
     --------
     >>> from sqlalchemy.engine import make_url
-    >>> shown(make_url("postgresql://me:secret@host/shop?sslpassword=secret"))
+    >>> hide_password(make_url("postgresql://me:secret@host/shop?sslpassword=secret"))
     'postgresql://me:***@host/shop?sslpassword=***'
     """
     secret = {name: "***" for name in url.query if "password" in name.lower()}
@@ -153,7 +153,7 @@ class Database:
 
     def __init__(self, url: URL) -> None:
         self.url = url
-        self.shown = shown(url)
+        self.shown = hide_password(url)
         self.sqlite = url.get_backend_name() == "sqlite"
         self.file = file_of(url)
         if self.file is not None and not self.file.parent.is_dir():

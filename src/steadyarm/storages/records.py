@@ -129,7 +129,7 @@ def place_of(number: int) -> tuple[int, int]:
     return divmod(number, POSITIONS)
 
 
-def check_of(unit: str) -> str:
+def hash_unit(unit: str) -> str:
     """A short hash of a unit, which is part of the ids of its assignments.
 
     After a backup was restored, positions go to other units. The hash tells rewards that were meant
@@ -137,7 +137,7 @@ def check_of(unit: str) -> str:
 
     Examples
     --------
-    >>> check_of("visitor 1"), check_of("visitor 2")
+    >>> hash_unit("visitor 1"), hash_unit("visitor 2")
     ('41242f', 'eefedb')
     """
     return blake2b(unit.encode(errors="surrogatepass"), digest_size=3).hexdigest()
@@ -148,15 +148,15 @@ def pseudonym() -> str:
     return f"erased-{token_hex(16)}"
 
 
-def is_of(unit: str, check: str) -> bool:
+def is_hash_of(unit: str, check: str) -> bool:
     """Whether an assignment id with that hash may belong to the unit; true of every erased unit.
 
     Examples
     --------
-    >>> is_of("visitor 1", "41242f"), is_of("visitor 2", "41242f"), is_of(pseudonym(), "41242f")
-    (True, False, True)
+    >>> [is_hash_of(unit, "41242f") for unit in ("visitor 1", "visitor 2", pseudonym())]
+    [True, False, True]
     """
-    return check_of(unit) == check or ERASED.fullmatch(unit) is not None
+    return hash_unit(unit) == check or ERASED.fullmatch(unit) is not None
 
 
 def id_of(tag: str, number: int, unit: str) -> str:
@@ -168,7 +168,7 @@ def id_of(tag: str, number: int, unit: str) -> str:
     'k3v9x2ma-12-345-41242f'
     """
     segment, position = place_of(number)
-    return f"{tag}-{segment}-{position}-{check_of(unit)}"
+    return f"{tag}-{segment}-{position}-{hash_unit(unit)}"
 
 
 def parse_assignment_id(text: str, tag: str) -> tuple[int, str] | None:
@@ -331,7 +331,7 @@ class SegmentRecord:
     superseded : it was carried on and those rewards have come, so it only finishes its block
     policy_version : number of segments the policy had observed when this one was opened
     opened : time of its opening
-    handed : the counter: number of positions that were assigned
+    used : the counter: number of positions that were assigned
     closed : rank (1, 2, ...) in which the policy observed it; None while it is open
     closed_at : time of its closing
     early : what earlier segments that waited for rewards had brought so far, if its allocation
@@ -344,7 +344,7 @@ class SegmentRecord:
     superseded: bool
     policy_version: int
     opened: int
-    handed: int = 0
+    used: int = 0
     closed: int | None = None
     closed_at: int | None = None
     early: tuple[EarlySums, ...] | None = None
@@ -356,7 +356,7 @@ class SegmentRecord:
 
     def cut(self) -> SegmentRecord:
         """The superseded segment, which ends with the block in which its counter stands."""
-        return replace(self, segment=self.segment.cut_after(self.handed), superseded=True)
+        return replace(self, segment=self.segment.cut_after(self.used), superseded=True)
 
 
 @dataclass(frozen=True)
@@ -459,7 +459,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Assigned:
+class StoredAssignment:
     """One assignment of an arm to a unit.
 
     Attributes
@@ -490,7 +490,7 @@ class AssignmentResult:
     outside : what is shown outside of the test, as in `ExperimentHead`
     """
 
-    assigned: tuple[Assigned | None, ...]
+    assigned: tuple[StoredAssignment | None, ...]
     state: ExperimentState
     outside: Mapping[str, Any] | None
 
@@ -560,9 +560,11 @@ class LogRow:
     excluded: int | None = None
     events: tuple[MetricEvent, ...] = ()
 
-    def assigned(self) -> Assigned:
+    def assigned(self) -> StoredAssignment:
         """The assignment as one that was there already."""
-        return Assigned(self.number, self.unit, self.arm, self.probability, self.created, new=False)
+        return StoredAssignment(
+            self.number, self.unit, self.arm, self.probability, self.created, new=False
+        )
 
 
 Pages = Iterable[Sequence[LogRow]]  # a log, some rows at a time
@@ -619,7 +621,7 @@ class Tally:
         """Number of assignments that have no reward and were not excluded."""
         return self.total_assigned - self.total_excluded - self.total_rewarded
 
-    def counted(self) -> Tally:
+    def without_excluded(self) -> Tally:
         """The same sums without the assignments that were excluded."""
         if not self.total_excluded:
             return self

@@ -94,7 +94,7 @@ segments = Table(
     _column("superseded", Boolean),
     _column("policy_version", Integer),
     _column("opened", BigInteger),
-    _column("handed", BigInteger),
+    _column("used", BigInteger),
     _column("closed", Integer, null=True),
     _column("closed_at", BigInteger, null=True),
     _column("arms", Text, null=True),  # the arms of the weights; NULL for all arms

@@ -4,7 +4,7 @@ Each method is one transaction: when it returns, its effect is on disk (if there
 raises, it has had no effect. Any number of threads and processes may call at once.
 
 **Positions.** The arm at a position of a segment is a pure function of the experiment's seed, the
-segment's index and the position. A segment's counter `handed` runs from 0 to its rounds and never
+segment's index and the position. A segment's counter `used` runs from 0 to its rounds and never
 goes back. A position below the counter is used by exactly one assignment. Only the segment opened
 last gives new positions.
 
@@ -66,12 +66,11 @@ from steadyarm.errors import (
 )
 from steadyarm.segments import Draws
 from steadyarm.storages import corrections, traffic
-from steadyarm.storages.changes import AuditEntry, Change, Corrected, Correction, Trace
+from steadyarm.storages.changes import AuditEntry, Change, Correction, CorrectionResult, Trace
 from steadyarm.storages.corrections import note
-from steadyarm.storages.counting import Metrics, columns_of, day_sums, series_sums, tally_of
+from steadyarm.storages.counting import Metrics, columns_of, day_sums, series_sums, sum_tally
 from steadyarm.storages.engine import MEMORY, Database
 from steadyarm.storages.records import (
-    Assigned,
     AssignmentResult,
     DaySums,
     Decision,
@@ -84,6 +83,7 @@ from steadyarm.storages.records import (
     SegmentRecord,
     SeriesSums,
     Snapshot,
+    StoredAssignment,
     Summary,
     Tally,
     describe_state,
@@ -121,7 +121,7 @@ from steadyarm.storages.traffic import (
     require_experiment,
     with_events,
 )
-from steadyarm.storages.upkeep import Pruned, damage_of, prepare, prune
+from steadyarm.storages.upkeep import PruneResult, damage_of, prepare, prune
 from steadyarm.wording import strung
 
 T = TypeVar("T")
@@ -194,7 +194,7 @@ EXHAUSTED = (
     .where(
         segments.c.key == _key,
         segments.c.closed.is_(None),
-        segments.c.handed >= segments.c.rounds,
+        segments.c.used >= segments.c.rounds,
     )
     .group_by(segments.c.index, segments.c.rounds)
     .order_by(segments.c.index)
@@ -484,13 +484,13 @@ class Storage:
         def work(t: Transaction) -> Snapshot:
             row = t.connection.execute(BY_KEY, {"key": key}).one()
             statement = ALL_SEGMENTS if everything else OPEN_AND_LAST
-            records = list(map(traffic.segment_of, t.connection.execute(statement, {"key": key})))
+            records = list(map(traffic.read_segment, t.connection.execute(statement, {"key": key})))
             sums = _tallies(t, records, everything)
             pairs = tuple((record, sums[record.index]) for record in records)
             experiment, steering = _experiment_of(row), _steering(t, records)
             if not everything:
                 return Snapshot(experiment, pairs, series=steering)
-            corrected = corrections.corrected_segments(t.connection, key)
+            corrected = corrections.find_corrected_segments(t.connection, key)
             unmatched = read_refusals(t.connection, 0, experiment.created)
             names = tuple(one.event for one in unmatched if one.at >= experiment.created)
             return Snapshot(experiment, pairs, corrected, steering, names)
@@ -542,7 +542,7 @@ class Storage:
         running = stored.state == "running" and stored.outside is None
         if None not in stored.assigned or not running:
             return stored
-        before: Sequence[Assigned | None] | None = stored.assigned
+        before: Sequence[StoredAssignment | None] | None = stored.assigned
 
         def work(t: Transaction) -> AssignmentResult:
             nonlocal before
@@ -577,7 +577,7 @@ class Storage:
 
     # Corrections
 
-    def correct(self, key: int, change: Change, *, now: int, by: str = "") -> Corrected:
+    def correct(self, key: int, change: Change, *, now: int, by: str = "") -> CorrectionResult:
         """Make a correction.
 
         UnknownAssignmentError if there is no such assignment or unit; InvalidInputError if nothing
@@ -698,7 +698,7 @@ class Storage:
         file = self._database.file
         self.heartbeat.damaged = bool(file and file.exists() and damage_of(file, quick=True))
 
-    def prune(self, now: int, archived_before: int | None = None, dry: bool = False) -> Pruned:
+    def prune(self, now: int, archived_before: int | None = None, dry: bool = False) -> PruneResult:
         """Remove what nobody needs any more, such as expired sessions.
 
         Works in many transactions, so that traffic goes on; the next call finishes what an
@@ -769,7 +769,7 @@ def _decide(t: Transaction, version: int, decision: Decision, now: int) -> bool:
     # The last segment is locked even if another is opened, to wait for who moves its counter.
     values = {"key": t.key, "indices": sorted({last, *closing})}
     rows = t.connection.execute(LOCKED_SEGMENTS, values)
-    records = {record.index: record for record in map(traffic.segment_of, rows)}
+    records = {record.index: record for record in map(traffic.read_segment, rows)}
     if len(closing) < len(decision.closed) or not closing <= records.keys():
         return False
     closed = [records[index] for index in closing]
@@ -800,7 +800,7 @@ def _decide(t: Transaction, version: int, decision: Decision, now: int) -> bool:
 
 
 def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
-    """The row that `traffic.segment_of` reads."""
+    """The row that `traffic.read_segment` reads."""
     fields = {name: value for name, value in vars(record).items() if name != "segment"}
     stored = record.segment.to_dict()
     for name in ("weights", "reference", "arms"):
@@ -811,7 +811,7 @@ def segment_row(key: int, record: SegmentRecord) -> dict[str, Any]:
 
 def _columns(t: Transaction) -> dict[int, Any]:
     """The columns of all segments, by index."""
-    records = map(traffic.segment_of, t.connection.execute(ALL_SEGMENTS, {"key": t.key}))
+    records = map(traffic.read_segment, t.connection.execute(ALL_SEGMENTS, {"key": t.key}))
     return {record.index: columns_of(record.segment) for record in records}
 
 
@@ -842,4 +842,4 @@ def _tallies(
     for row in t.connection.execute(COUNTS if everything else SOME_COUNTS, values):
         if row.segment in counts:  # not so if rows are damaged
             counts[row.segment].append(row)
-    return {r.index: tally_of(counts[r.index], columns_of(r.segment)) for r in records}
+    return {r.index: sum_tally(counts[r.index], columns_of(r.segment)) for r in records}

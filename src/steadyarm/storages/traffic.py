@@ -47,7 +47,6 @@ from steadyarm.storages.counting import Metrics, RunningSeries, SeriesPlace
 from steadyarm.storages.engine import CollisionError
 from steadyarm.storages.records import (
     ArmDay,
-    Assigned,
     AssignmentResult,
     EarlySums,
     Event,
@@ -57,9 +56,10 @@ from steadyarm.storages.records import (
     Outcome,
     RecordResult,
     SegmentRecord,
+    StoredAssignment,
     Target,
     day_of,
-    is_of,
+    is_hash_of,
     load,
     number_of,
     place_of,
@@ -113,7 +113,7 @@ def is_among(value: Column[Any], values: BindParameter[Any] = _values) -> Column
 
 
 STANDING = select(experiments.c.state, experiments.c.outside).where(experiments.c.key == _key)
-POSITIONS = select(segments.c.index, segments.c.rounds, segments.c.handed).where(
+POSITIONS = select(segments.c.index, segments.c.rounds, segments.c.used).where(
     segments.c.key == _key
 )
 SEGMENTS = select(segments).where(segments.c.key == _key, is_among(segments.c.index))
@@ -166,7 +166,7 @@ def _with_standing(rows: Select[Any]) -> Select[Any]:
     return chosen.select_from(beside).where(experiments.c.key == _key)
 
 
-def _locked(rows: Select[Any]) -> Select[Any]:
+def _lock_rows(rows: Select[Any]) -> Select[Any]:
     """The same, locked; the state first, so that `move` waits for transactions that have begun."""
     standing = STANDING.with_for_update(read=True, key_share=True).cte("standing")
     beside = rows.cte("beside")
@@ -176,11 +176,11 @@ def _locked(rows: Select[Any]) -> Select[Any]:
 BY_NUMBER = _find(assignments.c.number)
 BY_UNIT = _find(assignments.c.unit, assignments.c.repeat == 0, hint=USE_UNITS)
 ASSIGNED = {dialect: _with_standing(rows) for dialect, rows in BY_UNIT.items()}
-HOLD_LAST = _locked(
+HOLD_LAST = _lock_rows(
     POSITIONS.order_by(segments.c.index.desc()).limit(1).with_for_update(key_share=True)
 )
 # Against closing and corrections, not against each other.
-HOLD_OPEN = _locked(
+HOLD_OPEN = _lock_rows(
     POSITIONS.where(segments.c.closed.is_(None))
     .order_by(segments.c.index)
     .with_for_update(read=True, key_share=True)
@@ -235,7 +235,7 @@ def assign(
     units: Sequence[str],
     values: Sequence[Mapping[str, float]],
     now: int,
-    before: Sequence[Assigned | None] | None = None,
+    before: Sequence[StoredAssignment | None] | None = None,
 ) -> AssignmentResult:
     """The assignment of each unit, an old one or a new one; see `Storage.assign`.
 
@@ -283,12 +283,12 @@ def assign(
 
 def _draw(
     t: Transaction, draws: Draws, last: Sequence[Position], units: Sequence[str], now: int
-) -> list[Assigned]:
+) -> list[StoredAssignment]:
     """Assign the next positions of the segment opened last to units, as far as there are any."""
     if not last:
         return []
-    index, rounds, handed = last[0]
-    numbers = range(number_of(index, handed), number_of(index, min(rounds, handed + len(units))))
+    index, rounds, used = last[0]
+    numbers = range(number_of(index, used), number_of(index, min(rounds, used + len(units))))
     drawn = draws.at(
         t.key,
         t.seed,
@@ -296,13 +296,13 @@ def _draw(
         lambda index: read_segments(t, [index])[index].segment,
     )
     return [
-        Assigned(number, unit, arm, probability, now)
+        StoredAssignment(number, unit, arm, probability, now)
         for number, unit, (arm, probability) in zip(numbers, units, drawn, strict=False)
     ]
 
 
-def _store_assignments(t: Transaction, last: Position, new: Sequence[Assigned]) -> _Changes:
-    index, _, handed = last
+def _store_assignments(t: Transaction, last: Position, new: Sequence[StoredAssignment]) -> _Changes:
+    index, _, used = last
     rows = [
         {
             "key": t.key,
@@ -317,7 +317,7 @@ def _store_assignments(t: Transaction, last: Position, new: Sequence[Assigned]) 
         # Transactions that wait for each other do so in one order.
         for assigned in sorted(new, key=attrgetter("unit"))
     ]
-    taken = {"of": t.key, "last": index, "counted": handed + len(new)}
+    taken = {"of": t.key, "last": index, "counted": used + len(new)}
     return {TAKE: [taken], ASSIGN: rows}
 
 
@@ -342,7 +342,7 @@ def record(t: Transaction, reported: Sequence[Event], now: int) -> RecordResult:
     # Segments are locked first, so that what is read of their assignments stays true.
     state, _, positions = _hold(t, HOLD_OPEN)
     rows = find_rows(t, [event.target for event in reported])
-    exhausted = any(handed >= rounds for _, rounds, handed in positions)
+    exhausted = any(used >= rounds for _, rounds, used in positions)
     if state == "archived":
         outcomes = [Outcome("archived" if row else "unknown") for row in rows]
         return RecordResult(tuple(outcomes), exhausted)
@@ -562,7 +562,7 @@ def find_rows(t: Transaction, targets: Sequence[Target]) -> list[LogRow | None]:
     for target in targets:
         if isinstance(target, tuple):
             there = rows.get(target[0])
-            found.append(there if there is not None and is_of(there.unit, target[1]) else None)
+            found.append(there if there is not None and is_hash_of(there.unit, target[1]) else None)
         else:
             found.append(rows.get(target))
     return found
@@ -603,11 +603,11 @@ def with_events(t: Transaction, rows: list[LogRow]) -> list[LogRow]:
 def read_segments(t: Transaction, indices: Iterable[int]) -> dict[int, SegmentRecord]:
     """Segments by their index."""
     values = {"key": t.key, "values": sorted(set(indices))}
-    records = map(segment_of, t.connection.execute(SEGMENTS, values))
+    records = map(read_segment, t.connection.execute(SEGMENTS, values))
     return {record.index: record for record in records}
 
 
-def segment_of(row: AnyRow) -> SegmentRecord:
+def read_segment(row: AnyRow) -> SegmentRecord:
     """A whole row of `segments`."""
     stored = dict(row._mapping)
     stored |= {name: load(stored[name]) for name in ("weights", "reference", "arms")}
@@ -691,7 +691,7 @@ def _replace_reward(statement: Insert) -> Insert:
 _move_counter = (
     update(segments)
     .where(segments.c.key == bindparam("of"), segments.c.index == bindparam("last"))
-    .values(handed=bindparam("counted"))
+    .values(used=bindparam("counted"))
 )
 TAKE = _Change(_move_counter, _move_counter.returning(segments.c.index))
 ASSIGN = _inserting(

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from steadyarm.errors import InvalidInputError, MissingExtraError, StorageError, StorageVersionError
 from steadyarm.storages import database_url
-from steadyarm.storages.engine import BUSY, Database, file_of, shown
+from steadyarm.storages.engine import BUSY, Database, file_of, hide_password
 from steadyarm.storages.schema import (
     OWNED,
     PREFIX,
@@ -215,7 +215,7 @@ def storage_faults(url: str | None = None) -> tuple[str, ...]:
     parsed = database_url(url)
     file = file_of(parsed)
     if file is not None and not file.exists():
-        raise StorageError(f"{shown(parsed)}: there is no such file.")
+        raise StorageError(f"{hide_password(parsed)}: there is no such file.")
     damage = None if file is None else damage_of(file)
     if damage:
         return (f"the file is damaged: {damage}",)
@@ -289,12 +289,13 @@ def backup_storage(url: str | None, target: str | Path, *, force: bool = False) 
     parsed, target = database_url(url), Path(os.path.abspath(target))
     file = file_of(parsed)
     if file is None:
+        address = hide_password(parsed.set(drivername="postgresql", password=None))
         raise InvalidInputError(
             "PostgreSQL has a tool of its own for backups: pg_dump --format custom --file "
-            f"{target.name} --dbname {shown(parsed.set(drivername='postgresql', password=None))}"
+            f"{target.name} --dbname {address}"
         )
     if not file.is_file():
-        raise StorageError(f"{shown(parsed)}: there is no such file to back up.")
+        raise StorageError(f"{hide_password(parsed)}: there is no such file to back up.")
     if not target.parent.is_dir():
         raise InvalidInputError(f"there is no folder {target.parent}; make it first.")
     if target.exists() and (target.samefile(file) or not force):
@@ -323,7 +324,7 @@ def backup_storage(url: str | None, target: str | Path, *, force: bool = False) 
 
 
 @dataclass(frozen=True)
-class Pruned:
+class PruneResult:
     """What `Storage.prune` has removed, or would remove.
 
     Attributes
@@ -336,13 +337,13 @@ class Pruned:
     experiments: tuple[str, ...]
 
 
-def prune(database: Database, now: int, archived_before: int | None, dry: bool) -> Pruned:
+def prune(database: Database, now: int, archived_before: int | None, dry: bool) -> PruneResult:
     """Remove old rows in many small transactions, so that traffic goes on between them."""
     old: dict[int, str] = {}
     if archived_before is not None:
-        old = database.read(lambda c: _archived(c, archived_before))
+        old = database.read(lambda c: _find_archived(c, archived_before))
     if dry:
-        return Pruned(0, tuple(old.values()))
+        return PruneResult(0, tuple(old.values()))
     expired = delete(sessions).where(sessions.c.expires <= now)
     ended = database.write(lambda c: c.execute(expired).rowcount)
     if old:
@@ -354,10 +355,10 @@ def prune(database: Database, now: int, archived_before: int | None, dry: bool) 
         for table in OWNED:
             _delete(database, table, key)
         _forget(database, key)
-    return Pruned(ended, tuple(old.values()))
+    return PruneResult(ended, tuple(old.values()))
 
 
-def _archived(connection: Connection, before: int) -> dict[int, str]:
+def _find_archived(connection: Connection, before: int) -> dict[int, str]:
     """Names by key of experiments that were archived before a time."""
     used = select(func.max(tallies.c.last)).where(tallies.c.key == experiments.c.key)
     done = select(func.max(audit.c.created)).where(audit.c.experiment == experiments.c.name)

@@ -32,7 +32,7 @@ from steadyarm.errors import (
 )
 from steadyarm.inference import DriftReport
 from steadyarm.inference.evidence import json_ready
-from steadyarm.live.after_test import Outside, RollOut
+from steadyarm.live.after_test import AfterTest, RollOut
 from steadyarm.live.assigner import LiveAssignment, ReportStatus
 from steadyarm.live.breakdowns import Breakdown, LevelResult
 from steadyarm.live.estimates import Estimates, MetricResult, Safety
@@ -267,14 +267,14 @@ class Totals(Response):
     """Counts over all variants.
 
     variants : the number of variants
-    handed_out : variants that were assigned at least once
+    played : variants that were assigned at least once
     assigned : assignments
     rewarded : assignments that have a reward
     excluded : assignments that were excluded; they count nowhere else
     """
 
     variants: int
-    handed_out: int
+    played: int
     assigned: int
     rewarded: int
     excluded: int
@@ -298,7 +298,7 @@ class RollOutAnswer(Response):
         return cls.read(roll_out, since=to_datetime(roll_out.since))
 
 
-class OutsideAnswer(Response):
+class AfterTestAnswer(Response):
     """What an experiment shows to units that are not part of its test.
 
     default : the variant that units without one see; null before the first such unit
@@ -313,7 +313,7 @@ class OutsideAnswer(Response):
     roll_out: RollOutAnswer | None
 
     @classmethod
-    def of(cls, outside: Outside) -> Self:
+    def of(cls, outside: AfterTest) -> Self:
         """As an experiment keeps it."""
         since = None if outside.since is None else to_datetime(outside.since)
         shown = outside.roll_out
@@ -352,7 +352,7 @@ class ExperimentAnswer(Response):
     totals: Totals
     segments: int
     observed: int
-    outside: OutsideAnswer | None
+    outside: AfterTestAnswer | None
     roll_out: RollOutAnswer | None
 
     @classmethod
@@ -372,12 +372,12 @@ class ExperimentAnswer(Response):
             indices=None if status.arms is None else {name: row[0] for name, row in shown.items()},
             totals=Totals(
                 variants=experiment.arms.size,
-                handed_out=sum(count > 0 for count in status.assigned),
+                played=sum(count > 0 for count in status.assigned),
                 assigned=status.total_assigned,
                 rewarded=status.total_rewarded,
                 excluded=status.excluded,
             ),
-            outside=None if status.outside is None else OutsideAnswer.of(status.outside),
+            outside=None if status.outside is None else AfterTestAnswer.of(status.outside),
             roll_out=None if status.roll_out is None else RollOutAnswer.of(status.roll_out),
             **more,
         )
