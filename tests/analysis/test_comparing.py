@@ -64,20 +64,6 @@ def test_an_unknown_control_is_refused(tmp_path: Path) -> None:
         sa.analyze(log, split="equal", control="B")
 
 
-def test_nothing_is_decided_from_a_log_that_is_not_healthy(tmp_path: Path) -> None:
-    log = written(tmp_path / "log.csv", fixed_rows(1200, (0.7, 0.3)))
-    found = sa.analyze(log, split="equal", control="A")
-    assert found.verdict.decision.word == "unhealthy"
-
-
-def test_a_control_without_rows_has_no_lifts(tmp_path: Path) -> None:
-    log = written(tmp_path / "log.csv", fixed_rows(600))
-    found = sa.analyze(log, split={"A": 0.4, "B": 0.4, "C": 0.2}, control="C")
-    nothing = found.verdict.of("A")
-    assert (nothing.lift_low, nothing.lift_high) == (-np.inf, np.inf)
-    assert np.isnan(nothing.relative)
-
-
 def test_a_test_that_is_watched_may_decide_before_its_end(tmp_path: Path) -> None:
     rows = fixed_rows(3000)
     for row in rows:

@@ -132,17 +132,6 @@ def test_a_model_that_does_not_fit_blocks_the_verdict_live_and_of_the_log(tmp_pa
     assert found.summary.startswith("Not healthy: do not decide yet.")
 
 
-def test_excluded_rows_are_left_out_and_counted(tmp_path: Path) -> None:
-    test = unequal(PLAIN)
-    for row in test.storage.log(test.key)[::40]:
-        test.exclude(unit=row.unit, reason="bots")
-    found = sa.analyze(test.export(tmp_path / "log.csv"))
-    assert (found.rows, found.rewards) == (1170, 1170)
-    assert "30 visits were excluded by hand and left out." in found.notes
-    assert found.health.status == "ok"
-    assert found.recommended == test.recommend().name
-
-
 # Every kind of export is readable again as it is.
 
 BEGIN = 1_772_323_200.0  # 2026-03-01
@@ -249,14 +238,6 @@ def test_a_download_without_a_description(ending: str, tmp_path: Path) -> None:
         whole.arms.names, whole.estimates, whole.intervals.standard_errors[0], strict=True
     ):
         assert abs(again[name] - estimate) < error
-
-
-def test_rewards_that_may_still_come_end_what_is_read(tmp_path: Path) -> None:
-    test = with_metrics(reward_window="3d")
-    found = sa.analyze(test.export(tmp_path / "log.csv"))
-    assert 0 < found.rows == test.recommend().judged < 600
-    with pytest.raises(sa.RewardsPendingError):
-        sa.analyze(with_metrics(reward_window="30d").export(tmp_path / "new.csv"))
 
 
 def test_segments_of_an_export_are_its_attributes(tmp_path: Path) -> None:

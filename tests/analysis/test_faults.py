@@ -96,12 +96,6 @@ def test_times_that_are_none_are_named_in_text_columns(tmp_path: Path, postgres:
         sa.analyze(postgres, query="times")
 
 
-def test_many_faults_are_counted(tmp_path: Path) -> None:
-    rows = [replace(row, probability=0) for row in ROWS]
-    with pytest.raises(sa.InvalidInputError, match=r"row 5: the probability.* 120 rows in all"):
-        sa.analyze(write_csv(tmp_path / "log.csv", rows))
-
-
 def test_duplicates(tmp_path: Path) -> None:
     def finding(rows: list[Row]) -> Any:
         found = sa.analyze(write_csv(tmp_path / "log.csv", rows))
@@ -112,15 +106,6 @@ def test_duplicates(tmp_path: Path) -> None:
     conflicting = finding([*ROWS, replace(ROWS[-1], reward=7)])
     assert conflicting.status == "fail"
     assert "unit u119 at " in conflicting.explanation
-
-
-def test_booleans_are_rewards_on_postgres(postgres: str) -> None:
-    write_log(postgres, [replace(row, reward=float(row.reward > 0)) for row in ROWS], table="yes")
-    whole = sa.analyze(postgres, query="yes")
-    found = sa.analyze(
-        postgres, query="select timestamp, unit, arm, probability, reward > 0 as reward from yes"
-    )
-    assert found.estimates.tolist() == whole.estimates.tolist()
 
 
 def test_missing_rewards_can_be_dropped_or_zero(tmp_path: Path) -> None:

@@ -187,15 +187,6 @@ def test_probabilities_of_the_log_and_a_split_contradict_each_other(tmp_path: Pa
     assert sa.analyze(log, split="equal", query="select * exclude (probability) from log").rows
 
 
-def test_other_columns_of_a_company_do_not_disturb(tmp_path: Path) -> None:
-    rows = fixed_rows(300)
-    plain = sa.analyze(written(tmp_path / "log.csv", rows), split="equal")
-    for row in rows:
-        row |= {"segment": "young", "block": "Hafen"}
-    log = written(tmp_path / "more.csv", rows)
-    assert sa.analyze(log, split="equal").estimates.tolist() == plain.estimates.tolist()
-
-
 # Plain randomisation: as good as the difference of plain means if nothing drifts.
 
 
@@ -263,7 +254,7 @@ def few_buyers(seed: int, rounds: int = 2000) -> Any:
 @pytest.mark.parametrize("by", ["split", "probability"])
 def test_no_decision_rests_on_few_buyers_of_a_small_share(by: str) -> None:
     """Before, 14 % of such logs had a winner, and 20 % a value outside of its interval."""
-    for seed in range(6):
+    for seed in range(3):
         log = few_buyers(seed)
         how: dict[str, Any] = {"split": {"A": 0.9, "B": 0.1}}
         if by == "probability":
@@ -297,18 +288,3 @@ def test_the_command_line_takes_splits(tmp_path: Path, capsys: pytest.CaptureFix
     capsys.readouterr()
     assert main(["analyze", str(log)]) == 1
     assert "--split equal" in capsys.readouterr().err
-
-
-def test_truth_values_are_arms() -> None:
-    import pandas as pd
-
-    rng = np.random.default_rng(3)
-    frame = pd.DataFrame(
-        {
-            "timestamp": pd.date_range("2026-03-01", periods=400, freq="h"),
-            "arm": rng.choice([True, False], 400),
-            "reward": rng.normal(size=400),
-        }
-    )
-    found = sa.analyze(frame, split={True: 0.5, False: 0.5})
-    assert sorted(found.arms.names) == ["false", "true"]

@@ -37,12 +37,6 @@ def test_factorial_spans_every_effect_up_to_the_order(levels: list[int], order: 
     assert arms.rank == arms.dimension == len(arms.feature_names) == effects
 
 
-def test_main_effects_add_up_over_three_levels() -> None:
-    arms = sa.ArmSet.factorial({"image": ["cat", "dog", "none"]}, interactions=1)
-    effects = np.array([0.5, 0.2, -0.3])  # grand mean, dog, none; cat is minus their sum
-    assert np.allclose(arms.features @ effects, [0.5 - (0.2 - 0.3), 0.7, 0.2])
-
-
 def test_bundles_have_the_rank_of_their_pairs() -> None:
     arms = sa.ArmSet.bundles([f"i{j}" for j in range(7)], size=3, interactions=2)
     assert arms.size == comb(7, 3)
@@ -119,12 +113,6 @@ def test_bad_arms_are_refused_with_a_reason(build: object, message: str) -> None
     assert callable(build)
     with pytest.raises(sa.InvalidInputError, match=message):
         build()
-
-
-def test_interactions_beyond_the_number_of_factors_add_nothing() -> None:
-    one = sa.ArmSet.factorial({"a": ["x", "y", "z"]})
-    assert one.feature_names == ("(constant)", "a=y", "a=z")
-    assert sa.ArmSet.bundles(["1", "2", "3"], size=1).dimension == 4  # items may be called 1
 
 
 def test_features_of_very_different_scale_become_well_conditioned() -> None:

@@ -80,17 +80,6 @@ def test_a_large_set_survives_json_and_keeps_its_fingerprint(arms: sa.ArmSet) ->
     assert again.feature_names == arms.feature_names
 
 
-def test_different_recipes_have_different_fingerprints() -> None:
-    sets = [make() for make in MAKERS.values()]
-    sets += [
-        sa.ArmSet.factorial(SLOTS, interactions=3),
-        sa.ArmSet.factorial(dict(reversed(SLOTS.items()))),
-        sa.ArmSet.factorial(SLOTS, constant=False),
-        sa.ArmSet.bundles(ITEMS[::-1], size=4),
-    ]
-    assert len({arms.fingerprint for arms in sets}) == len(sets)
-
-
 def test_a_subset_keeps_names_features_and_coordinates(arms: sa.ArmSet) -> None:
     some = np.array([5, 77, 4000])
     few = arms.subset(some)
@@ -120,15 +109,6 @@ def test_a_million_arms_take_little_room() -> None:
     assert peak < 6e6
     with pytest.raises(sa.InvalidInputError, match="1,048,576 arms and 211 features does not fit"):
         _ = slots.features
-
-
-def test_names_of_a_large_set_that_has_few_dimensions_are_stored() -> None:
-    rng = np.random.default_rng(3)
-    wide = rng.normal(size=(5000, 2)) @ rng.normal(size=(2, 80))
-    arms = sa.ArmSet.from_features(wide)
-    assert arms.rank == 2
-    assert not arms.large
-    assert isinstance(arms.names, tuple)
 
 
 def test_a_memory_map_is_not_copied(tmp_path: object) -> None:
@@ -162,13 +142,6 @@ def test_twenty_thousand_arms_that_share_nothing_take_little_room() -> None:
     for table in ("features", "coordinates", "basis", "dual"):
         with pytest.raises(sa.InvalidInputError, match=r"20,000 .* does not fit in memory"):
             getattr(arms, table)
-
-
-def test_policies_say_that_there_are_too_many_parameters() -> None:
-    arms = sa.ArmSet.one_hot([f"variant {k}" for k in range(20_000)])
-    for policy in (sa.GBAI(), sa.P1RAGE(), sa.Steady(), sa.SequentialHalving()):
-        with pytest.raises(sa.InvalidInputError, match="20,000"):
-            policy.start(arms, 100_000, trials=1, seed=0)
 
 
 def test_a_large_one_hot_set_is_that_of_its_table() -> None:

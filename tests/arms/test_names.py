@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import steadyarm as sa
-from steadyarm.arms.recipes import BundleNames, CountedNames, FactorialNames, LazyNames
+from steadyarm.arms.recipes import BundleNames, FactorialNames, LazyNames
 
 # Signs that stand between the parts of names are frequent, to make them hard to read.
 texts = st.text("ab=, +:0é", min_size=1, max_size=5).filter(lambda text: bool(text.strip()))
@@ -40,14 +40,6 @@ def check(names: LazyNames, truth: list[str]) -> None:
         names.index(truth[0], 1)
 
 
-@given(st.integers(1, 120))
-def test_counted_names_are_found_again(size: int) -> None:
-    check(CountedNames(size), [f"arm {k}" for k in range(size)])
-    assert f"arm {size}" not in CountedNames(size)
-    for other in ("arm -1", "arm 00", "arm ٣", "arm", "0", 0, None):
-        assert other not in CountedNames(size)
-
-
 @given(factors())
 def test_names_of_factorial_sets_are_found_again(levels: dict[str, tuple[str, ...]]) -> None:
     names = FactorialNames(levels)
@@ -73,13 +65,6 @@ def test_names_of_bundles_are_found_again(items: list[str], data: st.DataObject)
     check(names, [" + ".join(chosen) for chosen in combinations(items, size)])
 
 
-def test_items_of_a_bundle_have_one_order() -> None:
-    names = BundleNames(("a", "b", "c"), 2)
-    assert "b + a" not in names
-    assert "a + a" not in names
-    assert "a + b + c" not in names
-
-
 @pytest.mark.parametrize(
     ("names", "message"),
     [
@@ -90,13 +75,3 @@ def test_items_of_a_bundle_have_one_order() -> None:
 def test_names_that_can_be_read_in_two_ways_are_refused(names: LazyNames, message: str) -> None:
     with pytest.raises(sa.InvalidInputError, match=message):
         names.check()
-
-
-@given(st.integers(0, 2**20 - 1), st.integers(0, 593_774), st.integers(0, 2**24 - 1))
-def test_names_of_a_million_arms_are_found_without_looking_at_all(f: int, b: int, c: int) -> None:
-    for names, k in (
-        (FactorialNames({f"s{i}": ("off", "on") for i in range(20)}), f),
-        (BundleNames(tuple(f"i{j}" for j in range(30)), 6), b),
-        (CountedNames(2**24), c),
-    ):
-        assert names.index(names[k]) == k

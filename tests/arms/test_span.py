@@ -63,14 +63,6 @@ def test_directions_that_drown_in_squares_are_found(small: float) -> None:
         assert np.linalg.cond(span.rows.block(0, 300)) < 1.01
 
 
-def test_a_zero_column_leaves_the_span() -> None:
-    X = np.eye(4)[[0, 1, 3]]
-    span = span_of(DenseRows(X), stored=False)
-    assert span.rows.shape == (3, 3)
-    assert span.basis is not None
-    assert np.allclose(span.rows.block(0, 3) @ span.basis.T, X)
-
-
 @settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(2, 60))
 def test_twins_are_found(seed: int, K: int) -> None:

@@ -75,14 +75,6 @@ def test_two_arms_and_arms_on_a_line() -> None:
     assert found(line + np.array([1.0, 1.0, 0.0])) == [[1, 2]]
 
 
-def test_a_pyramid_and_a_bipyramid_by_hand() -> None:
-    square = [[1, 0, 0], [0, 1, 0], [-1, 0, 0], [0, -1, 0]]
-    ring = [[0, 1], [0, 3], [1, 2], [2, 3]]
-    assert found([*square, [0, 0, 1]]) == sorted([*ring, *([k, 4] for k in range(4))])
-    both = [*ring, *([k, tip] for k in range(4) for tip in (4, 5))]
-    assert found([*square, [0, 0, 1], [0, 0, -1]]) == sorted(both)
-
-
 @pytest.mark.parametrize(("K", "d"), [(8, 2), (12, 3), (14, 4), (30, 3)])
 def test_random_sets_against_their_facets(K: int, d: int) -> None:
     """In general position every facet is a simplex, and its sides are the edges."""
@@ -124,13 +116,6 @@ def _margin(points: NDArray[np.float64], chosen: list[int]) -> float:
         method="highs-ds",
     )
     return 0.0 if answer.x is None else float(answer.x[-1])
-
-
-def test_pairs_are_remembered_and_cannot_be_written() -> None:
-    pairs = adjacent_pairs(soare_arms(4, 0.3))
-    assert adjacent_pairs(soare_arms(4, 0.3)) is pairs
-    with pytest.raises(ValueError, match="read-only"):
-        pairs[0, 0] = 1
 
 
 def test_the_hypercube_needs_the_same_rounds_in_any_dimension() -> None:

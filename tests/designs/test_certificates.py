@@ -70,18 +70,3 @@ def test_cvxpy_agrees_on_subsets_and_directions(seed: int) -> None:
     assert design.gap <= 1e-6
     assert design.value == pytest.approx(truth, rel=AGREEMENT)
     assert design.lower_bound <= truth * (1 + AGREEMENT)
-
-
-def test_many_arms_are_brought_in_as_needed() -> None:
-    from steadyarm.arms import ArmSet
-
-    X = np.random.default_rng(5).normal(size=(3000, 6))
-    arms = ArmSet.from_features(X)
-    for design in (
-        g_optimal(arms),
-        xy_optimal(arms),
-        xy_optimal(arms, among=[5, 17]),
-        solve_directions(arms, X[::7], 1e-6),
-    ):
-        assert design.gap <= 1e-6
-        assert design.support.size <= 60

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from steadyarm.arms.generated import FactorialRows
 from steadyarm.arms.rows import DenseRows
 from steadyarm.designs import pooled_xy as module
-from steadyarm.designs.pooled_xy import farthest_pair, partners
+from steadyarm.designs.pooled_xy import farthest_pair
 
 Floats = NDArray[np.float64]
 KINDS = ("gaussian", "clustered", "sphere", "grid", "line", "off-centre", "same")
@@ -84,22 +83,6 @@ def test_without_effort_the_bound_is_honest(r: int) -> None:
     assert complete.exact
 
 
-@pytest.mark.parametrize(
-    ("kind", "K", "r", "part"), [("gaussian", 30_000, 30, 0.1), ("sphere", 20_000, 2, 1.2)]
-)
-def test_the_search_needs_a_part_of_all_pairs(kind: str, K: int, r: int, part: float) -> None:
-    effort = part * K / (2 * r)  # of the passes that all pairs take
-    X = points_of(kind, K, r, np.random.default_rng(1))
-    assert farthest_pair(DenseRows(X), np.eye(r), effort=effort).exact
-
-
-def test_opposite_corners_of_a_cube_need_no_search() -> None:
-    rows = FactorialRows([2] * 14, interactions=1)
-    far = farthest_pair(rows, np.eye(15), effort=10.0)
-    assert far.value == 4 * 14
-    assert far.exact
-
-
 def test_pairs_above_a_level_are_collected() -> None:
     X = np.random.default_rng(3).normal(size=(500, 12))
     D = all_distances(X)
@@ -112,11 +95,3 @@ def test_pairs_above_a_level_are_collected() -> None:
     assert tuple(far.others[0]) == (far.first, far.second)
     few = farthest_pair(DenseRows(X), np.eye(12), goal=1e-9, known=(0, 1), enough=1)
     assert len(few.others) >= 1
-
-
-def test_partners_are_the_farthest_points() -> None:
-    X = np.random.default_rng(5).normal(size=(300, 6))
-    where, apart = partners(DenseRows(X), np.eye(6), np.array([0, 7, 299]))
-    D = all_distances(X)[[0, 7, 299]]
-    assert where.tolist() == D.argmax(axis=1).tolist()
-    np.testing.assert_allclose(apart, D.max(axis=1), rtol=1e-13)

@@ -10,14 +10,12 @@ from steadyarm.arms import ArmSet
 from steadyarm.arms.generated import (
     BundleRows,
     FactorialRows,
-    forms,
     fraction,
     walsh_of,
 )
 from steadyarm.arms.rows import DenseRows, Rows
 from steadyarm.designs import Design, Status, pooled_xy, xy_optimal
 from steadyarm.designs.pooled_g import leverages, pooled_g
-from steadyarm.designs.pooled_xy import PoolField
 from steadyarm.designs.solvers import solve_saddle, whiten
 from tests.designs.armsets import random_points
 from tests.designs.reference import achieved_value, all_pairs, optimal_value
@@ -41,12 +39,6 @@ def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pooled_xy, "LEAST_FIRST", 20)
     monkeypatch.setattr(pooled_xy, "LEAST_MORE", 30)
     monkeypatch.setattr(pooled_xy, "MOST_IN_POOL", 200)
-
-
-@pytest.fixture
-def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small sets, which the exact solver can check, are solved as large ones are."""
-    monkeypatch.setattr(ArmSet, "large", property(lambda self: True))
 
 
 def in_front(rows: Rows, size: int, seed: int) -> Indices:
@@ -151,56 +143,7 @@ def test_without_effort_the_value_is_a_bound(monkeypatch: pytest.MonkeyPatch) ->
     assert achieved_value(X, all_pairs(X[among]), design.weights) < design.value
 
 
-@pytest.mark.parametrize("rows", [FactorialRows([2] * 9), FactorialRows([3] * 5, 1)])
-def test_a_known_design_is_kept_where_it_is_good_enough(
-    all_are_large: None, rows: FactorialRows
-) -> None:
-    K = rows.shape[0]
-    levels = {f"f{i}": TWO if count == 2 else THREE for i, count in enumerate(rows.levels)}
-    arms = ArmSet.factorial(levels, rows.interactions)
-    whole = xy_optimal(arms)
-    among = np.setdiff1d(np.arange(K), [7])
-    start = start_of(rows)
-    bound = achieved_value(rows.block(0, K), all_pairs(rows.block(0, K)), start.weights)
-    design = pooled_xy.pooled_xy(rows, among, 0.2, start, bound=bound * (1 + 1e-9))
-    assert design.support.tolist() == fraction(rows).tolist()
-    assert design.gap <= 0.2
-    assert whole.lower_bound <= design.value * (1 + 1e-6)
-
-
-def test_arms_that_help_more_come_in() -> None:
-    X = np.random.default_rng(6).normal(size=(500, 3))
-    field = PoolField(DenseRows(X), np.eye(3), np.arange(5), np.arange(10))
-    M = np.diag([1.0, 2.0, 0.0])
-    truth = np.einsum("ij,jk,ik->i", X, M, X)
-    assert truth.max() <= field.largest(M) <= truth.max() * (1 + 1e-6)
-    assert field.noted[0] == truth.argmax()
-    kept = np.arange(10) < 4
-    count = field.exchange(kept, seed=0)
-    assert field.arms.size == np.unique(field.arms).size == 4 + count
-    assert truth.argmax() in field.arms
-    np.testing.assert_allclose(field.forms(M), truth[field.arms], rtol=1e-5, atol=1e-6)
-    lam = np.random.default_rng(7).random(field.arms.size)
-    some = X[field.arms]
-    np.testing.assert_allclose(field.moment(lam), (some.T * lam) @ some, rtol=1e-12)
-
-
 # Sets with structure
-
-
-@pytest.mark.parametrize(
-    "arms",
-    [
-        ArmSet.factorial({"a": TWO, "b": THREE, "c": TWO}, interactions=2),
-        ArmSet.factorial({"a": THREE, "b": TWO, "c": TWO}, 1, constant=False),
-        ArmSet.bundles(list("abcdef"), 3, 2),
-        ArmSet.bundles(list("abcdefg"), 2, 1),
-    ],
-)
-def test_equal_weights_are_optimal_where_all_arms_are_alike(arms: ArmSet) -> None:
-    X, K = arms.coordinates, arms.size
-    worst = achieved_value(X, all_pairs(X), np.full(K, 1 / K))
-    assert worst == pytest.approx(xy_optimal(arms).value, rel=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -251,12 +194,3 @@ def test_transforms_agree_with_products_of_rows(rows: FactorialRows) -> None:
     )
     np.testing.assert_allclose(walsh.products(v), X @ v, atol=1e-12)
     np.testing.assert_allclose(leverages(rows, M), leverages(DenseRows(X), M), atol=1e-11)
-
-
-@pytest.mark.parametrize(("items", "size"), [(2, 1), (5, 1), (5, 4), (9, 3), (9, 6)])
-def test_forms_of_bundles_are_those_of_their_rows(items: int, size: int) -> None:
-    rows, rng = BundleRows(items, size, interactions=1), np.random.default_rng(items)
-    X, M, v = rows.block(0, rows.shape[0]), rng.normal(size=(items, items)), rng.normal(size=items)
-    truth = np.einsum("ij,jk,ik->i", X, M, X)
-    np.testing.assert_allclose(forms(rows, M, v), truth + X @ v, atol=1e-13)
-    np.testing.assert_allclose(leverages(rows, M), leverages(DenseRows(X), M), atol=1e-12)

@@ -104,18 +104,6 @@ def test_the_quick_draws_have_the_distribution_of_the_slow_ones(order: Any, nois
         assert ks_2samp(quick.sums[:, k], slow.sums[:, k]).pvalue > 1e-3
 
 
-def test_a_shuffled_segment_visits_every_round_evenly() -> None:
-    """With means that mark one round only, each arm is met there in proportion to its plays."""
-    n = 20_000
-    table = np.zeros((10, 3))
-    table[6] = 1.0
-    world = sa.Environment.from_means(ARMS, table, sa.GaussianNoise(0.0))
-    segment = Segment(np.tile([0.2, 0.5, 0.3], (n, 1)), np.full(n, 10), "shuffled")
-    stats = world.play(segment, np.zeros(n, dtype=np.int64), np.random.default_rng(4))
-    share = stats.sums.mean(axis=0)
-    assert np.allclose(share, [0.2, 0.5, 0.3], atol=norm.isf(1e-4) * 0.5 / np.sqrt(n))
-
-
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -170,8 +158,3 @@ def test_a_segment_beyond_the_budget_is_refused() -> None:
     segment = Segment(np.full((2, 3), 1 / 3), np.array([5, 6]))
     with pytest.raises(sa.InvalidInputError, match="ends in round 41, but the budget is 40"):
         world.play(segment, np.array([35, 35]), np.random.default_rng(0))
-
-
-def test_means_of_one_up_to_rounding_are_probabilities() -> None:
-    world = sa.Environment.from_means(ARMS, [0.0, 1 + 2e-16, 1.0], sa.BernoulliReward(), budget=5)
-    assert world.table.max() == 1.0

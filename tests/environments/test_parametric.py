@@ -83,12 +83,6 @@ def test_a_segment_of_few_arms_in_a_table_of_means() -> None:
     np.testing.assert_allclose(one.sums, one.counts * means[some])
 
 
-def test_a_still_world_of_many_arms_is_a_table_of_one_row() -> None:
-    theta = np.random.default_rng(1).normal(size=MANY.dimension)
-    world = sa.Environment.from_parameters(MANY, theta, budget=10)
-    assert world.best_arm == sa.ParametricEnvironment(MANY, theta, budget=10).best_arm
-
-
 @pytest.mark.parametrize(
     ("build", "message"),
     [

@@ -56,23 +56,6 @@ def test_draws_have_the_moments_of_the_log(order: Any) -> None:
     assert abs(stats.squares[:, 1].mean() - second) < norm.isf(1e-4) * error
 
 
-def test_only_logged_rewards_come_back() -> None:
-    found = world()
-    segment = Segment(np.full((500, 2), 0.5), np.ones(500, dtype=np.int64))
-    stats = found.play(segment, np.zeros(500, dtype=np.int64), np.random.default_rng(2))
-    pool = set(np.round(REWARD[(PERIOD == 2013) & (ARM == 0)], 9))
-    seen = stats.sums[stats.counts[:, 0] == 1, 0]
-    assert set(np.round(seen, 9)) <= pool
-    assert stats.squares is None
-
-
-def test_policies_run_on_a_replay() -> None:
-    arms = sa.ArmSet.one_hot(["A", "B"])
-    log = np.repeat([0, 1], 50)
-    found = Replay.from_log(arms, np.zeros(100, dtype=int), log, log * 1.0, budget=50)
-    assert sa.simulate(sa.P1RAGE(), found, trials=100).errors == 0
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

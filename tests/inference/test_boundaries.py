@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -95,21 +94,6 @@ def test_boundaries_are_found_where_a_look_brings_hardly_any_information() -> No
     shares, information = (0.06, 0.108, 0.156, 1.0), (0.5106, 0.51134, 0.51208, 1.0)
     found = boundaries(shares, 0.0125, information=information)
     assert norm.sf(found[1]) == pytest.approx(spent(0.108, 0.0125), rel=0.1)
-
-
-def test_many_looks_cost_little_and_are_ordered() -> None:
-    found = boundaries(tuple(i / 60 for i in range(3, 61)), 0.025)
-    assert all(one > other for one, other in pairwise(found))
-    assert 1.96 < found[-1] < 2.3
-
-
-@pytest.mark.parametrize("kind", SPENDING)
-def test_what_is_spent_grows_from_nothing_to_all(kind: Spending) -> None:
-    shares = np.linspace(0, 1, 101)
-    found = np.array([spent(share, 0.01, kind) for share in shares])
-    assert found[0] == 0
-    assert found[-1] == 0.01
-    assert (np.diff(found) >= 0).all()
 
 
 @pytest.mark.parametrize(

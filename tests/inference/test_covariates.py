@@ -14,7 +14,7 @@ from steadyarm.inference import Evidence, fixed_budget
 from steadyarm.inference.intervals import variance_kept
 from steadyarm.segments import Segment, SegmentStats
 
-TESTS = 600
+TESTS = 300
 
 
 @pytest.mark.parametrize("name", ["still", "trends"])

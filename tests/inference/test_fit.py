@@ -159,18 +159,6 @@ def test_arms_played_once_in_a_piece_are_compared_between_pieces() -> None:
     assert found.error == pytest.approx(np.sqrt(M[11] ** 2 @ noise / 60))
 
 
-def test_costs_are_turned_rewards() -> None:
-    rng = np.random.default_rng(2)
-    rewards = [rng.normal(m, 1, 50) for m in (0.0, 1.0, 1.0, 3.5)]
-    good = lack_of_fit(SQUARE, [piece_of(rewards)])
-    bad = lack_of_fit(SQUARE, [piece_of([-r for r in rewards])])
-    assert good is not None
-    assert bad is not None
-    assert bad.p_value == pytest.approx(good.p_value)
-    assert bad.worst == good.worst
-    assert (-bad.observed, -bad.fitted) == pytest.approx((good.observed, good.fitted))
-
-
 def lacking(p_value: float, worst: str) -> LackOfFit:
     missing = Missing("interaction of 'a' and 'b'", p_value, 0.9, np.zeros(12), 0.2)
     return LackOfFit(
@@ -193,15 +181,6 @@ def test_the_finding_names_the_combination_and_what_to_do() -> None:
     assert json.loads(json.dumps(found.to_dict()))["status"] == "fail"
 
 
-@pytest.mark.parametrize(
-    ("p_value", "status"), [(0.5, "ok"), (0.011, "ok"), (0.009, "warn"), (0.0009, "fail")]
-)
-def test_the_status_is_that_of_other_findings(p_value: float, status: str) -> None:
-    found = lacking(p_value, "x")
-    assert found.finding.status == status
-    assert bool(found.finding.advice) == (status != "ok")
-
-
 def test_where_nothing_can_be_tested_nothing_is_said() -> None:
     rng = np.random.default_rng(1)
     full = [rng.normal(size=30) for _ in range(4)]
@@ -214,29 +193,6 @@ def test_where_nothing_can_be_tested_nothing_is_said() -> None:
     assert lack_of_fit(SQUARE, [piece_of([np.ones(9)] * 4)]) is None  # no noise to compare with
     many = sa.ArmSet.factorial({f: [str(i) for i in range(9)] for f in "abc"}, interactions=1)
     assert lack_of_fit(many, [piece_of([np.ones(2)] * 729)]) is None
-
-
-def test_pieces_that_play_no_more_arms_than_parameters_are_left_out() -> None:
-    rng = np.random.default_rng(4)
-    full = piece_of([rng.normal(size=30) for _ in range(4)])
-    three = piece_of([rng.normal(9, 1, 30) for _ in range(3)] + [np.zeros(0)])
-    one, both = lack_of_fit(SQUARE, [full]), lack_of_fit(SQUARE, [three, full, three])
-    assert one is not None
-    assert both is not None
-    assert both.p_value == pytest.approx(one.p_value, rel=1e-9)
-    assert both.plays == one.plays == 30
-
-
-def test_columns_of_few_arms_are_put_in_their_place() -> None:
-    rng = np.random.default_rng(4)
-    segment, stats = piece_of([rng.normal(size=30) for _ in range(12)])
-    few = np.array([0, 1, 2, 3, 4, 5, 6, 9])
-    assert stats.squares is not None
-    kept = np.isin(range(12), few)
-    dense = SegmentStats(stats.counts * kept, stats.sums * kept, stats.squares * kept)
-    short = SegmentStats(stats.counts[:, few], stats.sums[:, few], stats.squares[:, few])
-    columns = Segment(segment.weights[:, few] * 1.5, np.array([240]), "shuffled", arms=few)
-    assert lack_of_fit(TWELVE, [(columns, short)]) == lack_of_fit(TWELVE, [(segment, dense)])
 
 
 def test_a_batch_is_its_members_one_by_one() -> None:

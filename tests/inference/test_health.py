@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.health import Finding, HealthReport, health_report
+from steadyarm.inference.health import health_report
 from steadyarm.inference.srm import (
     Balance,
     LoggedSegment,
@@ -83,19 +83,6 @@ def test_the_report_of_a_sick_test_says_what_to_do() -> None:
     assert all(f.advice for f in report.findings)
     assert "Find why rewards of new are lost" in str(report)
     assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["status"] == "fail"
-
-
-def test_results_are_plain_values() -> None:
-    found = srm_test(ABC, [logged([0.5, 0.5, 0.0], [50, 49, 1])])
-    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert data["culprit"] == "C"
-    assert data["observed"] == [50, 49, 1]
-
-
-def test_warnings_are_worse_than_nothing_and_better_than_failures() -> None:
-    fine, look = Finding("a", "ok", None, "…"), Finding("b", "warn", 0.005, "…")
-    assert HealthReport((fine, look)).status == "warn"
-    assert HealthReport(()).status == "ok"
 
 
 def test_errors_say_what_is_wrong() -> None:

@@ -172,15 +172,6 @@ def test_third_moments_are_those_of_clicks() -> None:
     assert 0.8 * 60 - 4 * error < third.mean() < 60 + 4 * error
 
 
-def test_a_shock_is_not_taken_for_skewness() -> None:
-    rng = np.random.default_rng(5)
-    sums, variances = rng.normal(size=(1, 20, 1)), 1 + 0.1 * rng.normal(size=(1, 20, 1))
-    rounds = np.full((1, 20), 100)
-    calm = third_moments(sums, variances, rounds)[0, -1, 0]
-    sums[0, 10], variances[0, 10] = 50.0, 50.0
-    assert abs(third_moments(sums, variances, rounds)[0, -1, 0] - calm) < 3.0
-
-
 # what must not matter
 
 
@@ -196,15 +187,6 @@ def test_a_batch_equals_its_members(policy: sa.Policy[Any]) -> None:
             expected = getattr(batch, name)[i : i + 1]
             np.testing.assert_allclose(getattr(alone, name), expected, rtol=1e-9, atol=1e-12)
         assert (alone.plausible == batch.plausible[i]).all()
-
-
-@pytest.mark.parametrize(("policy", "method"), list(zip(POLICIES, METHODS, strict=True)))
-def test_each_order_has_its_method_and_assumption(policy: sa.Policy[Any], method: str) -> None:
-    world = moving(1500)
-    found = fixed_budget(Evidence.from_segments(world.arms, played(policy, world, 2)))
-    assert found.method == method
-    assert "\n" not in found.assumption
-    assert found.rounds.tolist() == [1500, 1500]
 
 
 @settings(max_examples=20)
@@ -252,15 +234,6 @@ def test_small_is_good_is_large_is_good_upside_down() -> None:
     assert (down.plausible == up.plausible).all()
 
 
-def test_names_and_order_of_arms_do_not_matter() -> None:
-    sums, squares = np.array([9.0, 30.0, 12.0]), np.array([40.0, 90.0, 30.0])
-    order = [2, 0, 1]
-    found = fixed_budget(one_segment([40, 40, 40], sums.tolist(), squares.tolist()))
-    other = fixed_budget(one_segment([40, 40, 40], sums[order].tolist(), squares[order].tolist()))
-    np.testing.assert_allclose(other.low[0], found.low[0, order], rtol=1e-2)
-    assert (other.plausible[0] == found.plausible[0, order]).all()
-
-
 # the edges
 
 
@@ -282,17 +255,6 @@ def test_unknown_is_infinite_never_nan() -> None:
     check_known(fixed_budget(nothing))
 
 
-def test_one_test_may_have_ended_before_the_others() -> None:
-    world = moving(1500)
-    evidence = Evidence.from_segments(world.arms, played(sa.GBAI(), world, 2))
-    for part in (evidence.rounds, evidence.scores, evidence.squares):
-        part[1, 25:] = 0
-    found = fixed_budget(evidence)
-    check_known(found)
-    alone = fixed_budget(members(evidence, slice(1, 2)))
-    np.testing.assert_allclose(found.low[1], alone.low[0], rtol=1e-9)
-
-
 @pytest.mark.parametrize("level", [0, 1, -0.1, 1.5, float("nan"), "much"])
 def test_wrong_levels_are_refused(level: Any) -> None:
     with pytest.raises(sa.InvalidInputError, match="level"):
@@ -305,24 +267,13 @@ def test_wrong_arms_are_refused(arm: Any) -> None:
         fixed_budget(one_segment([20, 20], [3.0, 4.0], [3.0, 4.0]), recommended=arm)
 
 
-def test_gaps_may_be_measured_from_any_arm() -> None:
-    evidence = one_segment([50, 50], [30.0, 10.0], [30.0, 10.0])
-    best, worst = fixed_budget(evidence), fixed_budget(evidence, recommended=[1])
-    assert worst.gaps[0, 0] == pytest.approx(-best.gaps[0, 1])
-    assert worst.gap_low[0, 0] == pytest.approx(-best.gap_high[0, 1], rel=1e-6)
-    assert best.plausible_names() == ("arm 0",)
-    assert (
-        worst.plausible.all()
-    )  # the recommended arm always is, and the better one cannot be ruled out
-
-
 # coverage
 
 
 @pytest.mark.parametrize(("policy", "method"), list(zip(POLICIES, METHODS, strict=True)))
 @pytest.mark.parametrize("noise", [sa.GaussianNoise(1.0), sa.BoundedNoise(1.0)])
 def test_intervals_cover(policy: sa.Policy[Any], method: str, noise: Noise) -> None:
-    world, trials = moving(1200, noise), 400
+    world, trials = moving(1200, noise), 200
     found = fixed_budget(Evidence.from_segments(world.arms, played(policy, world, trials, seed=3)))
     truth, rows = world.average, np.arange(trials)
     gaps = truth[found.recommended][:, None] - truth
@@ -351,7 +302,7 @@ def test_intervals_of_rare_clicks_cover() -> None:
 def test_intervals_of_few_plays_an_arm_cover(policy: sa.Policy[Any], K: int, T: int) -> None:
     arms = sa.ArmSet.one_hot([str(k) for k in range(K)])
     world = sa.Environment.from_means(arms, np.full((T, K), 0.5), sa.GaussianNoise(1.0))
-    found = fixed_budget(Evidence.from_segments(arms, played(policy, world, 400, seed=3)))
+    found = fixed_budget(Evidence.from_segments(arms, played(policy, world, 150, seed=3)))
     covered = ((found.low <= 0.5) & (found.high >= 0.5)).all(axis=1)
     apart = ((found.gap_low <= 1e-9) & (found.gap_high >= -1e-9)).all(axis=1)
-    assert min(covered.sum(), apart.sum()) >= binom.ppf(1e-4, 400, 0.94)
+    assert min(covered.sum(), apart.sum()) >= binom.ppf(1e-4, 150, 0.94)

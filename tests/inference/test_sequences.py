@@ -14,10 +14,8 @@ from scipy.stats import binom
 import steadyarm as sa
 from steadyarm.inference.boundaries import bernstein_reach, normal_factor
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.intervals import Intervals, fixed_budget
 from steadyarm.inference.sequences import confidence_path, confidence_sequence
 from steadyarm.inference.variance import bounded_terms
-from steadyarm.segments import Segment, SegmentStats
 from tests.inference.worlds import first_pieces, members, moving, one_segment, played
 
 POLICIES = (sa.GBAI(), sa.P1RAGE(), sa.Steady(), sa.P1RAGE(order="blocks"))
@@ -173,21 +171,6 @@ def test_small_is_good_is_large_is_good_upside_down(
     np.testing.assert_allclose(down.gap_high, up.gap_high)
 
 
-def test_looking_always_costs_width() -> None:
-    world = moving(2000, sa.BoundedNoise(1.0))
-    evidence = Evidence.from_segments(world.arms, played(sa.GBAI(), world, 20))
-    once = fixed_budget(evidence)
-    always = confidence_sequence(evidence, 2000)
-    sure = confidence_sequence(evidence, 2000, reward_range=(-2.0, 2.0))
-
-    def width(found: Intervals) -> float:
-        return float((found.high - found.low).mean())
-
-    assert width(once) < width(always) < 2 * width(once)
-    assert width(always) < width(sure) < 2.5 * width(once)
-    assert (once.plausible <= sure.plausible).all()
-
-
 # the edges
 
 
@@ -212,13 +195,6 @@ def test_unknown_is_infinite() -> None:
         assert not np.isnan(found.gap_low).any()
 
 
-def test_bounded_sequences_say_something_without_a_click() -> None:
-    silent = one_segment([5000, 5000], [0.0, 0.0], [0.0, 0.0])
-    found = confidence_sequence(silent, 10_000, reward_range=(0, 1))
-    assert (found.high < 0.01).all()
-    assert (found.low <= 0).all()
-
-
 @pytest.mark.parametrize("reward_range", [(1, 0), (0, 0), 3, (0, float("inf")), ("a", "b")])
 def test_wrong_ranges_are_refused(reward_range: Any) -> None:
     evidence = one_segment([20, 20], [3.0, 4.0], [3.0, 4.0])
@@ -232,15 +208,6 @@ def test_wrong_budgets_and_levels_are_refused() -> None:
         confidence_sequence(evidence, 0)
     with pytest.raises(sa.InvalidInputError, match="level"):
         confidence_sequence(evidence, 100, level=95)
-
-
-def test_bounds_need_the_allocations() -> None:
-    bare = Evidence(
-        sa.ArmSet.one_hot(["A", "B"]), np.array([[50]]), np.ones((1, 1, 2)), np.ones((1, 1, 2, 2))
-    )
-    with pytest.raises(sa.InvalidInputError, match="allocations"):
-        confidence_sequence(bare, 100, reward_range=(0, 1))
-    assert np.isfinite(confidence_sequence(bare, 100).estimates).all()
 
 
 # coverage at all looks
@@ -264,17 +231,6 @@ def test_sequences_hardly_ever_fail(
         ever[:, 1] |= ((look.gap_low > gaps + slack) | (gaps - slack > look.gap_high)).any(axis=1)
         ever[:, 2] |= ~look.plausible[rows, truth.argmax(axis=1)]
     assert (ever.sum(axis=0) <= binom.ppf(1 - 1e-4, trials, 0.1)).all()
-
-
-def test_a_shuffled_segment_is_a_block() -> None:
-    counts = np.array([[30, 70]])
-    stats = SegmentStats(counts, np.array([[12.0, 40.0]]), np.array([[12.0, 40.0]]))
-    arms = sa.ArmSet.one_hot(["A", "B"])
-    evidence = Evidence.from_segments(arms, [(Segment.shuffled(counts), stats)])
-    found = confidence_sequence(evidence, 100, reward_range=(0, 1))
-    assert found.method == "empirical Bernstein, lists"
-    assert (found.low > -1).all()
-    assert (found.high < 2).all()
 
 
 @pytest.mark.parametrize(("K", "T"), [(10, 400), (20, 1000)])

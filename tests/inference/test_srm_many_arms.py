@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-import steadyarm as sa
-from steadyarm.inference import LoggedSegment, health_report
+from steadyarm.inference import LoggedSegment
 from steadyarm.inference.srm import attrition_test, srm_test
-from steadyarm.segments import SegmentStats
-from tests.inference.large import LARGE, SMALL, Log, dense, played
+from tests.inference.large import LARGE, Log, played
 
 
 def logged(log: Log, lose: np.ndarray | None = None, seed: int = 3) -> list[LoggedSegment]:
@@ -24,28 +21,6 @@ def logged(log: Log, lose: np.ndarray | None = None, seed: int = 3) -> list[Logg
             kept = np.where(np.isin(segment.arms, lose), rng.binomial(kept, 2 / 3), kept)
         out.append(LoggedSegment(segment, stats.counts, kept))
     return out
-
-
-def together(arms: sa.ArmSet, pieces: list[LoggedSegment]) -> list[LoggedSegment]:
-    """The same pieces with a column for every arm."""
-    kept: list[Any] = [piece.rewarded for piece in pieces]
-    log = [
-        (piece.segment, SegmentStats(piece.assigned, rewarded, rewarded))
-        for piece, rewarded in zip(pieces, kept, strict=True)
-    ]
-    columns: list[Any] = [
-        (segment, stats.counts, stats.sums) for segment, stats in dense(arms, log)
-    ]
-    return [LoggedSegment(*column) for column in columns]
-
-
-def test_few_columns_of_a_large_set_are_tested_jointly() -> None:
-    pieces = logged(played(SMALL))
-    for test in (srm_test, attrition_test):
-        few, every = test(SMALL.names, pieces), test(SMALL.names, together(SMALL, pieces))
-        assert few.p_value == pytest.approx(every.p_value)
-        assert few.verdict == every.verdict
-    assert health_report(SMALL.names, pieces).status != "fail"
 
 
 @pytest.mark.parametrize("columns", [120, 800], ids=["judged jointly", "one by one"])
@@ -62,18 +37,6 @@ def test_many_healthy_arms_raise_no_alarm(columns: int) -> None:
         f"rows of {arms.size:,} variants, each by itself," in srm_test(LARGE.names, pieces).verdict
     )
     assert by_arm == (columns == 800)
-
-
-def test_a_level_that_loses_rewards_is_found_among_many_arms() -> None:
-    log = played(LARGE, 6, 150, 12)
-    loses = np.flatnonzero(np.arange(LARGE.size) % 2 == 1)  # s12=on
-    found = attrition_test(LARGE.names, logged(log, loses))
-    assert found.p_value < 1e-6
-    assert found.culprit is not None
-    assert found.culprit.endswith("s12=on")
-    report = health_report(LARGE.names, logged(log, loses))
-    assert report.status == "fail"
-    assert f"Find why rewards of {found.culprit} are lost;" in str(report)
 
 
 def test_one_arm_that_loses_rows_is_found_among_many() -> None:

@@ -97,14 +97,6 @@ def test_intervals_of_ratios() -> None:
     assert none.high == math.inf  # the base never erred
 
 
-def test_without_errors_there_is_nothing_to_average() -> None:
-    beyond = beyond_of(cells(P1RAGE=2, Steady=0), ["Steady"])
-    assert math.isnan(beyond.geometric_mean("Steady"))
-    assert "no setting counts for a mean" in beyond.verdict("Steady")
-    with pytest.raises(sa.InvalidInputError, match="no results of P1-RAGE"):
-        beyond_of(cells(Steady=3), ["Steady"])
-
-
 def test_the_command_runs_the_cells_of_the_figures_themselves() -> None:
     asked = ["reproduce", "beyond-paper", "--trials", "50", "--policies", "steady,adjacent-bai"]
     found = _points([], build_parser().parse_args(asked))

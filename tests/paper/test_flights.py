@@ -105,8 +105,3 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "find_spec", lambda name: None)
     with pytest.raises(sa.MissingExtraError, match=r"pip install 'steadyarm\[flights\]'"):
         flights_world(1000)
-
-
-def test_every_day_needs_a_round() -> None:
-    with pytest.raises(sa.InvalidInputError, match="budget is 364"):
-        flights_world(364)

@@ -78,16 +78,6 @@ def test_a_half_written_line_is_never_a_result(tmp_path: Path) -> None:
         assert Journal(path).get("c") == RESULT
 
 
-@pytest.mark.parametrize("damage", ["nonsense", '"besst_arm": 0', '"best_arm": 0, "x": 1'])
-def test_a_damaged_journal_is_named(tmp_path: Path, damage: str) -> None:
-    path = tmp_path / "cells.jsonl"
-    Journal(path).add("a", RESULT)
-    line = path.read_text().replace('"best_arm": 0', damage)
-    path.write_text(line)
-    with pytest.raises(sa.InvalidInputError, match=r"line 1 of .*cells.jsonl"):
-        Journal(path)
-
-
 @pytest.mark.parametrize(
     "text", ["a,b\n1,2\n3,4", '{"my": "settings"}\n', '{"key": 3}\n{"key": "', "[1]\n"]
 )
@@ -97,15 +87,6 @@ def test_a_file_that_is_no_journal_is_left_as_it_is(tmp_path: Path, text: str) -
     with pytest.raises(sa.InvalidInputError, match=r"line 1 of .*precious.csv is not a result"):
         Journal(path)
     assert path.read_text() == text
-
-
-def test_a_journal_is_a_file(tmp_path: Path) -> None:
-    for folder in (tmp_path, Path("")):
-        with pytest.raises(sa.InvalidInputError, match="expected the name of a file, no folder"):
-            Journal(folder)
-    (tmp_path / "file").touch()
-    with pytest.raises(sa.InvalidInputError, match="cannot be read or written"):
-        Journal(tmp_path / "file" / "sweep.jsonl")
 
 
 def test_unknown_figures_are_named() -> None:

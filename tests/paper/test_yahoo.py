@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import tracemalloc
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -15,7 +14,6 @@ from scipy.stats import chi2
 import steadyarm as sa
 from steadyarm.paper import load_yahoo_instance, read_yahoo, yahoo_instance, yahoo_world
 from steadyarm.paper.datasets import (
-    DistinctSample,
     Moments,
     YahooInstance,
     fit_days,
@@ -105,28 +103,6 @@ def test_wrong_files_and_days(week: Week, tmp_path: Path) -> None:
         read_yahoo(week.folder, days=(1, 1))
 
 
-def test_memory_does_not_grow_with_the_log(lines: list[bytes], tmp_path: Path) -> None:
-    peaks = []
-    for times in (1, 4):
-        text = b"\n".join(lines * 2 * times)
-        (tmp_path / f"{FIRST}.gz").write_bytes(gzip.compress(text, 1))
-        tracemalloc.start()
-        read_yahoo(tmp_path, days=(1,), candidates=500)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.1 * peaks[0] < 40e6
-
-
-def test_the_sample_depends_on_the_distinct_vectors_alone() -> None:
-    stream = np.random.default_rng(0).integers(3, size=(2000, 4)).astype(float)
-    whole, turned = DistinctSample(4, 20, seed=1), DistinctSample(4, 20, seed=1)
-    whole.add(stream)
-    for part in np.array_split(stream[::-1], 7):
-        turned.add(part)
-    np.testing.assert_array_equal(whole.vectors, turned.vectors)
-    assert len(np.unique(whole.vectors, axis=0)) == 20
-
-
 def test_components_are_those_of_the_data_themselves() -> None:
     rng = np.random.default_rng(1)
     X = 3 + rng.normal(size=(400, 36)) @ rng.normal(size=(36, 36))
@@ -137,14 +113,6 @@ def test_components_are_those_of_the_data_themselves() -> None:
     np.testing.assert_allclose(np.abs(np.sum(basis.directions.T * rows[:24], axis=1)), 1, rtol=1e-9)
     with pytest.raises(sa.InvalidInputError, match="20 visits vary in 19 dimensions only"):
         principal_components(Moments.of(X[:20], np.zeros(20)))
-
-
-def test_memberships_leave_24_dimensions_and_no_more(week: Week) -> None:
-    together = reduce(add, week.log.moments)
-    mean = together.x / together.count
-    values = np.linalg.eigvalsh(together.xx / together.count - np.outer(mean, mean))[::-1]
-    assert values[23] > 1e-5 * values[0]
-    assert values[24] < 1e-9 * values[0]
 
 
 def test_the_ridge_regression_solves_its_normal_equations() -> None:

@@ -118,10 +118,6 @@ def test_od_linbai_against_a_closed_form() -> None:
     assert low < expected < high
 
 
-def test_od_linbai_in_one_dimension_has_one_round() -> None:
-    assert len(run(sa.ODLinBAI(), EASY, 50)) == 1
-
-
 def test_peace_stops_when_one_arm_is_left() -> None:
     arms = sa.ArmSet.one_hot(["A", "B", "C", "D"])
     world = sa.Environment.from_means(arms, [9.0, 0.0, 0.0, 0.0], budget=400)
@@ -165,12 +161,6 @@ def test_exact_halves_and_powers_of_two_are_taken_as_such(K: int) -> None:
         sizes.append(int(survivors.sum()))
     # two arms have ρ = 4, a single one 0: from two and three on only one is kept
     assert sizes == [2**i for i in range(int(log2(K)) - 1, -1, -1)]
-
-
-def test_peace_epochs_and_their_remainder() -> None:
-    arms = sa.ArmSet.one_hot([str(k) for k in range(8)])
-    lengths = [int(segment.rounds[0]) for segment in run(sa.Peace(), arms, 403)]
-    assert lengths[:3] == [100, 100, 100]  # ⌈log2 16⌉ = 4 epochs of ⌊403/4⌋, unless it ends early
 
 
 def test_peace_plays_the_remainder_in_its_last_epoch() -> None:
@@ -260,16 +250,6 @@ def test_noise_elimination_by_hand() -> None:
         scaled = noise_elimination(arms, 1e-6 * estimates, 1e-6 * errors, "exact")
         # the unit of rewards does not matter
         assert np.allclose(scaled.weights, found.weights, atol=1e-9)
-
-
-def test_rage_elimination_counts_a_lasting_set_once_a_phase() -> None:
-    """Two arms that never separate stay for every phase until the limit."""
-    arms = sa.ArmSet.one_hot(list("ABC"))
-    estimates = np.array([[1.0, 1.0, -3.0]])
-    full, pair = sa.xy_optimal(arms).weights, sa.xy_optimal(arms, among=[0, 1]).weights
-    for phases in (1, 2, 7):
-        found = rage_elimination(arms, estimates, phases, first_cut=1.0, solver="exact")
-        assert np.allclose(found.weights[0], (full + (phases - 1) * pair) / phases, atol=1e-6)
 
 
 def test_halving_keeps_the_longest_prefix_by_brute_force() -> None:

@@ -198,11 +198,6 @@ def test_ties_of_many_arms(ties: Any, code: int) -> None:
     assert best_of_many(estimates, code) == best_arm(estimates[None], state.ties)[0]
 
 
-def test_ties_broken_by_a_seed_fall_on_all() -> None:
-    found = {best_of_many(np.array([1.0, 0.0, 1.0, 1.0]), seed) for seed in range(50)}
-    assert found == {0, 2, 3}
-
-
 @pytest.mark.parametrize("policy", [sa.GBAI(), sa.Steady()], ids=["g", "steady"])
 def test_factors_without_a_fraction_are_played_with_few_arms(policy: Any) -> None:
     """Six levels are no prime number, so no regular fraction leaves any of them out."""

@@ -9,7 +9,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import steadyarm as sa
@@ -19,8 +18,6 @@ from steadyarm.live.replay import Replay
 from steadyarm.live.scorecard import compute_scorecard
 from steadyarm.reports import experiment_report, plan_report, write_report
 from steadyarm.reports.experiment import page_of
-from steadyarm.reports.offline import MOST_COLUMNS
-from steadyarm.reports.render import ROWS
 from steadyarm.wording import percent
 from tests.reports.worlds import Elements, visited
 
@@ -150,19 +147,6 @@ def test_biased_policies_have_no_course(policy: sa.Policy[Any], why: str, rests:
     assert len(found.pictures) == 3  # leaderboard, shares of visits, rewards that came
 
 
-def test_dropped_variants_are_neither_open_nor_ruled_out() -> None:
-    names = ["A", "B", "C", "D", "E", "F", "G", "H"]
-    policy = sa.SequentialHalving()
-    live = visited(900, budget=720, arms=names, policy=policy, reward_range=None)
-    card = compute_scorecard(live)
-    assert card.verdict is not None
-    found = page(live, card=card)
-    gone = {row[0] for row in found.table(VARIANTS) if row[4] == "dropped"}
-    assert gone == {n for n, e in zip(names, card.verdict.estimates, strict=True) if np.isnan(e)}
-    assert len(gone) == 6
-    assert "can still win" not in found.text
-
-
 def test_factorial_tests_have_effects() -> None:
     found = page(visited(800, arms=sa.ArmSet.factorial(FACTORS)))
     assert "Effects of the factors" in found.headings
@@ -174,14 +158,6 @@ def test_factorial_tests_have_effects() -> None:
     names = {" + ".join(row) for row in product(*FACTORS.values())}
     assert {row[0] for row in found.table(VARIANTS)} == names
     assert {row[2] for row in found.table("Estimates in every")} <= names
-
-
-def test_tables_of_many_variants_are_cut() -> None:
-    found = page(visited(1000, arms=[f"variant {k}" for k in range(200)], budget=4000))
-    assert max(len(rows) for rows in found.tables.values()) == ROWS + 1
-    assert max(len(rows[0]) for rows in found.tables.values()) == 3 + MOST_COLUMNS
-    assert "The first 40 of 200 variants are shown. Of the others " in found.text
-    assert max(code.count("variant ") for code in found.code) == 200
 
 
 def test_a_report_tells_what_was_corrected() -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import joblib
-import numpy as np
 import polars
 import pytest
 
@@ -108,14 +107,6 @@ def test_a_finished_sweep_computes_nothing(tmp_path: Path) -> None:
     )  # fmt: skip  # a table reads better so
     assert again.cells == first.cells  # with times, so they were read
     assert done == []
-
-
-def test_progress_can_be_followed_or_left_out() -> None:
-    seen: list[tuple[int, int]] = []
-    sa.compare(["g-bai"], {"w": own.still}, [50, 60], 300, progress=lambda *now: seen.append(now))
-    assert seen[0] == (0, 33_000)
-    assert seen[-1] == (33_000, 33_000)
-    assert seen == sorted(seen)
 
 
 def test_frames_and_csv_have_a_row_for_each_cell(found: sa.Comparison, tmp_path: Path) -> None:
@@ -220,11 +211,6 @@ def test_bad_input_is_named(given: dict[str, Any], message: str) -> None:
     usual: dict[str, Any] = {"policies": ["steady"], "worlds": {"w": own.still}, "budgets": [50]}
     with pytest.raises(sa.InvalidInputError, match=re.escape(message)):
         sa.compare(**usual | {"trials": 10} | given)
-
-
-def test_a_budget_may_be_a_number_of_numpy() -> None:
-    found = sa.compare(["g-bai"], {"w": own.still}, np.int64(50), 10)  # type: ignore[arg-type]
-    assert found.cells[0].budget == 50
 
 
 class Raising(own.Greedy):

@@ -146,25 +146,6 @@ def test_corollary_1(gaps: list[float]) -> None:
     assert value <= most * (1 + 1e-6)
 
 
-@pytest.mark.parametrize(("gap", "holds"), [(0.3, True), (1.0, True), (1.96, True), (1.961, False)])
-def test_corollary_1_of_two_arms_ends_before_two(gap: float, holds: bool) -> None:
-    value, most = corollary_1(np.array([gap]))
-    assert (value <= most) == holds
-    if gap > 1:
-        expected = (4 / gap + 2 * math.sqrt(2)) / gap, 4 * (math.log(4) + 1) / gap**2
-        assert (value, most) == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize(("gap", "holds"), [(1.4, True), (1.58, True), (1.6, False), (1.9, False)])
-def test_the_second_step_of_corollary_1_needs_small_gaps(gap: float, holds: bool) -> None:
-    """K = 10 equal gaps: √K (1 + √(K-1)) = 12.65 against 2 max k/Δ = 20/Δ."""
-    arms = one_hot(10)
-    means = np.append(1.0, np.full(9, 1 - gap))
-    low_order = theory.h_p1_rage(arms, means, m=1) * gap - theory.rho_star(arms, means) * gap
-    assert low_order == pytest.approx(math.sqrt(10) * 4, rel=1e-5)
-    assert (low_order <= 2 * theory.h_bob(arms, means) * gap) == holds
-
-
 def test_features_and_their_scale_do_not_matter() -> None:
     arms, theta = gaussian(8, 3, 5)
     rng = np.random.default_rng(1)
