@@ -26,6 +26,7 @@ from steadyarm.storages.service import Scope
 from tests.dashboard.clients import (
     SCOPES,
     STOP,
+    Browser,
     Guarded,
     add_tokens,
     dashboard,
@@ -84,6 +85,26 @@ def test_every_page_with_every_scope(guarded: Guarded, used: Scope | None) -> No
         else:
             assert answer.status_code not in (401, 403, 500), path
     assert state_of(browser) == ("archived" if used == "admin" else "running")
+
+
+def test_an_admin_creates_and_revokes_tokens(empty: Browser) -> None:
+    assert empty.post_form("/tokens", {"name": "web", "scope": "write"}).status_code == 422
+    for name in ("", "<b>"):
+        assert empty.post_form("/tokens", {"name": name, "scope": "admin"}).status_code == 422
+    made = empty.post_form("/tokens", {"name": "me", "scope": "admin"})
+    assert "Sign in with it" in made.text
+    token = re.search(r"sa_[\w-]+", made.text)
+    assert token is not None
+    assert empty.get("/").headers["location"] == "/sign-in"  # at once
+    empty.sign_in(token[0])
+    web = empty.post_form("/tokens", {"name": "web", "scope": "write", "expires": "90 days"})
+    assert token[0] not in web.text
+    assert len(empty.app.state.service.storage.tokens.all()) == 2
+    assert "already" in empty.post_form("/tokens", {"name": "web", "scope": "read"}).text
+    assert empty.post_form("/tokens/remove", {"name": "web"}).status_code == 303
+    last = empty.post_form("/tokens/remove", {"name": "me"})
+    assert (last.status_code, "the last one" in last.text) == (422, True)
+    assert [token.name for token in empty.app.state.service.storage.tokens.all()] == ["me"]
 
 
 def test_a_session_ends_with_its_token(guarded: Guarded) -> None:

@@ -57,7 +57,7 @@ def test_a_session_stops_itself_and_says_why() -> None:
     assert verdict.stopping.stopped
     assert verdict.stopping.looks[-1].number == stopped.look
     assert verdict.stopping.looks[-1].reached > verdict.stopping.looks[-1].boundary
-    assert f"Stopped at look {stopped.look} of 6: Ship B: it beats A by" in str(verdict)
+    assert f"Stopped at interim analysis {stopped.look} of 6: Ship B: it beats A by" in str(verdict)
     assert verdict.method.startswith("group-sequential, obrien-fleming")
     with pytest.raises(sa.BudgetSpentError, match=f"at look {stopped.look}: Ship B"):
         session.ask()
@@ -217,7 +217,10 @@ def test_an_experiment_stops_itself_with_a_trace_and_keeps_its_units() -> None:
     verdict = shop.verdict()
     assert verdict.stopping is not None
     assert verdict.stopping.looks[-1].number == stops[0].detail["look"]
-    assert f"Stopped on {datetime.fromtimestamp(shop.now, UTC):%A %d %b %Y} at look" in str(verdict)
+    assert (
+        f"Stopped on {datetime.fromtimestamp(shop.now, UTC):%A %d %b %Y} at interim analysis"
+        in str(verdict)
+    )
     assert verdict.pending > 0  # rewards of newer visits may still come
     first = f"visitor {START + shop.step}"
     assert not shop.test.ask(first).new  # who has a variant keeps it
@@ -399,7 +402,7 @@ def test_a_test_stops_once_its_guardrail_is_known_in_any_process(tmp_path: Path)
     assert visits == 1700
     assert shop.test.state == "running"
     assert found is not None
-    assert found.text.startswith("Look 2 of 4 decided: Do not ship B yet")
+    assert found.text.startswith("Interim analysis 2 of 4 decided: Do not ship B yet")
     shop.now += 20 * 86400
     shop.test._next_look = 0.0  # a minute has passed for the process, too
     shop.test.refresh()

@@ -17,6 +17,7 @@ import httpx2
 import pytest
 
 from steadyarm.cli.main import main
+from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
 from tests.service.clients import SHOP, command, served
 
@@ -137,6 +138,15 @@ def test_a_reload_under_load_refuses_no_request(tmp_path: Path) -> None:
     assert "Traceback" not in rest
 
 
+def test_a_rehearsal_has_a_clock_of_its_own(tmp_path: Path) -> None:
+    clock = "--clock-from", "2026-03-01T23:59", "--clock-speed", "10000"
+    with served(tmp_path, *clock) as server, httpx2.Client(base_url=server.url) as client:
+        assert "rehearsal" in "".join(server.greeting)
+        assert client.post("/v1/experiments", json=SHOP).status_code == 201
+        created = client.get("/v1/experiments/shop").json()["created"]
+    assert created.startswith("2026-03-0")
+
+
 def test_an_interruption_during_the_start_shows_no_traceback() -> None:
     words = ("serve", "--port", "0", "--storage", "memory")
     process = command(*words, new_session=True, STEADYARM_WARM="true")
@@ -156,11 +166,16 @@ def test_an_interruption_during_the_start_shows_no_traceback() -> None:
         (["--storage", "sqlite:///{folder}/a.db", "--host", "0.0.0.0"], "token create"),
         (["--storage", "sqlite:///{folder}/no/a.db"], "folder"),
         (["--storage", "memory", "--max-batch", "0"], "max_batch is 0"),
+        (["--storage", "memory", "--clock-from", "soon"], "a time such as 2026-03-01T08:00"),
+        (["--storage", "memory", "--clock-speed", "9"], "beside clock_from"),
+        (["--storage", "sqlite:///{folder}/real.db", "--clock-from", "2026-03-01"], "are real"),
     ],
 )
 def test_what_cannot_be_served_is_told(
     tmp_path: Path, words: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    with closing(open_storage(f"sqlite:///{tmp_path}/real.db")) as real:
+        real.tokens.add(new_token("me", "admin")[1])
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

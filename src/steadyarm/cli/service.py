@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 DASHBOARD = "steadyarm.dashboard.app:create_app"  # imported when it is served
 POSTGRES_WRITERS = 4  # threads; SQLite lets one write at a time anyway
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 MOST_RATE = 1_000_000
 
 
@@ -56,6 +54,11 @@ MOST_RATE = 1_000_000
     ("--max-connections N", "open connections (default: 4000)"),
     ("--request-timeout X", "seconds in which a request is answered or refused (default: 15)"),
     ("--public-url URL", "address of the dashboard, for links in webhooks (default: no links)"),
+    (
+        "--clock-from TIME",
+        "where its clock starts, for rehearsals, such as 2026-03-01T08:00",
+    ),
+    ("--clock-speed X", "times as quick as real time, such as 1000 (default: 1)"),
     ("--log-format text|json", "json for one object per line (default: text)"),
     ("--log-level debug|info|warning|error", "least important messages (default: info)"),
     (
@@ -128,12 +131,10 @@ def _create_token(args: argparse.Namespace) -> None:
             --origin https://shop.example
     """
     with extra("tokens need", "service"):
-        from steadyarm.service.auth import new_token
+        from steadyarm.service.auth import check_token_name, new_token
     from steadyarm.live.metrics import seconds_of
 
-    if not NAME.fullmatch(args.name):
-        expected = "up to 100 letters, digits and . _ @ -, the first a letter or digit"
-        raise InvalidInputError.of("--name", args.name, expected)
+    check_token_name(args.name, "--name")
     _check_bounds(args)
     lasts = None if args.expires is None else seconds_of(args.expires, "--expires")
     if args.scope == "assign":

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import inf
 from typing import Any
 
@@ -17,19 +17,29 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from steadyarm.dashboard.access import Page, Viewer
-from steadyarm.dashboard.responses import attachment, experiment_path, fill_in, validated
+from steadyarm.dashboard.responses import (
+    attachment,
+    experiment_path,
+    fill_in,
+    render,
+    see_other,
+    validated,
+)
 from steadyarm.dashboard.setup import FEW_REWARDS, read_setup
 from steadyarm.dashboard.views import TITLES, chart_of, experiment_values
+from steadyarm.errors import InvalidInputError
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.metrics import microseconds
+from steadyarm.live.metrics import microseconds, seconds_of
 from steadyarm.live.scorecard import Scorecard, compute_scorecard
 from steadyarm.live.settings import variants_in
 from steadyarm.plot.spec import Spec, csv_of, for_page, table_of
 from steadyarm.service import handlers
+from steadyarm.service.auth import check_token_name, new_token
 from steadyarm.service.problems import RefusedError
 from steadyarm.service.routes import document
 from steadyarm.service.service import Service
 from steadyarm.storages.records import ExperimentState, Summary
+from steadyarm.storages.service import Scope
 from steadyarm.wire.requests import ExportQuery
 
 log = logging.getLogger("steadyarm.dashboard")
@@ -40,6 +50,7 @@ MOST = 500  # scorecards in memory
 MOST_LINES = 2000  # of a chart's table on a page; the file has all of them
 MOST_CHECKED = 300_000  # assignments up to which a report on a page has the checks of the log
 ROWS = 100  # experiments on a page of the overview
+TOKEN_SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
 STATES = ("running", "paused", "draft", "stopped", "archived")
 
 # Scorecards
@@ -259,10 +270,61 @@ async def overview(service: Service, request: Request, viewer: Viewer) -> Respon
     return await _render(service, request, viewer, "overview.html", values)
 
 
-async def tokens(service: Service, request: Request, viewer: Viewer) -> Response:
+# Tokens
+
+
+async def show_tokens(service: Service, request: Request, viewer: Viewer) -> Response:
     """Show who may use the service, but no token."""
-    found, now = await service.run_short(service.storage.tokens.all), microseconds(time.time())
-    return await _render(service, request, viewer, "tokens.html", {"tokens": found, "now": now})
+    return await _tokens_page(service, viewer)
+
+
+async def create_token(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Create a token and show it, once."""
+    typed = {key: values[-1].strip() for key, values in request.state.form.items()}
+    scope, expires = typed.get("scope"), typed.get("expires")
+    try:
+        if scope not in TOKEN_SCOPES or (service.guard.open and scope != "admin"):
+            raise InvalidInputError.of("scope", scope, "admin for the first token")
+        if service.settings.clock_from is not None:
+            raise InvalidInputError("A rehearsal has no tokens: its clock is not the real one.")
+        check_token_name(typed.get("name", ""), "name")
+        lasts = None if not expires else seconds_of(expires, "expires")
+        token, record = new_token(typed["name"], scope, lasts)
+        await service.write(partial(service.storage.tokens.add, record, by=viewer.name or ""))
+    except InvalidInputError as error:
+        return await _tokens_page(service, viewer, typed, error=str(error))
+    await service.read(service.guard.reload)
+    return await _tokens_page(service, viewer, token=token)
+
+
+async def remove_token(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Remove a token, and end the sessions of those who signed in with it."""
+    name, tokens = request.state.form.get("name", [""])[-1], service.storage.tokens
+    now = microseconds(time.time())
+    try:
+        await service.write(partial(tokens.remove, name, now=now, by=viewer.name or ""))
+    except InvalidInputError as error:
+        return await _tokens_page(service, viewer, error=str(error))
+    await service.read(service.guard.reload)
+    return see_other(viewer.root, "/tokens")
+
+
+async def _tokens_page(
+    service: Service,
+    viewer: Viewer,
+    typed: Mapping[str, str] | None = None,
+    token: str = "",
+    error: str = "",
+) -> Response:
+    values: dict[str, Any] = {
+        "tokens": await service.run_short(service.storage.tokens.all),
+        "now": microseconds(time.time()),
+        "first": service.guard.open,
+        "typed": typed or {},
+        "token": token,
+        "error": error,
+    }
+    return render("tokens.html", viewer, 422 if error else 200, **values)
 
 
 # One experiment
@@ -382,7 +444,9 @@ async def _scorecard(request: Request) -> Scorecard:
 EXPERIMENT = "/experiments/{name}"
 PAGES: tuple[Page, ...] = (
     Page("GET", "/", overview, "read"),
-    Page("GET", "/tokens", tokens, "admin"),
+    Page("GET", "/tokens", show_tokens, "admin"),
+    Page("POST", "/tokens", create_token, "admin"),
+    Page("POST", "/tokens/remove", remove_token, "admin"),
     Page("GET", "/docs", docs, None),  # as anybody may read openapi.json
     Page("GET", EXPERIMENT, experiment, "read"),
     Page("GET", EXPERIMENT + "/log.zip", log_zip, "read"),

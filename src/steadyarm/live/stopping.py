@@ -143,17 +143,16 @@ class StopReport:
         """The same in a sentence."""
         of = "" if self.planned is None else f" of {self.planned}"
         if not self.looks:
-            first = "The first look" if self.planned is None else f"The first{of} looks"
-            return f"{first} is still to come. {self.ahead}".rstrip()
-        at = f"look {self.looks[-1].number}{of}"
+            return f"No interim analysis{of} was made yet. {self.ahead}".rstrip()
+        at = f"interim analysis {self.looks[-1].number}{of}"
         if self.stopped:
             day = "" if self.when is None else f" on {self.when:%A %d %b %Y}"
             return f"Stopped{day} at {at}: {self.reason}"
         if self.recommended:
-            return f"Stop now, says {at}: {self.reason}"
+            return f"Stop the test: {at} decided it."
         if self.reason:
             return f"{at.capitalize()} decided: {self.reason}"
-        return f"{at.capitalize()} decided nothing. {self.ahead}".rstrip()
+        return f"{at.capitalize()}: no decision. {self.ahead}".rstrip()
 
 
 def list_looks(

@@ -287,7 +287,15 @@ RANKS: dict[Scope, int] = {"assign": 0, "read": 1, "write": 2, "admin": 3}  # no
 CREATE = "steadyarm token create --name NAME --scope admin"
 
 FAILURES = 20  # tokens that are not known, from one address
+TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 ADDRESSES = 4096  # of which failures are remembered
+
+
+def check_token_name(name: str, what: str) -> None:
+    """Refuse what cannot be the name of a token."""
+    if not TOKEN_NAME.fullmatch(name):
+        expected = "up to 100 letters, digits and . _ @ -, the first a letter or digit"
+        raise InvalidInputError.of(what, name, expected)
 
 
 def new_token(name: str, scope: Scope, lasts: float | None = None) -> tuple[str, TokenRecord]:

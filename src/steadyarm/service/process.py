@@ -24,9 +24,11 @@ from uvicorn.importer import import_from_string
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from steadyarm.errors import InvalidInputError, SteadyArmError
+from steadyarm.live.metrics import microseconds
 from steadyarm.service.app import MAX_HEAD, format_utc
 from steadyarm.service.settings import ServiceSettings, explain_unknown
 from steadyarm.storages import open_storage
+from steadyarm.storages.records import LATEST, to_micros
 from steadyarm.storages.storage import Storage
 
 log = logging.getLogger("steadyarm.service")
@@ -162,6 +164,7 @@ def _serve(settings: ServiceSettings, create: str) -> None:
     try:
         closed, tokens = storage.tokens.closed(), len(storage.tokens.all())
         _check_access(settings, closed, tokens)
+        _start_clock(settings, storage, closed)
         listening = listening or _bind(settings)
     except BaseException:
         storage.close()
@@ -243,6 +246,20 @@ def _check_access(settings: ServiceSettings, closed: bool, tokens: int) -> None:
         )
 
 
+def _start_clock(settings: ServiceSettings, storage: Storage, closed: bool) -> None:
+    """Let the storage's clock start at another time, for a rehearsal."""
+    start = settings.clock_start
+    if start is None:
+        return
+    if closed:
+        raise InvalidInputError(
+            "--clock-from is for rehearsals, and this storage has had tokens, so its tests are "
+            "real. Rehearse with another --storage."
+        )
+    begin, began = to_micros(start, LATEST), time.monotonic()
+    storage.now = lambda: begin + microseconds(settings.clock_speed * (time.monotonic() - began))
+
+
 def _bind(settings: ServiceSettings) -> socket.socket:
     try:
         addresses = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
@@ -274,6 +291,8 @@ def _greeting(settings: ServiceSettings, storage: Storage, closed: bool, tokens:
         )
     else:
         who = "no tokens, so whoever connects directly from this machine may do everything"
+    if settings.clock_from is not None:
+        who += f"\n  rehearsal: the clock starts at {settings.clock_from}"
     return (
         f"SteadyArm serves http://{host}:{settings.port}{settings.root_path}\n"
         f"  storage: {_describe_storage(storage)}\n  access: {who}"

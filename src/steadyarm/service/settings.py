@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache
 from math import inf
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
@@ -20,6 +21,7 @@ LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 PREFIX = "STEADYARM_"
 OTHERS = {"url", "token", "yahoo"}  # variables of clients and of commands for research
+FASTEST = 10_000  # times as quick as real clocks: a day in nine seconds
 SECRET = 16  # characters that a secret has at least
 FEWEST_IN_BATCH = 100  # items in a request of the Python client
 HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
@@ -61,6 +63,8 @@ class ServiceSettings:
         its host; links, redirects and cookies begin with it. Requests may come with or without it
     trusted_proxies : addresses or networks of proxies; only what these say in X-Forwarded-For and
         X-Forwarded-Proto is believed
+    clock_from : the time at which the service's clock starts, for rehearsals; None for the present
+    clock_speed : how many times as quick that clock goes
     public_url : address under which people open the dashboard, such as https://tests.example.org,
         for links in webhooks; None to send no links
     """
@@ -82,6 +86,8 @@ class ServiceSettings:
     https: bool = False
     root_path: str = ""
     trusted_proxies: tuple[str, ...] = ()
+    clock_from: str | None = None
+    clock_speed: float = 1.0
     public_url: str | None = None
 
     def __post_init__(self) -> None:
@@ -97,6 +103,12 @@ class ServiceSettings:
             raise InvalidInputError(
                 f"request_timeout is {self.request_timeout}; expected seconds above 0."
             )
+        if not 0 < self.clock_speed <= FASTEST or (self.clock_speed != 1 and not self.clock_from):
+            raise InvalidInputError(
+                f"clock_speed is {self.clock_speed:g}; expected a number above 0 and at most "
+                f"{FASTEST:,}, beside clock_from."
+            )
+        _ = self.clock_start
         if not 0 <= self.port < 65536:
             raise InvalidInputError(f"port is {self.port}; expected 0 to 65535, 0 for a free one.")
         check_choice(self.log_format, "log_format", get_args(LogFormat))
@@ -120,6 +132,18 @@ class ServiceSettings:
                 f"secret has {len(self.secret)} characters; expected at least {SECRET}, at random, "
                 "such as those of: openssl rand -hex 32"
             )
+
+    @property
+    def clock_start(self) -> datetime | None:
+        """The time at which a rehearsal begins, in UTC unless it says another zone."""
+        if self.clock_from is None:
+            return None
+        try:
+            start = datetime.fromisoformat(self.clock_from)
+        except ValueError:
+            expected = "a time such as 2026-03-01T08:00"
+            raise InvalidInputError.of("clock_from", self.clock_from, expected) from None
+        return start if start.tzinfo else start.replace(tzinfo=UTC)
 
     @property
     def public(self) -> bool:
