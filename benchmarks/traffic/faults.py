@@ -9,8 +9,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import steadyarm as sa
 from benchmarks.traffic.servers import Postgres, Service
@@ -31,6 +33,7 @@ class Aftermath:
     ----------
     assigned, told : acknowledged to some client, each counted once
     lost, doubled : of what was acknowledged
+    failed : requests that had to be sent again
     faults : what is wrong, in words; empty if nothing is
     """
 
@@ -38,6 +41,7 @@ class Aftermath:
     told: int
     lost: int
     doubled: int
+    failed: int
     faults: tuple[str, ...]
 
 
@@ -49,11 +53,38 @@ def kill_under_load(
     Each second time PostgreSQL is killed, too, if there is one.
     """
     rng = random.Random(seed)
-    live = sa.create_experiment(
-        "shop", list("ABCD"), sa.Steady(), BUDGET, storage, seed=seed, missing="drop"
-    )
-    live.close()
-    with tempfile.TemporaryDirectory() as folder, Service(storage) as service:
+
+    def cause(service: Service) -> None:
+        for k in range(kills):
+            time.sleep(rng.uniform(*pause))
+            if database is not None and k % 2 == 1:
+                database.kill()
+                time.sleep(rng.uniform(0, 0.5))
+                database.start()
+                time.sleep(rng.uniform(*pause))
+            service.kill()
+            service.start()
+
+    return load_through(storage, Service(storage), cause, rng.uniform(*pause), seed)
+
+
+def load_through(
+    storage: str,
+    service: Service,
+    cause: Callable[[Service], object],
+    pause: float,
+    seed: int = 1,
+    **options: Any,
+) -> Aftermath:
+    """Load a service before, during and after a fault; compare what is left with clients' notes.
+
+    cause : makes the fault and ends it
+    pause : seconds of load before and after
+    options : of the experiment
+    """
+    given = {"seed": seed, "missing": "drop"} | options
+    sa.create_experiment("shop", list("ABCD"), sa.Steady(), BUDGET, storage, **given).close()
+    with tempfile.TemporaryDirectory() as folder, service:
         until = Path(folder, "until")
         notes = [Path(folder, f"notes-{i}.jsonl") for i in range(SHOPPERS)]
         clients = [
@@ -63,18 +94,10 @@ def kill_under_load(
             for i, path in enumerate(notes)
         ]
         try:
-            time.sleep(rng.uniform(*pause))
-            for k in range(kills):
-                time.sleep(rng.uniform(*pause))
-                if database is not None and k % 2 == 1:
-                    database.kill()
-                    time.sleep(rng.uniform(0, 0.5))
-                    database.start()
-                    time.sleep(rng.uniform(*pause))
-                service.kill()
-                service.start()
+            time.sleep(pause)
+            cause(service)
             service.await_ready(notes)
-            time.sleep(rng.uniform(*pause))
+            time.sleep(pause)
         finally:
             until.touch()
             for client in clients:
@@ -85,8 +108,9 @@ def kill_under_load(
         lost, doubled, others = _faults(left, said)
     asked = {line[2]["id"] for line in said if line[0] == "asked"}
     told = {line[2] for line in said if line[0] == "told"}
+    failed = sum(line[1] for line in said if line[0] == "failed")
     faults = (*lost, *doubled, *others)[:SHOWN]
-    return Aftermath(len(asked), len(told), len(lost), len(doubled), faults)
+    return Aftermath(len(asked), len(told), len(lost), len(doubled), failed, faults)
 
 
 def _faults(

@@ -22,17 +22,35 @@ import psycopg
 READY = 180  # seconds that a server may take to answer
 
 
-class Service:
-    """`steadyarm serve` in a process of its own."""
+JUMPING = """
+import sys, time
+from pathlib import Path
+from steadyarm.cli.main import main
+file, real = Path(sys.argv.pop(1)), time.time_ns
+time.time_ns = lambda: real() + int(float(file.read_text() or 0) * 1e9)
+time.time = lambda: time.time_ns() / 1e9
+sys.exit(main())
+"""
 
-    def __init__(self, storage: str) -> None:
-        self.storage, self.port = storage, _free_port()
+
+class Service:
+    """`steadyarm serve` in a process of its own.
+
+    Parameters
+    ----------
+    clock : a file with the seconds by which its clock is ahead
+    """
+
+    def __init__(self, storage: str, clock: Path | None = None) -> None:
+        self.storage, self.port, self.clock = storage, _free_port(), clock
         self.process: subprocess.Popen[bytes] | None = None
         self.log = Path(tempfile.mkstemp(suffix=".log")[1])
 
     def start(self) -> None:
         """Start, and return when it answers."""
-        command = [sys.executable, "-m", "steadyarm.cli.main", "serve", "--no-access-log"]
+        module = ["-m", "steadyarm.cli.main"]
+        program = module if self.clock is None else ["-c", JUMPING, str(self.clock)]
+        command = [sys.executable, *program, "serve", "--no-access-log"]
         command += ["--storage", self.storage, "--port", str(self.port)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

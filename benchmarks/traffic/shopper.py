@@ -12,7 +12,7 @@ import random
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 AGAIN = {500, 502, 503, 504}
 
@@ -28,6 +28,7 @@ class Shopper:
     def __init__(self, port: int, experiment: str) -> None:
         self.port, self.path = port, f"/v1/experiments/{experiment}"
         self.connection: http.client.HTTPConnection | None = None
+        self.failed = 0  # requests that had to be sent again
 
     def send(self, route: str, body: Any, until: Path) -> tuple[int, Any] | None:
         """Status and answer; None if it is time to go."""
@@ -47,32 +48,35 @@ class Shopper:
                 if self.connection is not None:
                     self.connection.close()
                 self.connection = None
+            self.failed += 1
             time.sleep(0.02)
         return None
 
 
 def main(port: int, experiment: str, seed: int, units: int, out: Path, until: Path) -> None:
     """Ask for random units and tell their rewards until the file `until` is there."""
-    rng = random.Random(seed)
     shopper = Shopper(port, experiment)
     with out.open("a", buffering=1) as notes:
-        while not until.exists():
-            unit = f"u{rng.randrange(units)}"
-            found = shopper.send("/assignments", {"unit": unit}, until)
+        _shop(shopper, random.Random(seed), units, notes, until)
+        notes.write(json.dumps(["failed", shopper.failed, ""]) + "\n")
+
+
+def _shop(shopper: Shopper, rng: random.Random, units: int, notes: TextIO, until: Path) -> None:
+    while not until.exists():
+        unit = f"u{rng.randrange(units)}"
+        found = shopper.send("/assignments", {"unit": unit}, until)
+        if found is None:
+            return
+        status, answer = found
+        if status == 409 or not answer["in_test"]:
+            return  # the budget is spent
+        notes.write(json.dumps(["asked", status, answer]) + "\n")
+        if rng.random() < 0.9:
+            value = reward_of(unit)
+            found = shopper.send("/rewards", {"assignment": answer["id"], "reward": value}, until)
             if found is None:
                 return
-            status, answer = found
-            if status == 409 or not answer["in_test"]:
-                return  # the budget is spent
-            notes.write(json.dumps(["asked", status, answer]) + "\n")
-            if rng.random() < 0.9:
-                value = reward_of(unit)
-                found = shopper.send(
-                    "/rewards", {"assignment": answer["id"], "reward": value}, until
-                )
-                if found is None:
-                    return
-                notes.write(json.dumps(["told", found[0], answer["id"], value]) + "\n")
+            notes.write(json.dumps(["told", found[0], answer["id"], value]) + "\n")
 
 
 if __name__ == "__main__":
