@@ -6,6 +6,7 @@ are pure: `observe` returns a new state. All arrays have a leading axis of n ind
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -451,11 +452,14 @@ def _mask(among: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
 
 
 def _written(array: NDArray[Any]) -> dict[str, Any]:
-    """An array as JSON has it; a long one in base64, which is shorter and read back bit for bit."""
+    """An array as JSON has it; a long one compressed in base64, which is read back bit for bit.
+
+    Matrices of many separate arms are almost all zeros.
+    """
     if array.size < LONG:
         return {"dtype": array.dtype.name, "values": array.tolist()}
     little = array.astype(array.dtype.newbyteorder("<"))
-    text = b64encode(little.tobytes()).decode()
+    text = b64encode(zlib.compress(little.tobytes(), 1)).decode()
     return {"dtype": array.dtype.name, "shape": list(array.shape), "base64": text}
 
 
@@ -464,7 +468,8 @@ def read_array(entry: Mapping[str, Any]) -> NDArray[Any]:
     dtype = np.dtype(entry["dtype"])
     if "values" in entry:
         return np.array(entry["values"], dtype=dtype)
-    little = np.frombuffer(b64decode(entry["base64"], validate=True), dtype.newbyteorder("<"))
+    packed = zlib.decompress(b64decode(entry["base64"], validate=True))
+    little = np.frombuffer(packed, dtype.newbyteorder("<"))
     return little.astype(dtype).reshape(entry["shape"])
 
 
