@@ -71,6 +71,7 @@ class Question:
     period: str
     bounds: tuple[float, float] | None = None
     cap: float | None = None
+    metric: str = ""  # as people write it, without its cap; empty for a ratio
 
     @property
     def extra(self) -> dict[str, str]:
@@ -277,7 +278,7 @@ def analyze(
                     test, question.control, level, tuple(question.segments.values())
                 )
         with closing(open_log(source, query, columns, question.extra, time_format)) as log:
-            return analyze_log(log, question)
+            return analyze_log(log, replace(question, metric=log.their("reward")))
 
 
 def _covariates(given: Sequence[str], columns: Mapping[str, str | None]) -> dict[str, str]:
@@ -343,7 +344,12 @@ def _analyze_metric(measures: Measures, metric: Metric, question: Question) -> A
 
     about = []
     if metric.ratio is None:
-        question = replace(question, bounds=measures.bounds(metric), cap=metric.cap)
+        question = replace(
+            question,
+            bounds=measures.bounds(metric),
+            cap=metric.cap,
+            metric=measures.measured.without_cap(metric),
+        )
         log, waiting = measures.log_of(metric)
         analysis = _within_range(analyze_log(log, question), metric)
     else:

@@ -26,6 +26,7 @@ from steadyarm.inference.health import (
     status_of,
 )
 from steadyarm.inference.srm import NOTICE, attrition_test, srm_from_sums
+from steadyarm.segments import Direction
 from steadyarm.wording import counted
 
 SHOWN = 5  # rows that a message names
@@ -203,8 +204,11 @@ def numbered(log: Source, table: Any) -> Any:
 # Findings on rows.
 
 
-def largest_unit(log: Source, table: Any) -> Finding:
-    """Whether one unit, or row if units are not known, carries a large part of the variance."""
+def largest_unit(log: Source, table: Any, metric: str, direction: Direction) -> Finding:
+    """Whether one unit, or row if units are not known, carries a large part of the variance.
+
+    metric : as people write it, without a cap; empty for a ratio, which has none
+    """
     import ibis
 
     there = table.filter(table.r.notnull())
@@ -231,15 +235,16 @@ def largest_unit(log: Source, table: Any) -> Finding:
     total, squares, reward = (float(found[key] or 0) for key in ("sum", "squares", "reward"))
     unit, units, what = found["name"], found["units"], log.their("reward")
     finding = outlier_finding(unit, share, units, total, squares, reward, what)
-    if finding.status == "ok":
+    if finding.status == "ok" or reward < 0 or not metric:  # a cap is an upper end of a value
         return finding
     values = there.filter(there.r != 0)
     [most] = log.fetch(values.aggregate(cap=values.r.quantile(0.99)))
     cap = f"{float(most['cap']):.4g}"
+    declared = f"{metric} capped at {cap}{', minimize' if direction == 'minimize' else ''}"
     advice = (
-        f"99 % of the values but 0 are at most {cap}. Declare a cap (--metric '{what} capped at "
-        f"{cap}', in Python sa.Metric('{what}', cap={cap})) or exclude the unit: as it stands it "
-        "widens intervals, or decides."
+        f"99 % of the values but 0 are at most {cap}. Declare a cap (--metric '{declared}', in "
+        "Python the same text among the metrics) or exclude the unit: as it stands it widens "
+        "intervals, or decides."
     )
     return replace(finding, advice=advice)
 

@@ -115,6 +115,12 @@ class Measured:
         """What is measured, as people write it."""
         return " / ".join(part.text for part in self.parts(metric))
 
+    def without_cap(self, metric: Metric) -> str:
+        """What declares the metric, which is no ratio, if it has no cap."""
+        measure = self.measures[metric.name]
+        text = replace(measure, metric=replace(measure.metric, cap=None)).text
+        return text if text == metric.name else f"{metric.name} = {text}"
+
     def window(self, metric: Metric) -> float | None:
         """Seconds after the first exposure until the metric is final; None if it never is."""
         windows = [part.window for part in self.parts(metric)]

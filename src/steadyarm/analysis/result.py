@@ -348,7 +348,8 @@ def _more_findings(sample: Sample, scored: Scored) -> list[Finding]:
     if scored.all_zero:
         findings.append(zero_finding(int(scored.counts.sum())))
     elif sample.searched:
-        findings.append(checks.largest_unit(log, sample.table))
+        metric = sample.question.metric
+        findings.append(checks.largest_unit(log, sample.table, metric, sample.direction))
     if units is not None:
         findings.append(checks.unit_finding(units))
     if sample.searched and not log.single and log.has("unit") and log.has("timestamp"):
