@@ -28,6 +28,7 @@ Rows = list[dict[str, Any]]
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.4.1.json"
 VEGA_LITE = "6.4"  # as vl-convert names it
 WIDTH, HEIGHT = 640, 300  # pixels of a chart in a file or a notebook
+PAGE_HEIGHT = 230  # on a page
 ROW = 24  # pixels of a row of labels
 LINE = 100  # letters of a line of small print
 
@@ -322,6 +323,8 @@ def for_page(spec: Spec, dark: bool = False) -> Spec:
     third = "max(90, floor(containerSize()[0] * 0.33))"  # that names take on a narrow screen
     look["axis"] = {**look["axis"], "labelLimit": {"expr": third}}
     fit = {"type": "fit-x", "contains": "padding"}
+    if parts.get("height") == HEIGHT:
+        parts["height"] = PAGE_HEIGHT
     return {**parts, "width": "container", "autosize": fit, "config": look}
 
 

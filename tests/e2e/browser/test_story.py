@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import random
 import re
 from pathlib import Path
 from zipfile import ZipFile
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.browser.chromium import new_context
@@ -19,7 +21,7 @@ from tests.e2e.browser.watching import Watch
 METRICS = (("revenue", "Money", "Only shown"), ("loading", "Number", "Guardrail"))
 
 
-def create(page: Page, name: str) -> None:
+def create(page: Page, name: str, visitors: str = "2,000") -> None:
     page.goto("/")
     page.get_by_role("link", name="New experiment").first.click()
     page.get_by_label("Name", exact=True).fill(name)
@@ -37,7 +39,7 @@ def create(page: Page, name: str) -> None:
         expect(metric.get_by_label("Acceptable loss")).to_be_visible(visible=role == "Guardrail")
         metric.get_by_label("Counts within").fill("1 day")
     metric.get_by_label("Acceptable loss").fill("5%")
-    page.get_by_label("Visitors in total").fill("2,000")
+    page.get_by_label("Visitors in total").fill(visitors)
     page.get_by_role("button", name="Create experiment").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
 
@@ -118,6 +120,78 @@ def read_offline(browser: Browser, report: Path, name: str) -> None:
     assert page.evaluate("[...document.images].every((one) => one.complete && one.naturalWidth)")
     context.close()
     watch.check()
+
+
+@pytest.mark.parametrize(("width", "mistake"), [(390, "purchases"), (1280, "purchased")])
+def test_a_wrong_event_is_noticed_and_the_winner_is_rolled_out(
+    visitor: Visitor, shop: Site, name: str, width: int, mistake: str
+) -> None:
+    page, _ = visitor(shop, width)
+    hurry(page)
+    create(page, name, "600")
+    luck = random.Random(1)
+    with shop.api() as api:
+
+        def ask(first: int, last: int) -> dict[str, str]:
+            units = [f"{name} {i}" for i in range(first, last)]
+            answer = api.post(f"/v1{address(name)}/assignments:batch", json={"units": units})
+            return {shown["unit"]: shown["arm"] for shown in answer.json()["assignments"]}
+
+        shown = ask(0, 60)
+        wrong = api.post("/v1/events", json={"event": mistake, "unit": f"{name} 0"})
+        assert wrong.status_code == 422
+        panel, facts = (page.locator(f"[data-live={part}]") for part in ("setup", "facts"))
+        expect(panel).to_contain_text("unknown event name")
+        expect(panel).to_contain_text("No metric counts it. This test counts purchase")
+        expect(headline(page)).to_contain_text(f"Events named '{mistake}' were received")
+        expect(facts).to_contain_text("failing")
+        shown |= ask(60, 600)
+        events: list[dict[str, object]] = []
+        for unit, variant in shown.items():
+            bought = float(luck.random() < (0.8 if variant == "bold" else 0.3))
+            events.append({"event": "purchase", "unit": unit, "value": bought})
+            events.append({"event": "loading", "unit": unit, "value": luck.gauss(2, 0.1)})
+        for first in range(0, len(events), 600):
+            batch = {"events": events[first : first + 600]}
+            assert api.post("/v1/events:batch", json=batch).status_code == 200
+    decision = page.get_by_role("region", name="Decision")
+    expect(decision).to_contain_text("Ship bold")
+    expect(facts).to_contain_text("healthy")
+    expect(panel.get_by_role("heading")).to_have_count(0)  # more than 100 rewards have come
+    decision.get_by_role("link", name="Roll out").click()
+    expect(page.get_by_label("Variant")).to_have_value("bold")
+    page.get_by_role("button", name="Roll out").click()
+    expect(decision).to_contain_text("bold is rolled out to 100 % of all visitors")
+    expect(decision).not_to_contain_text("Show it to everybody")
+
+
+def test_the_page_of_sixteen_variants_is_short(visitor: Visitor, shop: Site, name: str) -> None:
+    page, _ = visitor(shop)
+    seconds = {"kind": "number", "unit": "s", "window": "1d"}
+    test = {
+        "name": name,
+        "variants": [f"layout {i}" for i in range(16)],
+        "budget": 4000,
+        "control": "layout 0",
+        "stop": "recommend",
+        "metrics": [
+            {"name": "bought", "role": "primary", "kind": "yes/no", "window": "1d"},
+            {"name": "waited", "role": "guardrail", "margin": 0.1, **seconds},
+            {"name": "stayed", **seconds},
+            {"name": "read", **seconds},
+        ],
+    }
+    with shop.api() as api:
+        assert api.post("/v1/experiments", json=test).status_code == 201
+        rates = {f"layout {i}": float(i > 7) for i in range(16)}
+        for batch in "abcd":
+            send_traffic(api, name, batch, 500, rates)
+    page.goto(address(name))
+    for chart in page.locator(".charts.main [data-chart]").all():
+        chart.scroll_into_view_if_needed()
+        expect(chart.locator("svg").first).to_be_attached()
+    assert page.get_by_role("region", name="Variants by").get_by_role("row").count() == 17
+    assert page.evaluate("document.scrollingElement.scrollHeight") <= 2500
 
 
 def test_what_went_wrong_in_the_form_is_said_at_its_fields(
