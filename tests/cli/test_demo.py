@@ -64,10 +64,10 @@ def test_the_demos_world_moves_and_misleads_elimination() -> None:
     world = weekly_world()
     weekend, weekday = world.means[0], world.means[5000]
     assert weekend.argmax() != world.best_arm == weekday.argmax()
-    steady = sa.simulate(sa.Steady(), world, trials=300, seed=2)
-    misled = sa.simulate(sa.Peace(), world, trials=300, seed=2)
-    assert steady.interval(0.999)[1] < 0.1
-    assert misled.interval(0.999)[0] > 0.7
+    steady = sa.simulate(sa.Steady(), world, trials=60, seed=2)
+    misled = sa.simulate(sa.Peace(), world, trials=60, seed=2)
+    assert steady.interval(0.999)[1] < 0.25
+    assert misled.interval(0.999)[0] > 0.5
 
 
 def test_the_live_run_is_reproducible_and_replaces_an_earlier_one(tmp_path: Path) -> None:

@@ -28,10 +28,12 @@ def price_test(seed: int, **given: Any) -> sa.Verdict:
         **given,
     )
     while test.state == "running" and sum(test.status().assigned) < ROUNDS:
-        for assignment in test.ask_many([f"{seed} {rng.random()}" for _ in range(20)]):
-            assert not isinstance(assignment, sa.SteadyArmError)
-            price, rate = (10.0, 0.1) if assignment.name == "cheap" else (100.0, 0.01)
-            test.tell(assignment, price * (rng.random() < rate))
+        answers: Any = test.ask_many([f"{seed} {rng.random()}" for _ in range(20)])
+        drawn = rng.random(20).tolist()
+        test.tell_many(
+            (shown, 10.0 * (luck < 0.1) if shown.name == "cheap" else 100.0 * (luck < 0.01))
+            for shown, luck in zip(answers, drawn, strict=True)
+        )
     return test.recommend()
 
 

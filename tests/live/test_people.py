@@ -53,15 +53,18 @@ class Shop:
 
     def visit(self, visits: int, known: bool = True) -> None:
         """So many visits; every fifth visitor does not say what the device is."""
-        for i in range(len(self.log), len(self.log) + visits):
-            self.now += 60
-            device = self.random.choice(["mobile", "mobile", "desktop", "desktop", "watch"])
-            given = {"device": device if i % 5 else None} if known else None
-            shown = self.test.ask(f"visitor {i}", given)
-            reward = float(self.random.random() < RATES[device][shown.name])
-            if reward:
-                self.test.tell(shown, reward)
-            self.log.append((device if i % 5 else "", shown.name, reward))
+        for first in range(len(self.log), len(self.log) + visits, 10):
+            self.now += 600
+            some = range(first, first + 10)
+            devices = self.random.choices(["mobile", "mobile", "desktop", "desktop", "watch"], k=10)
+            said = [device if i % 5 else None for i, device in zip(some, devices, strict=True)]
+            given = [{"device": device} for device in said] if known else None
+            answers: Any = self.test.ask_many([f"visitor {i}" for i in some], given)
+            for shown, device, own in zip(answers, devices, said, strict=True):
+                reward = float(self.random.random() < RATES[device][shown.name])
+                self.log.append((own or "", shown.name, reward))
+                if reward:
+                    self.test.tell(shown, reward)
 
     def end(self) -> None:
         """Let the last window pass."""
@@ -220,7 +223,9 @@ def test_rewards_of_zero_do_not_count_for_the_test_of_interaction(
         control="A",
         attributes={"device": ["m", "d"]},
     )
-    for i in range(800):
-        shown = test.ask(f"visitor {i}", attributes={"device": "md"[i % 2]})
-        test.tell(shown, float((rng.random() < buyers) * rng.lognormal(3, 0.5)))
+    units = [f"visitor {i}" for i in range(800)]
+    for first in range(0, 800, 20):
+        shown: Any = test.ask_many(units[first : first + 20], [{"device": d} for d in "md" * 10])
+        spent = (rng.random(20) < buyers) * rng.lognormal(3, 0.5, 20)
+        test.tell_many(zip(shown, spent.tolist(), strict=True))
     assert (test.recommend(by="device").interaction is not None) == tested

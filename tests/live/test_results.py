@@ -32,8 +32,6 @@ def test_nothing_is_recommended_from_nothing() -> None:
         sa.Uniform(),
         sa.P1(),
         sa.P1RAGE(updates="rounds"),
-        sa.MixedPeace(),
-        sa.Steady(order="iid"),
         sa.Steady(),
     ],
     ids=[
@@ -42,15 +40,13 @@ def test_nothing_is_recommended_from_nothing() -> None:
         "Uniform",
         "P1",
         "P1-RAGE by rounds",
-        "Mixed-Peace",
-        "Steady iid",
         "Steady",
     ],
 )
 def test_intervals_cover_all_arms_at_once_under_drift(policy: sa.Policy[Any], delay: int) -> None:
     """Many tests in a drifting, noisy world, with rewards that come `delay` assignments late."""
     every_round = isinstance(policy, sa.P1) or policy.to_dict().get("updates") == "rounds"
-    T, runs, level = 200, 15 if every_round else 40, 0.9
+    T, runs, level = 200, 12 if every_round else 30, 0.9
     arms = sa.ArmSet.one_hot(["A", "B", "C"])
     t = np.arange(T)[:, None]
     means = np.array([0.3, 0.2, 0.1]) + 0.5 * np.sin(2 * np.pi * t / 75 + np.array([0, 1, 2]))

@@ -15,7 +15,7 @@ from steadyarm.segments import Segment, SegmentStats
 
 FACTORS = {f"s{i}": ["off", "on"] for i in range(13)}
 LARGE = sa.ArmSet.factorial(FACTORS)
-VISITS = 2400
+VISITS = 1200
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,7 @@ def test_control_and_floors_enter_the_allocation_exactly() -> None:
 def test_shares_hold_in_the_live_test_and_estimates_stay_unbiased() -> None:
     means = np.array([0.2, 0.5, 0.9, 0.1])
     estimates = []
-    for seed in range(40):
+    for seed in range(16):
         live = create(
             arms=arms_of(4),
             budget=400,

@@ -115,7 +115,7 @@ def test_batches_go_on_in_whole_repetitions(delay: int) -> None:
 
 def test_a_plan_beyond_the_budget_is_cut_alike() -> None:
     """Of 100 plays 6 bring no reward; one assignment is left for the plays to be made again."""
-    for seed in range(20):
+    for seed in range(3):
         session = sa.Session(EqualSplit(), AB, 101, seed=seed)
         clock = Clock()
         live = create(

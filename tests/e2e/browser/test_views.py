@@ -28,7 +28,11 @@ PAGES = {
     "roll-out": f"{address('checkout')}/roll-out",
     "absent": "/experiments/absent",
 }
-SHADES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+SCREENS: tuple[tuple[int, Literal["light", "dark"]], ...] = (
+    (390, "light"),
+    (1280, "light"),
+    (1280, "dark"),
+)
 # Not what the window says of itself: on phones it grows with what sticks out.
 WIDE = """(width) => {
   const page = document.scrollingElement;
@@ -58,15 +62,14 @@ FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimati
 def problems_of(page: Page) -> list[str]:
     """Whatever is wrong with a page, in both sizes and shades."""
     problems = []
-    for width in (390, 1280):
+    for width, shade in SCREENS:
         page.set_viewport_size({"width": width, "height": SIZES[width]})
-        for shade in SHADES:
-            page.emulate_media(color_scheme=shade)
-            draw_all(page)
-            page.evaluate(FRAMES)
-            found = [*page.evaluate(WIDE, width), *page.evaluate(OVERLAPS)]
-            found += faults(page, shades_only=shade == "dark")
-            problems += [f"{width} {shade}: {text}" for text in found]
+        page.emulate_media(color_scheme=shade)
+        draw_all(page)
+        page.evaluate(FRAMES)
+        found = [*page.evaluate(WIDE, width), *page.evaluate(OVERLAPS)]
+        found += faults(page, shades_only=shade == "dark")
+        problems += [f"{width} {shade}: {text}" for text in found]
     return problems
 
 
