@@ -143,7 +143,7 @@ def test_two_messy_weeks_end_with_the_estimate_of_the_clean_log(
         reward_window="2d",
     )
     truth, in_time = run_weeks(live, clock, rng)
-    clock.pass_(WINDOW + 1)
+    clock.pass_(2 * WINDOW + 1)  # as long for what comes late
     live.refresh()
     status = live.status()
     assert sum(status.assigned) == DAYS * VISITS
