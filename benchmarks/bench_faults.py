@@ -294,7 +294,9 @@ def measure(name: str, backend: str) -> None:
                 time.sleep(0.02)
             waited.append(time.monotonic() - ended)
 
-        windows = {"reward_window": "30m", "reward_grace": 0} if cause is jump else {}
+        windows: dict[str, Any] = {}
+        if cause is jump:
+            windows = {"reward_window": "30m", "reward_grace": 0}
         left = load_through(url, service, make, PAUSE, **windows)
         if "disk full" in name:
             subprocess.run(["umount", folder], check=True)

@@ -82,8 +82,8 @@ def load_through(
     pause : seconds of load before and after
     options : of the experiment
     """
-    given = {"seed": seed, "missing": "drop"} | options
-    sa.create_experiment("shop", list("ABCD"), sa.Steady(), BUDGET, storage, **given).close()
+    settings: dict[str, Any] = {"seed": seed, "missing": "drop"} | options
+    sa.create_experiment("shop", list("ABCD"), sa.Steady(), BUDGET, storage, **settings).close()
     with tempfile.TemporaryDirectory() as folder, service:
         until = Path(folder, "until")
         notes = [Path(folder, f"notes-{i}.jsonl") for i in range(SHOPPERS)]
