@@ -223,7 +223,7 @@ def test_lifts_are_right_as_often_as_they_say(kind: str) -> None:
 
 def test_intervals_beside_a_clear_winner_are_right_as_often_as_they_say() -> None:
     world = normal_world([1.0] * 9 + [1.6])
-    evidence = Evidence.from_segments(world.arms, played(sa.Steady(), world, 500, seed=6))
+    evidence = Evidence.from_segments(world.arms, played(sa.Steady(), world, 250, seed=6))
     found, truth = fixed_budget(evidence), world.means.mean(axis=0)
     against = lifts(evidence, 0, intervals=found)
     assert found.winner.mean() > 0.95
@@ -233,4 +233,4 @@ def test_intervals_beside_a_clear_winner_are_right_as_often_as_they_say() -> Non
         (against.low, against.high, truth - truth[0]),
     ):
         inside = (low <= right + 1e-12) & (right - 1e-12 <= high)
-        assert inside.all(axis=1).mean() > 0.93  # 2 standard errors below; with single limits 0.88
+        assert inside.all(axis=1).mean() > 0.92  # 2 standard errors below; with single limits 0.88
