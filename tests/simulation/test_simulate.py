@@ -14,13 +14,12 @@ from steadyarm.environments import published_multivariate
 from steadyarm.simulation import clopper_pearson
 
 
-@pytest.mark.parametrize("policy", [sa.P1RAGE(), sa.Peace(), sa.P1Peace()])
+@pytest.mark.parametrize("policy", [sa.P1RAGE(), sa.Peace()])
 def test_the_number_of_jobs_changes_nothing(policy: sa.Policy[sa.State]) -> None:
     world = published_multivariate("scale", 5)
-    one, two, five = (
-        sa.simulate(policy, world, trials=1300, seed=3, jobs=jobs).recommended for jobs in (1, 2, 5)
+    one, five = (
+        sa.simulate(policy, world, trials=1300, seed=3, jobs=jobs).recommended for jobs in (1, 5)
     )
-    assert one == two
     assert one == five
     other = sa.simulate(policy, world, trials=1300, seed=4).recommended
     assert one != other
