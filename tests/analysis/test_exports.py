@@ -62,7 +62,7 @@ def test_a_test_that_stopped_early_is_judged_as_it_was_live(
     assert found.anytime
     assert_same_verdict(sa.analyze(log, level=0.8), test.recommend(0.8))
     pd.read_parquet(log).iloc[:-50].to_parquet(log)
-    with pytest.raises(sa.InvalidInputError, match="changed or cut short") as error:
+    with pytest.raises(sa.InvalidInputError, match="was changed after") as error:
         sa.analyze(log)
     assert "remove shop.parquet.experiment.json to analyse the rows alone" in str(error.value)
 

@@ -148,7 +148,7 @@ def test_drift_is_told_without_the_period_that_few_large_units_dominate(tmp_path
     found = sa.analyze(write_csv(tmp_path / "log.csv", rows))
     assert found.evidence.rounds[0].tolist() == [1400]  # intervals rest on all rows, as one piece
     assert found.drift.periods == tuple(f"2026-03-0{day}" for day in range(2, 7))
-    assert "There is one period only" not in str(found)
+    assert "There is only one period" not in str(found)
     assert "Drift is told from 500 of 1,400 rewards: a few units with many rows" in str(found)
 
 

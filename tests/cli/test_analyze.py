@@ -68,8 +68,8 @@ def test_reports_show_no_passwords(typed: str, shown: str) -> None:
 def test_what_is_typed_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = write_csv(tmp_path / "log.csv", ROWS)
     for options, message in (
-        (["--column", "arm"], "not of the form OURS=THEIRS"),
-        (["--metric", "reward", "--window", "7d"], "give --events TABLE, too"),
+        (["--column", "arm"], "must have the form OURS=THEIRS"),
+        (["--metric", "reward", "--window", "7d"], "--window needs --events TABLE"),
         (["--metric", "rewrd"], "has no column 'rewrd'"),
     ):
         assert main(["analyze", str(log), *options]) == 1

@@ -25,7 +25,7 @@ def test_every_kind_of_correction(shop: Run, capsys: pytest.CaptureFixture[str])
     shop("erase", "shop", "v3")
     assert shop("erase", "--everywhere", "v4").startswith("shop: 1 visit")
     assert "any experiment" in shop("erase", "--everywhere", "v4", status=1)
-    assert "with --everywhere the unit alone" in shop("erase", "v5", status=1)
+    assert "only the unit with --everywhere" in shop("erase", "v5", status=1)
     assert "with 4 corrections: all agree" in shop("replay", "shop")
     assert main(["audit"]) == 0
     text = capsys.readouterr().out

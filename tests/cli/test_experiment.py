@@ -117,8 +117,8 @@ def test_what_may_be_unmeant_is_noted(run: Run) -> None:
     assert "`missing` is required unless" in run("create", "test.toml", status=1)
     Path("test.toml").write_text(few + 'missing = "zero"\n')
     noted = run("create", "test.toml")
-    assert "\nNote: without a reward_window nobody knows when a reward will not come" in noted
-    assert "\nNote: the budget is small for so many variants; see steadyarm plan." in noted
+    assert "\nNote: without a reward_window, visits a reward will not come" in noted
+    assert "\nNote: the budget is small for so many variants; steadyarm plan computes" in noted
     assert len(facts(run, "create", "test.toml", "--name", "b")["warnings"]) == 2
 
 
@@ -133,14 +133,14 @@ def test_a_replay_that_does_not_agree_fails(shop: Run, capsys: pytest.CaptureFix
     assert main(["experiment", "replay", "shop", "--format", "json"]) == 1
     printed = capsys.readouterr()
     assert not json.loads(printed.out)["agrees"]
-    assert "does not lead to what is stored" in printed.err
+    assert "does not agree with the stored test" in printed.err
 
 
 def test_states(run: Run) -> None:
     run("create", "test.toml", "--draft")
     assert facts(run, "ask", "shop", "v1")["arm"] == "now"  # the control, outside of the test
     assert "draft" in run("pause", "shop", status=1)
-    assert run("start", "shop") == "shop is running: it assigns variants.\n"
+    assert run("start", "shop") == "shop is running and assigns variants.\n"
     run("ask", "shop", "v1")
     assert "shop is paused" in run("pause", "shop")
     assert "outside of the test" in run("ask", "shop", "v2")

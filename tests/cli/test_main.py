@@ -17,7 +17,11 @@ from steadyarm.cli.main import main
         ("plan --arm 4", "steadyarm plan ", "arguments: --arm; did you mean --arms?"),
         ("experiment list nothing", "steadyarm experiment list ", "arguments: nothing."),
         ("experimnt", "steadyarm ", "; did you mean experiment?"),
-        ("plan --format xml", "steadyarm plan ", "no 'xml'; expected one of: text, json."),
+        (
+            "plan --format xml",
+            "steadyarm plan ",
+            "'xml' is not valid; expected one of",
+        ),
         ("", "steadyarm ", "the following arguments are required: COMMAND"),
     ],
 )

@@ -47,11 +47,11 @@ def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("", "--arms is missing"),
-        ("--arms 3 --gap 0.1 --traffic 5", "--rate and --sd are both missing"),
-        (f"{SHORT[5:]} --rate 0.1", "--rate and --sd are both given"),
+        ("", "--arms is required"),
+        ("--arms 3 --gap 0.1 --traffic 5", "Give either --rate"),
+        (f"{SHORT[5:]} --rate 0.1", "Give either --rate"),
         ("none.toml", "none.toml cannot be read"),
-        ("none.toml --gap 3", "--gap is given beside none.toml"),
+        ("none.toml --gap 3", "--gap cannot be used with a file"),
         (f"{SHORT[5:]} --plot plan.gif", "the picture is plan.gif"),
         (f"{SHORT[5:]} --rhythm tides", "--rhythm is 'tides'; expected one of 'none', 'weekend'"),
         (f"{SHORT[5:]} --jobs 0", "--jobs is 0"),

@@ -41,7 +41,7 @@ def test_one_file_with_the_fingerprint_that_its_commands_give(shop: Run, capsys:
             ["shop", "--out", "report.pdf"],
             "use a file name that ends in .html. To get a PDF, print the page",
         ),
-        (["shop", "--storage", "sqlite:///none.db"], "there are no experiments in"),
+        (["shop", "--storage", "sqlite:///none.db"], "has no experiments"),
     ],
 )
 def test_mistakes_are_answered(shop: Run, capsys: Printed, words: list[str], message: str) -> None:

@@ -37,11 +37,11 @@ def test_options_go_before_the_file(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "no world is given"),
+        ([], "Name an environment with --world"),
         (["none.toml"], "none.toml cannot be read: No such file"),
         (["--world", "soare_oscilating"], "; did you mean soare_oscillating?"),
         (["--world", "soare_oscillating", "--set", "omga=0.5"], "; did you mean omega?"),
-        (["--world", "soare_stationary", "--set", "budget"], "not of the form KEY=VALUE"),
+        (["--world", "soare_stationary", "--set", "budget"], "must have the form KEY=VALUE"),
     ],
 )
 def test_bad_requests_are_answered(

@@ -33,9 +33,9 @@ def test_a_publishable_key_is_printed_once_with_what_it_is_for(
     key = printed.strip()
     assert key.startswith("pk_")
     assert "Visitors may read it" in said
-    assert "There is no experiment news yet" in said
-    assert "There is no experiment shop yet" in said
-    assert "Create one with the scope admin, too." in said
+    assert "The experiment news does not exist yet" in said
+    assert "The experiment shop does not exist yet" in said
+    assert "Create a token with the scope admin, too." in said
     with closing(open_storage(url)) as storage:
         (record,) = storage.tokens.all()
         assert storage.tokens.closed()
@@ -82,7 +82,7 @@ def test_the_secret_of_signed_units_is_printed_once(
     printed, said = capsys.readouterr()
     key, secret = printed.split()
     assert (key[:3], secret[:3], len(secret)) == ("pk_", "us_", 46)
-    assert "Visitors must not see it" in said
+    assert "Do not send it to visitors" in said
     with closing(open_storage(url)) as storage:
         (record,) = storage.tokens.all()
         assert record.signing == secret

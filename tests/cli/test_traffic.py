@@ -29,8 +29,8 @@ def test_one_visitor(run: Run) -> None:
     assert "outside of the reward_range" in run("tell", "shop", "v1", "-1", status=1)
     assert "'v2' is neither the id" in run("tell", "shop", "v2", "1", status=1)
     assert "the reward is 'yes'" in run("tell", "shop", "v1", "yes", status=1)
-    assert "'v3' stands alone" in run("tell", "shop", "v1", "1", "v3", status=1)
-    assert "UNIT is missing; say who gets the variant" in run("ask", "shop", status=1)
+    assert "'v3' has no reward" in run("tell", "shop", "v1", "1", "v3", status=1)
+    assert "UNIT is required. Name the unit that gets the variant" in run("ask", "shop", status=1)
 
 
 def test_refused_ones_have_their_problem_in_json(

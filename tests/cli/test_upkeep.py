@@ -67,7 +67,7 @@ def damage(file: Path) -> int:
 
 
 def test_status_upgrade_status(file: Path, call: Call) -> None:
-    assert "there are no tables yet" in call("status")
+    assert "the database has no tables yet" in call("status")
     empty = json.loads(call("status", "--format", "json"))
     assert (empty["state"], empty["revision"], empty["backend"]) == ("empty", None, "sqlite")
     assert not file.exists()  # looking makes nothing
@@ -76,7 +76,7 @@ def test_status_upgrade_status(file: Path, call: Call) -> None:
     assert "the tables are up to date" in call("status")
     with closing(sqlite3.connect(file)) as database, database:
         database.execute("UPDATE steadyarm_version SET version_num = '9999'")
-    assert "of a newer version" in call("status")
+    assert "have a newer version" in call("status")
     assert "install a newer SteadyArm" in call("upgrade", status=1)
 
 
@@ -211,8 +211,8 @@ def test_a_check_tells_what_cannot_be_read_and_goes_on(
             database.execute(f"{statement} WHERE key = {keys[name]}")
     found = json.loads(_failed(call, "check", "--format", "json"))
     lines = dict(line.split(": ", 1) for line in reversed(found["faults"]))  # the first of each
-    assert "it cannot be computed anew" in lines["sums"]
-    assert lines["config"] == "it cannot be computed anew: KeyError: 'policy'"
+    assert "it cannot be replayed" in lines["sums"]
+    assert lines["config"] == "it cannot be replayed: KeyError: 'policy'"
     assert "shows variant 99, which is not there, with probability 0.5" in lines["arm"]
     assert found["experiments"] == 2  # shop and arm
     assert found["skipped"] == ["own: it runs with 'M', a policy of your own"]

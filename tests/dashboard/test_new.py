@@ -276,7 +276,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"variants": "a\nb\na"}, "variants", "names must differ"),
     ({"variants": "a\nb\x07"}, "variants", "a string that can be read"),
     ({"variants": "\n".join(map(str, range(2001)))}, "variants", "2,001 variants; at most"),
-    ({"variants": "a = 1\nb"}, "variants", "no value for"),
+    ({"variants": "a = 1\nb"}, "variants", "values are missing for"),
     ({"variants": "a = null\nb = 1"}, "variants", "cannot be written as TOML"),
     ({"budget": "0"}, "budget", "This is 0; expected a whole number of at least 1."),
     ({"budget": "10.000"}, "budget", "Enter a whole number, e.g. 1000."),
@@ -288,13 +288,17 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"metric_window": "soon"}, "metric-0", "a time above 0"),
     ({"metric_kind": "clicks"}, "metric-0", "expected one of"),
     (METRICS | {"metric_margin": ["", "", "much"], "control": "now"}, "metric-2", "acceptable"),
-    (METRICS | {"metric_name": ["a", "a", "b"], "control": "now"}, "metrics", "two are called"),
+    (
+        METRICS | {"metric_name": ["a", "a", "b"], "control": "now"},
+        "metrics",
+        "two metrics are called",
+    ),
     (METRICS, "control", "control"),
     ({"control": "else"}, "control", "else"),
     ({"attributes": "device"}, "attributes", "e.g. device = mobile, desktop"),
     ({"covariates": "a,a"}, "covariates", "twice"),
     ({"share": "0"}, "share", "above 0"),
-    ({"share": "50"}, "control", "name the control"),
+    ({"share": "50"}, "control", "set control"),
     ({"owner": "A" * 2001}, "owner", "up to 2,000 characters"),
 ]
 

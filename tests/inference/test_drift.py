@@ -184,7 +184,7 @@ def test_the_verdict_says_harmless_or_not() -> None:
     assert "does not prove that there is none" in calm.verdict
     shifted = drift_report(evidence_of(sa.Steady(), moving(np.full(5, 1.0))))
     assert shifted.level_moves
-    assert "that alone is harmless" in shifted.verdict
+    assert "This alone does not affect the comparison" in shifted.verdict
     turned = drift_report(evidence_of(sa.Steady(), moving([-0.8, 0.3, 0.3, 0.1, 0.1])))
     assert turned.gaps_move
     assert "most clearly for A" in turned.verdict
@@ -208,7 +208,7 @@ def test_intervals_of_all_periods_and_arms_hold_at_once() -> None:
 def test_one_period_says_nothing() -> None:
     report = drift_report(by_hand(), periods=1)
     assert report.gap_p_value == report.level_p_value == 1
-    assert report.verdict == "There is one period only, so nothing can be said about drift."
+    assert report.verdict == "There is only one period, so drift cannot be tested."
 
 
 def test_rewards_that_never_vary_are_no_drift() -> None:

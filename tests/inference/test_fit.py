@@ -171,7 +171,7 @@ def test_the_finding_names_the_combination_and_what_to_do() -> None:
     finding = found.finding
     assert (finding.name, finding.status, finding.p_value) == ("lack of fit", "fail", 2e-6)
     assert finding.explanation == (
-        "a=1, b=2, c=0 brought 0.31 on average in 210 plays, where the model of 5 parameters says "
+        "a=1, b=2, c=0 had 0.31 on average in 210 plays; the model of 5 parameters gives "
         "0.22 (+6.2 standard errors; all combinations together p = 2e-06)."
     )
     assert finding.advice == (

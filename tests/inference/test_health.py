@@ -81,7 +81,7 @@ def test_the_report_of_a_sick_test_says_what_to_do() -> None:
     assert [f.status for f in report.findings] == ["fail", "warn", "fail"]
     assert report.status == "fail"
     assert all(f.advice for f in report.findings)
-    assert "Find why rewards of new are lost" in str(report)
+    assert "Find out why rewards of new are lost" in str(report)
     assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["status"] == "fail"
 
 

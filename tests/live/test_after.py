@@ -75,7 +75,7 @@ def test_the_control_is_shown_where_nothing_is_clear_and_else_the_leader() -> No
     check_outside(empty.ask("late"), "A")
     outside = empty.status().outside
     assert outside is not None
-    assert "Nothing was decided" in outside.reason
+    assert "The test had no decision" in outside.reason
 
 
 def test_a_late_reward_changes_the_leader_and_not_what_is_shown() -> None:

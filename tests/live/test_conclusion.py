@@ -91,14 +91,14 @@ def test_the_control_is_kept_if_no_other_is_better() -> None:
 def test_what_is_not_clear_says_how_much_more_would_tell() -> None:
     # the interval reaches 0.08 below a lift of 0.04: (2² - 1) times as many visits again
     assert decided(verdict(CLOSE)) == Decision(
-        "unclear", "No clear winner; about 3,000 more visits would tell.", None, 3000
+        "unclear", "No clear winner; about 3,000 more visits are needed.", None, 3000
     )
     running = decided(verdict(CLOSE), over=False, spent=False)
     assert running.word == "running"
-    assert running.text == "Too early to decide; about 3,000 more visits would tell."
+    assert running.text == "Too early to decide; about 3,000 more visits are needed."
     newer = replace(verdict(CLOSE), waiting=3000)
     assert decided(newer, over=False, spent=False) == Decision(
-        "running", "Too early to decide; visits that are not included yet may tell."
+        "running", "Too early to decide; recent visits are not included yet."
     )
     waiting = decided(verdict(CLOSE), over=False)
     assert waiting.text == "Not decided yet: rewards of the last visits may still come."
@@ -148,14 +148,14 @@ def test_guardrails_have_a_say() -> None:
     assert (broken.word, broken.variant) == ("keep", "today")
     assert broken.text == (
         "Keep today, not guest: it beats today by 8 % (3 to 13 %), but refunds got worse by more "
-        "than is allowed."
+        "than the margin."
     )
     unsure = decided(verdict(BETTER), guardrails=[Rail("refunds", unsure=("guest",))])
     assert unsure.word == "unclear"
     assert "refunds may have got worse" in unsure.text
     alone = verdict(BETTER, control=None, plausible=("guest",))
     lone = decided(alone, guardrails=[Rail("refunds", broken=("guest",))])
-    assert lone.text == "Do not ship guest: refunds got worse by more than is allowed."
+    assert lone.text == "Do not ship guest: refunds got worse by more than the margin."
 
 
 # Verdicts of sessions

@@ -83,7 +83,7 @@ def test_every_look_is_a_prefix_of_the_test() -> None:
 
 
 def test_without_a_window_only_the_operator_knows_the_end() -> None:
-    with pytest.warns(UserWarning, match="nobody knows when a reward will not come any more"):
+    with pytest.warns(UserWarning, match="judged only after the test is stopped"):
         live = create(budget=60, missing="zero", reward_range=(0, 1))
     for i in range(60):
         shown = live.ask(f"u{i}")

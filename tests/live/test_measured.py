@@ -197,7 +197,7 @@ def test_a_ratio_of_few_denominators_is_refused_then_wide() -> None:
     shop.wait(3)
     few = shop.metric("revenue per order")
     assert len(few.estimates) == 0
-    assert "needs 10 units of every variant that bring something of orders" in few.obstacle
+    assert "needs 10 units with orders in every variant" in few.obstacle
     shop.visit(tell(20), 600)
     shop.wait(3)
     found = shop.metric("revenue per order")

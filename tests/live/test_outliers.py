@@ -50,7 +50,7 @@ def test_a_bot_is_named(kind: type, direction: Direction) -> None:
     assert found.status == "warn"
     who = "with a reward of 1000" if kind is sa.Session else "user 700"
     assert f"One unit ({who}) accounts for 100 % of the variance of" in found.explanation
-    assert "Declare a cap or exclude it" in found.advice
+    assert "Declare a cap or exclude the unit" in found.advice
     verdict = test.recommend()
     assert verdict.decision.more is None  # limits that are refused tell nothing of the time left
     if isinstance(test, sa.Experiment):  # which says that its rewards are counts

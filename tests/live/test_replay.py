@@ -111,7 +111,7 @@ def change_state(live: sa.Experiment) -> None:
         (lose_reward, "before it was over"),
         (partial(change_segment, weights=[[1e-6, -1e-6, 0.0]]), "differs in its weights"),
         (partial(change_segment, reference=1e-6), "differs in its reference"),
-        (change_state, "state differs"),
+        (change_state, "state does not follow"),
     ],
 )
 def test_replay_finds_changed_decisions(change: Callable[[Any], None], words: str) -> None:
@@ -182,13 +182,13 @@ def test_no_cell_of_an_export_is_a_formula_and_all_come_back(tmp_path: Path) -> 
 def test_a_damaged_export_is_refused(tmp_path: Path) -> None:
     path = played().export(tmp_path / "log.csv")
     path.write_text(path.read_text().replace("u4", "u5"))
-    with pytest.raises(sa.InvalidInputError, match="changed or cut short"):
+    with pytest.raises(sa.InvalidInputError, match="was changed after"):
         read_export(path)
     path.with_name("log.csv.experiment.json").write_text("{}")
     with pytest.raises(sa.InvalidInputError, match="not the description"):
         read_export(path)
     path.with_name("log.csv.experiment.json").unlink()
-    with pytest.raises(sa.InvalidInputError, match="has this file beside"):
+    with pytest.raises(sa.InvalidInputError, match="keep it beside the log"):
         read_export(path)
     with pytest.raises(sa.InvalidInputError, match=r"expected \.csv or \.parquet"):
         played().export(tmp_path / "log.txt")

@@ -114,7 +114,7 @@ def test_rewards_refused_as_late_are_a_matter_of_health() -> None:
     assert card.health is not None
     (late,) = (one for one in card.health.findings if one.name == "late rewards")
     count = sum(one.name == "B" for one in answers)
-    assert late.explanation.startswith(f"{count:,} of 1,000 rewards came too late")
+    assert late.explanation.startswith(f"{count:,} of 1,000 rewards arrived too late")
     assert "more of B than of others" in late.explanation
     assert "not healthy, do not decide yet. 490 of 1,000 rewards" in card.headline
     assert late in test.health().findings

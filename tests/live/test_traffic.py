@@ -66,7 +66,7 @@ def test_tests_of_a_layer_have_no_unit_in_common(tmp_path: Path) -> None:
     [
         ({"traffic": 0}, "traffic is 0"),
         ({"traffic": 1.5}, "traffic is 1.5"),
-        ({"traffic": 0.5, "control": None}, "name the control, which they see"),
+        ({"traffic": 0.5, "control": None}, "they see the control, so set control"),
         ({"layer": "checkout", "sticky": "none"}, 'use sticky="unit"'),
         ({"layer": ""}, "the layer is called ''"),
     ],

@@ -40,7 +40,7 @@ def test_values_of_large_sets_follow_from_the_index() -> None:
     assert values_of(BundleNames(("a", "b", "c"), 2))[2] == ["b", "c"]
     arms = sa.ArmSet.factorial(factors, interactions=1)
     assert arms.large
-    with pytest.raises(sa.InvalidInputError, match="too many for a value of each"):
+    with pytest.raises(sa.InvalidInputError, match="values cannot be given for"):
         settings(arms, values=dict.fromkeys(["x"], 1))
 
 
@@ -55,10 +55,10 @@ def test_values_are_given_by_name_or_in_order(given: Any) -> None:
     ("given", "why"),
     [
         ({"A": 1}, "no value for B"),
-        ({"A": 1, "B": 2, "C": 3}, "'C', which is no variant"),
+        ({"A": 1, "B": 2, "C": 3}, "'C', which is not one of the variants"),
         ([1], "1 for 2 variants"),
         ("AB", "values is 'AB'"),
-        ({"A": 1, "B": float("nan")}, "'B' is no JSON: Out of range"),
+        ({"A": 1, "B": float("nan")}, "'B' is not valid JSON: Out of range"),
         ({"A": 1, "B": {"x": {1, 2}}}, "type set is not JSON"),
         ({"A": 1, "B": 2**60}, "above 2"),
         ({"A": 1, "B": "\ud800"}, "surrogates not allowed"),

@@ -14,39 +14,41 @@ from steadyarm.cli.common import FORMAT, LEVEL, REPORT, command, show
     "analyze",
     ("log LOG ...", "CSV or Parquet files, a folder, SQLite, DuckDB, or the URL of a database"),
     ("--query SQL", "table of a database, or a query; files are its table log"),
-    ("--metric METRIC ...", "column, or what events say of a unit, see below; the first decides"),
-    ("--events TABLE", "who did what, and when: files, or a table or query of the database"),
-    ("--window TIME", "after the first exposure, within which events count, such as '7 days'"),
+    ("--metric METRIC ...", "a column, or a metric of events (see below); the first one decides"),
+    ("--events TABLE", "events of units: files, or a table or query of the database"),
+    ("--window TIME", "how long after the first exposure events count, such as '7 days'"),
     ("--column OURS=THEIRS ...", "another name of a column, such as arm=variant, see below"),
-    ("--time-format FORMAT", "how text says times, such as '%%d/%%m/%%Y %%H:%%M'"),
-    ("--split SHARES ...", "with which arms were drawn: equal, or A=0.5,B=0.3,C=0.2; see below"),
-    ("--control ARM", "arm that all others are compared with: lifts, and what to do"),
-    ("--segment NAME ...", "attribute of units, such as country: results by its levels"),
-    ("--covariate NAME ...", "number known of units before they were assigned, such as spend"),
+    ("--time-format FORMAT", "format of times that are text, such as '%%d/%%m/%%Y %%H:%%M'"),
+    ("--split SHARES ...", "share of each variant: equal, or A=0.5,B=0.3,C=0.2 (see below)"),
+    ("--control NAME", "control variant; the result then has lifts and a decision"),
+    ("--segment NAME ...", "attribute of units, such as country; shows results by level"),
+    ("--covariate NAME ...", "number known before a unit was assigned, such as spend"),
+    ("--cluster NAME ...", "column that groups dependent rows, such as store"),
     (
-        "--cluster NAME ...",
-        "column that variants were drawn by or rows are alike in, such as store",
+        "--period PERIOD = auto",
+        "period of drift: auto, hour, day, week, month or shares:20",
     ),
-    ("--period PERIOD = auto", "of the drift report: auto, hour, day, week, month or shares:20"),
-    ("--direction maximize|minimize", "which reward is best (default: maximize, or as exported)"),
+    (
+        "--direction maximize|minimize",
+        "direction of the reward (default: maximize, or as exported)",
+    ),
     LEVEL,
-    ("--missing fail|drop|zero", "rows without a reward (default: fail, or as exported)"),
-    ("--budget N", "rows planned for a test that was watched", {"metavar": "ROWS"}),
+    ("--missing fail|drop|zero", "how a missing reward counts (default: fail, or as exported)"),
+    ("--budget N", "planned rows of a test that was watched", {"metavar": "ROWS"}),
     FORMAT,
     REPORT,
 )
 def analyze(args: argparse.Namespace) -> None:
     """Give the verdict on a test that ran elsewhere, from its log.
 
-    Reads the log where it is stored and says which arm is the best on average, how sure that is,
-    whether the log can be trusted and whether the world moved.
+    Reads the log where it is stored. Reports the best variant, intervals, health checks and drift.
 
-    A log has the columns timestamp, arm, probability (with which the row's arm was drawn), reward
-    and, if it is known, unit. Other names are mapped: --column arm=variant --column reward=revenue;
-    with unit= all rows are independent. Where arms were drawn with fixed shares, --split says
-    which, in place of a column probability; it is repeated for shares that changed. Where units
-    have several rows, variances are by unit. With --budget intervals hold at every look, for a test
-    that might have been stopped early.
+    A log has the columns timestamp, arm (the variant), probability (of the row's draw), reward and
+    optionally unit. Map other names: --column arm=variant --column reward=revenue. --column unit=
+    treats all rows as independent. If variants were drawn with fixed shares, give them with
+    --split; the log then needs no probabilities. Repeat --split for shares that changed. If units
+    have several rows, variances are computed by unit. With --budget, intervals hold at every look,
+    for a test that might have been stopped early.
 
     For example:
 
@@ -61,11 +63,11 @@ def analyze(args: argparse.Namespace) -> None:
       steadyarm analyze log.csv --covariate visits_last_month --covariate spend
       steadyarm analyze log.csv --cluster store --cluster day
 
-    Two tables instead of a log: the log has rows with unit, time and variant (and probability, if
-    there is no fixed split), --events has unit, time, name of the event and value. Usual names of
-    columns are found. Of several exposures of a unit the first counts. A metric is the name of an
-    event (did it happen?), or NAME = conversion(EVENT), count(EVENT), sum(EVENT), max(EVENT) or a
-    ratio of two; then, if wanted, "within 14 days", "capped at 500", "minimize".
+    Two tables instead of a log: the log has exposures with unit, time and variant (and
+    probability, unless --split is given); --events has unit, time, name of the event and value.
+    Usual names of columns are recognised. The first exposure of a unit counts. A metric is the
+    name of an event (did it happen?), or NAME = conversion(EVENT), count(EVENT), sum(EVENT),
+    max(EVENT) or a ratio of two. Append "within 14 days", "capped at 500" or "minimize".
 
       steadyarm analyze exposures.csv --events events.csv --metric purchase
       steadyarm analyze exposures.parquet --events events/ --window "7 days"
@@ -76,7 +78,7 @@ def analyze(args: argparse.Namespace) -> None:
     if args.report is not None:
         sa.reports.check_path(args.report)
     if args.events is None and args.window:
-        raise sa.InvalidInputError("--window is for events; give --events TABLE, too.")
+        raise sa.InvalidInputError("--window needs --events TABLE.")
     events = None if args.events is None else sa.Events(args.events, args.metric, args.window)
     found = sa.analyze(
         args.log[0] if len(args.log) == 1 else args.log,
@@ -113,6 +115,6 @@ def _columns(pairs: list[str]) -> dict[str, str | None]:
     for pair in pairs:
         ours, equals, theirs = pair.partition("=")
         if not equals:
-            raise sa.InvalidInputError(f"--column {pair!r} is not of the form OURS=THEIRS.")
+            raise sa.InvalidInputError(f"--column {pair!r} must have the form OURS=THEIRS.")
         columns[ours] = theirs or None
     return columns

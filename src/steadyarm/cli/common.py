@@ -36,10 +36,7 @@ MOST_LINES = 60  # of a table
 FORMAT = ("--format text|json = text", "text for people, json for programs")
 JOBS = ("--jobs N", "threads (default: one per core)")
 LEVEL = ("--level X = 0.95", "probability with which intervals hold")
-REPORT = (
-    "--report FILE",
-    "also write a report: FILE.html, which is one file to send",
-)
+REPORT = ("--report FILE.html", "also write a report: one file that you can send")
 SEED = ("--seed N = 0", "seed of all random draws")
 STORAGE = (
     "--storage URL",
@@ -179,8 +176,8 @@ def open_storage(args: argparse.Namespace, new: bool = False) -> Iterator[Storag
     found = sa.storages.storage_status(args.storage)  # refuses memory: it ends with the command
     if not new and found.state == "empty":
         raise UnknownExperimentError(
-            f"there are no experiments in {found.url}; create one with steadyarm experiment "
-            "create, or give the right --storage."
+            f"{found.url} has no experiments. Create one with steadyarm experiment create, or "
+            "choose another --storage."
         )
     storage = sa.storages.open_storage(args.storage)
     try:

@@ -54,10 +54,10 @@ LATE, AGAIN = 0.05, 0.02  # shares of rewards that come hours later, and that co
 def demo(args: argparse.Namespace) -> None:
     """Find the best of 16 page layouts while visitors change at weekends.
 
-    Runs a two-week test of them, live in an SQLite file, with Steady and visitors whose clicks come
-    late, twice and out of order; then repeats it with every policy of the paper and counts who is
-    right. With --serve the dashboard shows this test, and another one that visitors of a simulation
-    use over the service's API. STEADYARM_PORT chooses the port.
+    Runs a two-week live test with Steady in an SQLite file. Clicks arrive late, twice and out of
+    order. The demo then repeats the test with every policy of the paper and counts how often each
+    finds the best layout. With --serve the dashboard shows this test and a running one, whose
+    simulated visitors use the API of the service. STEADYARM_PORT sets the port.
     """
     from steadyarm.validation import whole_number
     from steadyarm.wording import Progress
@@ -67,10 +67,10 @@ def demo(args: argparse.Namespace) -> None:
     whole_number(args.seed, "--seed")
     args.out.mkdir(parents=True, exist_ok=True)
     world = weekly_world()
-    print("SteadyArm: a two-week test in a world that moves".center(WIDTH, "─"))
+    print("SteadyArm: a two-week test under drift".center(WIDTH, "─"))
     print(
         f"{world.arms.size} page layouts, {world.budget:,} visits, clicks as rewards. The test "
-        "starts\non a Saturday; at weekends other people come, with another taste."
+        "starts\non a Saturday. Visitors at weekends prefer other layouts."
     )
     with Progress() as bar:
         verdict, replay, told = run_stored(
@@ -78,9 +78,9 @@ def demo(args: argparse.Namespace) -> None:
         )
     peace = run_in_memory(sa.Peace(), world, args.seed)
     print(
-        f"\nRewards came in another order than visitors: {told.overtaken:,} after that of a later\n"
-        f"one, most by minutes; {told.late:,} took hours, {told.repeated:,} came twice. None was\n"
-        f"lost or counted twice; from the log,\n{replay}"
+        f"\n{told.overtaken:,} rewards arrived after that of a later visitor, {told.late:,} took "
+        f"hours and\n{told.repeated:,} arrived twice. None was lost or counted twice. Replay of "
+        f"the log:\n{replay}"
     )
     _print_verdict(world, verdict, peace)
     policies = _policies()
@@ -188,10 +188,10 @@ def command_here() -> str:
 
 def _print_verdict(world: sa.Environment, verdict: sa.Verdict, peace: sa.Verdict) -> None:
     truth, arm, other = world.average, verdict.arm, peace.arm
-    right = "the best there is" if arm == world.best_arm else "not the best there is"
+    right = "the best layout" if arm == world.best_arm else "not the best layout"
     print(
         f"\nVerdict: show the layout {levels_of(verdict.name)}.\n"
-        f"Over both weeks {truth[arm]:.1%} click on it, {right}.\n\n"
+        f"{truth[arm]:.1%} of all visitors click on it; it is {right}.\n\n"
         "Click rates over both weeks, the five best by estimate\n"
     )
     rows = [
@@ -204,13 +204,13 @@ def _print_verdict(world: sa.Environment, verdict: sa.Verdict, peace: sa.Verdict
         for k in (-verdict.estimates).argsort()[:5]
     ]
     print(table((*FACTORS, "estimate", "95 %, all at once", "truth"), rows, "<<<<>>>"))
-    print("\nPeace, which assumes that nothing moves, ", end="")
+    print("\nPeace, which assumes constant rewards, ", end="")
     if other == arm:
-        print("chose the same this time.\n")
+        print("chose the same layout this time.\n")
     else:
         fewer = 1 - truth[other] / truth[arm]
         print(
-            f"saw the same visitors and chose\n{levels_of(peace.name)}: {truth[other]:.1%}, "
+            f"had the same visitors and chose\n{levels_of(peace.name)}: {truth[other]:.1%}, "
             f"{fewer:.0%} fewer clicks.\n"
         )
 
@@ -400,7 +400,7 @@ def _chart(
     wrong |= {"title": {"text": errors["title"]["text"], "fontSize": 13}, "width": spec.WIDTH}
     return spec.chart(
         "demo",
-        "A two-week test in a world that moves",
+        "A two-week test under drift",
         rows,
         summary=errors["description"],
         vconcat=[{"layer": [shade, lines], "width": spec.WIDTH, "height": 260}, wrong],

@@ -40,14 +40,13 @@ if TYPE_CHECKING:
 
 ABOUT = """Create a live test, assign variants, report rewards, see the verdict.
 
-Live tests are in a database: any number of processes assign variants and report rewards, now or
-days later; at the end stands a verdict that can be computed anew.
+A live test is stored in a database. Any number of processes assign variants and report rewards.
 
 A whole test, from a file test.toml:
 
   name = "checkout"
   arms = ["standard", "one page", "guest first"]  # or a table [arms], as for steadyarm plan
-  budget = 20_000                             # steadyarm plan says how many are needed
+  budget = 20_000                             # visits; steadyarm plan computes how many you need
   policy = "steady"
   reward_window = "2d"                        # a reward that happens later does not count
   reward_grace = "1d"                         # it may arrive this much later; by default the window
@@ -55,7 +54,7 @@ A whole test, from a file test.toml:
   control = "standard"                        # what others are compared with; { standard = 0.2 }
                                               # also gives it a fifth of all visits
   stop = "when sure"                          # the test stops itself when it is decided
-  looks = "weekly"                            # at the end of a week; or daily, or how often
+  looks = "weekly"                            # interim analyses: weekly, daily or a number
 
   export STEADYARM_STORAGE=sqlite:///tests.db
   steadyarm experiment create test.toml
@@ -71,23 +70,23 @@ Other settings: seed, direction, reward_range, sticky, min_share, attributes, co
 futility, values, bulk. All are explained in docs/run/live.md.
 """
 MOVES = {  # what a verb does, and the state after it
-    "start": ("Begin to assign variants.", "is running: it assigns variants."),
-    "pause": ("Assign nothing for now.", "is paused: it assigns nothing, rewards count."),
-    "resume": ("Go on after a pause.", "is running: it assigns variants."),
-    "stop": ("Assign nothing any more.", "is stopped: rewards of earlier visits count."),
+    "start": ("Start assigning variants.", "is running and assigns variants."),
+    "pause": ("Pause assigning variants.", "is paused. It still accepts rewards."),
+    "resume": ("Resume after a pause.", "is running and assigns variants."),
+    "stop": ("Stop assigning variants.", "is stopped. It accepts rewards of earlier visits."),
     "archive": (
-        "Accept neither visits nor rewards any more.",
-        "is archived: it accepts neither visits nor rewards; its results stay.",
+        "Stop accepting visits and rewards.",
+        "is archived. It accepts no visits and no rewards; its results stay.",
     ),
 }
 MISSING = {
-    "zero": "a missing one counts as zero",
-    "drop": "a missing one counts as the mean of its variant",
-    "fail": "no verdict while one is missing",
+    "zero": "a missing reward counts as zero",
+    "drop": "a missing reward counts as the mean of its variant",
+    "fail": "no verdict while a reward is missing",
 }
 
-NAME = ("name NAME", "of the experiment")
-WHY = "why, for those who read the audit log; name no unit in it"
+NAME = ("name NAME", "name of the experiment")
+WHY = "reason for the audit log; it must not name a unit"
 REASON: Option = ("--reason TEXT", WHY, {"required": True})
 
 group("experiment", ABOUT, STORAGE, FORMAT)
@@ -95,9 +94,9 @@ group("experiment", ABOUT, STORAGE, FORMAT)
 
 @command(
     "experiment create",
-    ("file FILE.toml", "what is tested"),
-    ("--name NAME", "of the experiment, instead of the file's"),
-    ("--draft", "assign nothing before it is started"),
+    ("file FILE.toml", "settings of the test"),
+    ("--name NAME", "name of the experiment; replaces the name in the file"),
+    ("--draft", "create it without starting it"),
 )
 def _create(args: argparse.Namespace) -> None:
     """Create a test from a TOML file.
@@ -164,7 +163,7 @@ def _facts(experiment: sa.Experiment) -> dict[str, Any]:
 command(
     "experiment ask",
     NAME,
-    ("units [UNIT ...]", "who gets a variant; - reads standard input"),
+    ("units [UNIT ...]", "units that get a variant; - reads standard input"),
     ("--known NAME=VALUE ...", "attribute or covariate, such as device=mobile"),
 )(traffic.ask)
 command(
@@ -172,14 +171,14 @@ command(
     NAME,
     (
         "rewards",
-        "whose reward, and the number, or values of metrics such as revenue=35; - reads standard "
-        "input",
+        "unit or assignment and its reward, or values of metrics such as revenue=35; - reads "
+        "standard input",
         {"nargs": "+", "metavar": "UNIT|ID REWARD"},
     ),
     (
         "--event KEY",
-        "event that the values come from, such as the number of an order; needed by metrics that a "
-        "unit may have several events of",
+        "key of the event, such as an order number; required by metrics with several events of "
+        "a unit",
     ),
     ("--at TIME", "when the rewards happened, such as 2025-01-31T12:00:00Z (default: now)"),
 )(traffic.tell)
@@ -200,7 +199,7 @@ command(
             {"action": "store_false", "dest": "anytime", "default": None},
         ),
     ],
-    ("--by ATTRIBUTE", "what variants brought in each level of an attribute of units, instead"),
+    ("--by ATTRIBUTE", "show results by the levels of an attribute instead"),
     LEVEL,
 )
 def _recommend(args: argparse.Namespace) -> None:
@@ -242,24 +241,28 @@ def _reopen(args: argparse.Namespace) -> None:
 @command(
     "experiment roll-out",
     NAME,
-    ("variant [VARIANT]", "what to show; by default the recommended variant, if it is clear"),
-    ("--share X = 1.0", "of all units that get it, such as 0.1; it may be raised step by step"),
+    (
+        "variant [VARIANT]",
+        "variant to show (default: the recommended one, if it is clear)",
+    ),
+    ("--share X = 1.0", "share of all units that get it, such as 0.1; you can raise it later"),
     ("--stop", "stop the test, if it is still running"),
-    ("--change", "units may lose what was rolled out to them before"),
+    ("--change", "allow that units lose the variant of an earlier roll-out"),
     ("--reason TEXT", WHY, {"default": ""}),
 )
 def _roll_out(args: argparse.Namespace) -> None:
-    """Show a variant to everybody, or to a share of all units.
+    """Show one variant to all units, or to a share of them.
 
-    New and old units get it, outside of the test and at no budget. Others go on with what they saw.
+    New and known units get it, outside the test; this spends no budget. Other units keep their
+    variant.
 
-    In three steps, each of which keeps those who have it:
+    You can raise the share in steps. Units that have the variant keep it:
 
       steadyarm experiment roll-out checkout "one page" --share 0.1 --stop
       steadyarm experiment roll-out checkout --share 0.5
       steadyarm experiment roll-out checkout
 
-    Take it back:
+    Undo a roll-out:
 
       steadyarm experiment roll-out checkout --share 0 --change
     """
@@ -283,27 +286,27 @@ def _export(args: argparse.Namespace) -> None:
 
 @command("experiment replay", NAME)
 def _replay(args: argparse.Namespace) -> None:
-    """Compute a test anew from its log; status 1 if anything differs."""
+    """Compute a test again from its log; exit with status 1 if anything differs."""
     from steadyarm.inference.evidence import json_ready
 
     with load_experiment(args) as experiment:
         replay = experiment.replay()
     show(args, {"agrees": replay.agrees} | json_ready(replay), replay)
     if not replay.agrees:
-        raise SteadyArmError(f"the log of {args.name!r} does not lead to what is stored.")
+        raise SteadyArmError(f"the log of {args.name!r} does not agree with the stored test.")
 
 
 @command("experiment health", NAME)
 def _health(args: argparse.Namespace) -> None:
-    """Check whether variants were assigned as planned, and whose rewards are missing."""
+    """Check assignments, missing rewards and tracking."""
     with load_experiment(args) as experiment:
         report = experiment.health()
     show(args, report.to_dict(), report)
 
 
-@command("experiment drift", NAME, ("--periods N = 4", "equal shares of the test"), LEVEL)
+@command("experiment drift", NAME, ("--periods N = 4", "equal periods of the test"), LEVEL)
 def _drift(args: argparse.Namespace) -> None:
-    """Report whether the world moved during the test."""
+    """Report how rewards changed during the test."""
     with load_experiment(args) as experiment:
         report = experiment.drift(args.periods, args.level)
     show(args, report.to_dict(), report)
@@ -315,7 +318,7 @@ def _drift(args: argparse.Namespace) -> None:
 @command(
     "experiment void",
     NAME,
-    ("target", "whose reward, by unit or by the id that ask gave", {"metavar": "UNIT|ID"}),
+    ("target", "unit, or id of the assignment", {"metavar": "UNIT|ID"}),
     REASON,
 )
 def _void(args: argparse.Namespace) -> None:
@@ -327,21 +330,21 @@ def _void(args: argparse.Namespace) -> None:
 @command(
     "experiment exclude",
     NAME,
-    ("--unit UNIT", "whose visits are left out"),
-    ("--since TIME", "leave out what was assigned from then on, such as 2026-11-03T09:00Z"),
-    ("--until TIME", "and before then; not later than now"),
+    ("--unit UNIT", "leave out the visits of this unit"),
+    ("--since TIME", "leave out visits from this time on, such as 2026-11-03T09:00Z"),
+    ("--until TIME", "leave out visits before this time, which is not in the future"),
     REASON,
 )
 def _exclude(args: argparse.Namespace) -> None:
     r"""Leave out all visits of a unit or of a period.
 
-    A unit, or all visits that were assigned in a period of the past:
+    Name a unit or a period of the past:
 
       steadyarm experiment exclude checkout --unit bot-7 --reason "a monitor of our own"
       steadyarm experiment exclude checkout --since 2026-11-03T09:00Z --until 2026-11-03T11:30Z \
           --reason "the shop was down"
 
-    They count nowhere any more.
+    Excluded visits count in no result.
     """
     if (args.unit is None) == (args.since is None or args.until is None):
         raise InvalidInputError("give either --unit, or --since and --until.")
@@ -354,14 +357,18 @@ def _exclude(args: argparse.Namespace) -> None:
 
 @command(
     "experiment erase",
-    ("words", "of the experiment, and whom to erase", {"nargs": "+", "metavar": "[NAME] UNIT"}),
-    ("--everywhere", "in all experiments; then no NAME is given"),
+    (
+        "words",
+        "experiment, and unit to erase",
+        {"nargs": "+", "metavar": "[NAME] UNIT"},
+    ),
+    ("--everywhere", "erase the unit in all experiments; leave NAME out"),
     ("--reason TEXT", WHY, {"default": ""}),
 )
 def _erase(args: argparse.Namespace) -> None:
     """Erase the identity of a unit, on its request.
 
-    The visits of the unit stay, under a random name, so that sums and replay stay right.
+    The visits of the unit stay, under a random name. Sums and replay do not change.
 
     In every experiment of the storage:
 
@@ -371,7 +378,7 @@ def _erase(args: argparse.Namespace) -> None:
     """
     if len(args.words) != 2 - args.everywhere:
         raise InvalidInputError(
-            "give the name of the experiment and the unit; with --everywhere the unit alone."
+            "give the experiment and the unit, or only the unit with --everywhere."
         )
     *names, unit = args.words
     with open_storage(args) as storage:
@@ -410,20 +417,17 @@ def _show_corrected(args: argparse.Namespace, done: dict[str, CorrectionResult])
     NAME,
     ("--out FILE", "FILE.html (default: NAME.html)"),
     STORAGE,
-    ("--no-replay", "do not recompute the whole test to check it"),
+    ("--no-replay", "do not check the test by replay"),
 )
 def report(args: argparse.Namespace) -> None:
-    """Write one file about a live test, to be sent to others.
+    """Write a report of a live test as one file that you can send.
 
-    It has the results so far, with pictures, method, assumptions, the fingerprint of the log and
-    the check that computing the test anew gives the same.
+    The report has results, charts, method, assumptions, the fingerprint of the log and the replay
+    check. You can print it.
 
     For example:
 
-      steadyarm report checkout --out report.html     one file with everything inside
-
-    The page can be printed. The appendix says how the result was found, what must be true for it,
-    and how to check it.
+      steadyarm report checkout --out report.html
     """
     # experiment names are no paths, but what is typed may be one
     path = args.out or Path(f"{Path(args.name).name}.html")

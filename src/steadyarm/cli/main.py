@@ -36,7 +36,7 @@ class _Parser(argparse.ArgumentParser):
         known = [str(choice) for choice in action.choices or [value]]
         if str(value) not in known:
             hint = did_you_mean(str(value), known)
-            message = f"there is no {value!r}; expected one of: {', '.join(known)}{hint}"
+            message = f"{value!r} is not valid; expected one of: {', '.join(known)}{hint}"
             raise argparse.ArgumentError(action, message)
 
 

@@ -20,13 +20,13 @@ RUNNING = {"trials": "--trials", "seed": "--seed", "jobs": "--jobs"}
 QUESTION: tuple[Option, ...] = (
     ("--arms N", "number of variants"),
     ("--gap X", "smallest effect that matters"),
-    ("--rate X", "conversion rate; this or --sd"),
-    ("--sd X", "standard deviation of a reward; this or --rate"),
-    ("--traffic N", "visits a day"),
-    ("--rhythm KIND", "none, weekend or trend"),
+    ("--rate X", "conversion rate; give --rate or --sd"),
+    ("--sd X", "standard deviation of a reward"),
+    ("--traffic N", "visits per day"),
+    ("--rhythm KIND", "drift of the rewards: none, weekend or trend"),
     ("--error X", "wanted probability of a wrong pick (default: 0.05)"),
-    ("--clear X", "wanted chance of a clear answer; 0 not to ask (default: 0.8)"),
-    ("--control NAME", "variant that others are compared with; they are called A, B, …"),
+    ("--clear X", "wanted probability of a clear answer; 0 to ignore it (default: 0.8)"),
+    ("--control NAME", "control variant; variants are called A, B, …"),
     ("--policies A,B", "comma-separated policies to compare"),
 )
 OPTIONS = {  # by the settings that they stand for
@@ -44,8 +44,8 @@ OPTIONS = {  # by the settings that they stand for
 
 @command(
     "plan",
-    ("file [FILE.toml]", "the question, see below"),
-    {"the question, without a file": QUESTION},
+    ("file [FILE.toml]", "description of the test (see below)"),
+    {"the test, without a file": QUESTION},
     ("--trials N", "simulated tests behind each error (default: 2000, fewer for slow policies)"),
     SEED,
     JOBS,
@@ -56,21 +56,21 @@ OPTIONS = {  # by the settings that they stand for
 def plan(args: argparse.Namespace) -> None:
     """Say how many visits and days a test needs.
 
-    Simulates the test you describe with several policies and budgets, and says how many visits and
-    days each policy needs to pick the best variant with the wanted error, and to give a clear
-    answer with the wanted chance; what robustness to drift costs if nothing drifts, and what it
-    saves if something does.
+    Simulates the test with several policies and budgets. Prints how many visits and days each
+    policy needs to pick the best variant with the wanted error, and to give a clear answer with
+    the wanted probability. Also prints what robustness to drift costs without drift, and what it
+    saves with drift.
 
-    A usual question fits in a few options:
+    A simple test needs only options:
 
       steadyarm plan --arms 4 --rate 0.05 --gap 0.01 --traffic 5000 --rhythm weekend
 
-    A TOML file says more:
+    A TOML file describes the test in detail:
 
       error = 0.05                     # wanted probability of a wrong pick
-      clear = 0.8                      # wanted chance of a clear answer, or false
+      clear = 0.8                      # wanted probability of a clear answer, or false
       control = "headline=short, image=cat"
-      stop = "when sure"               # the test may end at a look
+      stop = "when sure"               # the test may end at an interim analysis
       looks = "weekly"                 # or daily, or a number
       traffic_per_day = 5000
       most_days = 60
@@ -125,23 +125,20 @@ def _question(args: argparse.Namespace) -> Question:
     if args.file is not None:
         if values:
             raise InvalidInputError(
-                f"{next(iter(values))} is given beside {args.file}; say it there, or leave the "
-                "file out."
+                f"{next(iter(values))} cannot be used with a file. Set it in {args.file}."
             )
         return sa.Question.from_file(args.file)
     for option in ("--arms", "--gap", "--traffic"):
         if option not in values:
             raise InvalidInputError(
-                f"{option} is missing; without a file give at least --arms, --gap, --traffic and "
-                "--rate or --sd."
+                f"{option} is required. Without a file, give --arms, --gap, --traffic and --rate "
+                "or --sd."
             )
     if args.arms < 2:
         raise InvalidInputError.of("--arms", args.arms, "at least 2")
     if ("--rate" in values) == ("--sd" in values):
-        both = "are both given" if "--sd" in values else "are both missing"
         raise InvalidInputError(
-            f"--rate and --sd {both}; expected one of them: --rate for conversions at that rate, "
-            "--sd for rewards with that standard deviation."
+            "Give either --rate, for conversions, or --sd, the standard deviation of rewards."
         )
     if args.clear is not None:
         values["--clear"] = args.clear or False

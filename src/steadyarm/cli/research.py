@@ -39,7 +39,7 @@ WORLDS = (
     "reproduce",
     (
         "figures FIGURE",
-        f"all of the paper's but yahoo by default; one or more of: {FIGURES}",
+        f"one or more of: {FIGURES} (default: all figures of the paper except yahoo)",
         {"nargs": "*"},
     ),
     (
@@ -56,10 +56,10 @@ WORLDS = (
         "cells of this command anew",
         {"action": argparse.BooleanOptionalAction, "default": True},
     ),
-    ("--workers threads|processes = threads", "what computes; processes for policies in Python"),
+    ("--workers threads|processes = threads", "use processes for policies without compiled code"),
     [
         ("--trials N", "trials per cell (default: 1000)"),
-        ("--published-trials", "as many as the paper made: about 1.1 million in all"),
+        ("--published-trials", "as many trials as the paper: about 1.1 million in all"),
     ],
 )
 def reproduce(args: argparse.Namespace) -> None:
@@ -146,18 +146,18 @@ def _policies(args: argparse.Namespace) -> tuple[str, ...] | None:
 
 @command(
     "simulate",
-    ("file [FILE.toml]", "policy and world, see below"),
+    ("file [FILE.toml]", "policy and environment (see below)"),
     ("--policy NAME", f"one of: {POLICIES}; or your own as module:Class (default: steady)"),
-    ("--published", "as in the paper's published runs"),
+    ("--published", "use the parameters of the paper's published runs"),
     ("--world NAME", f"one of: {WORLDS}"),
-    ("--set KEY=VALUE ...", "parameter of the world, such as scale=3"),
+    ("--set KEY=VALUE ...", "parameter of the environment, such as scale=3"),
     ("--trials N", "simulated tests (default: 1000)"),
     ("--seed N", "seed of all random draws (default: 0)"),
     JOBS,
     FORMAT,
 )
 def simulate(args: argparse.Namespace) -> None:
-    """Run one policy in one world many times.
+    """Run one policy in one environment many times.
 
     Counts the wrong recommendations.
 
@@ -182,8 +182,8 @@ def simulate(args: argparse.Namespace) -> None:
     for key, value in settings.items():
         if key not in known or not isinstance(value, known[key]):
             raise InvalidInputError(
-                f"{args.file}: {key} = {value!r} is not understood; expected trials and seed as "
-                "whole numbers and the tables [policy], [world] and [arms]."
+                f"{args.file}: {key} = {value!r} is not valid; expected trials and seed as whole "
+                "numbers and the tables [policy], [world] and [arms]."
             )
     world = _world(args, settings)
     policy = _policy(args, settings)
@@ -223,14 +223,14 @@ def _world(
     for text in args.set:
         key, equals, value = text.partition("=")
         if not equals:
-            raise InvalidInputError(f"--set {text!r} is not of the form KEY=VALUE.")
+            raise InvalidInputError(f"--set {text!r} must have the form KEY=VALUE.")
         try:
             world[key] = tomllib.loads(f"x = {value}")["x"]
         except tomllib.TOMLDecodeError:
             world[key] = value  # a text without quotation marks
     if not world:
         raise InvalidInputError(
-            "no world is given; name one with --world or in a table [world] of a TOML file."
+            "Name an environment with --world, or in a table [world] of a TOML file."
         )
     return world_from_settings(world, settings.get("arms"))
 

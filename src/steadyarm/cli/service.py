@@ -40,27 +40,27 @@ MOST_RATE = 1_000_000
 @command(
     "serve",
     ("--host ADDRESS", "address to listen on (default: 127.0.0.1, this machine only)"),
-    ("--port N", "port of that address (default: 8000); 0 for a free one"),
+    ("--port N", "port to listen on; 0 for a free one (default: 8000)"),
     STORAGE,
-    ("--allowed-host NAME ...", "of requests; others are refused", {"dest": "allowed_hosts"}),
+    ("--allowed-host NAME ...", "host name that requests may use", {"dest": "allowed_hosts"}),
     ("--root-path PATH", "path under which a proxy serves this service, such as /ab"),
     (
         "--trusted-proxy ADDRESS ...",
-        "a proxy whose X-Forwarded headers are believed, such as 10.0.0.0/8",
+        "proxy whose X-Forwarded headers are trusted, such as 10.0.0.0/8",
         {"dest": "trusted_proxies"},
     ),
-    ("--max-body N", "bytes a request may have (default: 1000000)"),
-    ("--max-batch N", "items a batch may have (default: 1000)"),
-    ("--max-connections N", "open connections (default: 4000)"),
-    ("--request-timeout X", "seconds in which a request is answered or refused (default: 15)"),
-    ("--public-url URL", "address of the dashboard, for links in webhooks (default: no links)"),
-    (
-        "--clock-from TIME",
-        "where its clock starts, for rehearsals, such as 2026-03-01T08:00",
-    ),
-    ("--clock-speed X", "times as quick as real time, such as 1000 (default: 1)"),
+    ("--max-body N", "most bytes of a request (default: 1000000)"),
+    ("--max-batch N", "most items of a batch (default: 1000)"),
+    ("--max-connections N", "most open connections (default: 4000)"),
+    ("--request-timeout X", "seconds until a request is refused (default: 15)"),
+    ("--public-url URL", "address of the dashboard for links in webhooks (default: no links)"),
+    ("--clock-from TIME", "start of a clock for rehearsals, such as 2026-03-01T08:00"),
+    ("--clock-speed X", "speed of that clock, such as 1000 (default: 1)"),
     ("--log-format text|json", "json for one object per line (default: text)"),
-    ("--log-level debug|info|warning|error", "least important messages (default: info)"),
+    (
+        "--log-level debug|info|warning|error",
+        "least severe messages to log (default: info)",
+    ),
     (
         "--no-access-log",
         "do not log every request",
@@ -70,12 +70,13 @@ MOST_RATE = 1_000_000
 def serve(args: argparse.Namespace) -> None:
     """Serve live experiments over HTTP until it is interrupted.
 
-    Every option may be given as an environment variable instead, such as STEADYARM_PORT=80 or
-    STEADYARM_ACCESS_LOG=false. Before the first token only this machine is served, and no proxy on
-    it; see steadyarm token. Behind a proxy, declare the names that people use with --allowed-host.
+    Every option has an environment variable, such as STEADYARM_PORT=80 or
+    STEADYARM_ACCESS_LOG=false. Until you create a token, the service accepts only direct
+    connections from this machine; see steadyarm token. Behind a proxy, declare its public host
+    names with --allowed-host.
 
-    People open / in a browser and sign in with a token, if there is one. The interface for programs
-    is described at /docs and /openapi.json; /healthz, /readyz and /metrics are for monitoring.
+    The dashboard is at /, the API reference at /docs and /openapi.json. /healthz, /readyz and
+    /metrics are for monitoring.
     """
     with extra("the service needs", "service"):
         from steadyarm.service import process
@@ -91,38 +92,42 @@ def serve(args: argparse.Namespace) -> None:
 
 group(
     "token",
-    """Manage who may use the service: create, list and remove tokens.
+    """Create, list and remove the tokens that give access to the service.
 
-    Once there has been one, every request needs one; changes count within five seconds.
+    After the first token was created, every request needs one. Changes take effect within five
+    seconds.
     """,
 )
 
 
 @command(
     "token create",
-    ("--name NAME", "to know it by, such as shop-frontend", {"required": True}),
-    ("--scope read|write|admin|assign", "what it is good for, see above", {"required": True}),
-    ("--expires TIME", "after which it is refused, such as 90d (default: never)"),
+    ("--name NAME", "name of the token, such as shop-frontend", {"required": True}),
+    ("--scope read|write|admin|assign", "rights of the token (see above)", {"required": True}),
+    ("--expires TIME", "lifetime of the token, such as 90d (default: never expires)"),
     STORAGE,
     {
         "publishable keys (--scope assign)": [
-            ("--experiment NAME ...", "that the key is for"),
-            ("--origin ORIGIN ...", "of pages, such as https://shop.example; none for programs"),
-            ("--rate N", "requests that one address may send in a minute (default: 120)"),
-            ("--signed-units", "take only units that your server has signed; prints a secret"),
+            ("--experiment NAME ...", "experiment that the key may use"),
+            (
+                "--origin ORIGIN ...",
+                "origin of pages, such as https://shop.example",
+            ),
+            ("--rate N", "requests per minute from one address (default: 120)"),
+            ("--signed-units", "accept only units that your server has signed; prints a secret"),
         ]
     },
 )
 def _create_token(args: argparse.Namespace) -> None:
     """Create a token and print it, once.
 
-    Only a hash of it is stored. The scope read is for results; write also for assignments and
-    rewards; admin for everything.
+    Only a hash of the token is stored. The scope read allows reading results. write also allows
+    assignments and rewards. admin allows everything.
 
-    A token with the scope assign is a publishable key, for pages that visitors load. It begins with
-    pk_. It assigns variants and reports rewards of the experiments that it names, from pages of the
-    origins that it declares, and opens nothing else. With --signed-units a second line is the
-    secret with which your server signs units; it is stored as it is.
+    A token with the scope assign is a publishable key for pages that visitors load. It begins with
+    pk_. It assigns variants and reports rewards of the named experiments, from pages of the
+    declared origins, and allows nothing else. With --signed-units, the second line of the output is
+    the secret with which your server signs units. This secret is stored in plain text.
 
     For example:
 
@@ -145,22 +150,22 @@ def _create_token(args: argparse.Namespace) -> None:
         first = not storage.tokens.closed()
         storage.tokens.add(record, by=user_name())
         experiments = {summary.name for summary in storage.summaries()}
-    notes = ["Keep the token: it is not shown again."]
+    notes = ["Keep the token. It is not shown again."]
     print(token, flush=True)
     if record.publishable:
-        notes.insert(0, "Visitors may read it: it is for pages that they load.")
+        notes.insert(0, "This key is for pages. Visitors may read it.")
     if record.signing is not None:
         print(record.signing, flush=True)
         notes.append(
-            "The second line is the secret for your server, which signs units with it: "
-            "steadyarm.sign_unit(secret, unit). Visitors must not see it."
+            "The second line is a secret. Your server signs units with it: "
+            "steadyarm.sign_unit(secret, unit). Do not send it to visitors."
         )
     for name in sorted({*record.experiments} - experiments):
-        notes.append(f"There is no experiment {name} yet; the key will be for it.")
+        notes.append(f"The experiment {name} does not exist yet. Create it to use the key.")
     if first:
         notes.append(
-            "It is the first; from now on every request needs a token, also when this one is "
-            "removed." + (" Create one with the scope admin, too." * (args.scope != "admin"))
+            "This is the first token. From now on every request needs a token, even if you remove "
+            "this one." + (" Create a token with the scope admin, too." * (args.scope != "admin"))
         )
     print(*notes, sep="\n", file=sys.stderr)
 
@@ -171,13 +176,12 @@ def _check_bounds(args: argparse.Namespace) -> None:
         value = getattr(args, option[2:].replace("-", "_"))
         if value not in (None, [], False) and args.scope != "assign":
             raise InvalidInputError(
-                f"{option} is for publishable keys, and --scope is {args.scope}; leave it out, or "
-                "create a key with --scope assign."
+                f"{option} is for publishable keys. Leave it out, or use --scope assign."
             )
         if value == [] and args.scope == "assign":
             raise InvalidInputError(
-                f"{option} is missing: visitors may read a publishable key, so it is for named "
-                "experiments and pages of declared origins alone."
+                f"{option} is required: a publishable key is limited to named experiments and "
+                "origins."
             )
 
 
@@ -200,9 +204,9 @@ def _new_key(args: argparse.Namespace, lasts: float | None) -> tuple[str, TokenR
 
 @command("token list", FORMAT, STORAGE)
 def _list_tokens(args: argparse.Namespace) -> None:
-    """List name, scope, dates and bounds of every token, not the tokens.
+    """List name, scope, dates and limits of every token, not the tokens.
 
-    Last use is noted once a minute.
+    The last use is recorded at most once a minute.
     """
     from steadyarm.storages.records import to_datetime
     from steadyarm.wire.responses import iso
@@ -229,9 +233,9 @@ def _list_tokens(args: argparse.Namespace) -> None:
         facts.append(bounds | {"name": token.name, "scope": token.scope} | stored)
         shown = ("never" if at is None else when(at) for at in dates.values())
         rows.append((token.name, token.scope, *shown, token.bounds))
-    text = "There are no tokens yet; the service answers this machine only."
+    text = "There are no tokens yet. The service accepts connections from this machine only."
     if closed:
-        text = "There are no tokens any more; the service lets nobody in until one is created."
+        text = "All tokens were removed. The service refuses every request until you create one."
     if tokens:
         header = ("name", "scope", "created", "expires", "last used", "for")
         text = table(header, rows, "<<<<<<", most=None)
@@ -240,35 +244,35 @@ def _list_tokens(args: argparse.Namespace) -> None:
 
 @command(
     "token remove",
-    ("name NAME", "that the token was created with"),
-    ("--lock-out", "remove it even if nobody can then get in, or change anything, over HTTP"),
+    ("name NAME", "name of the token"),
+    ("--lock-out", "also remove the last token, or the last one with the scope admin"),
     STORAGE,
 )
 def _remove_token(args: argparse.Namespace) -> None:
-    """Refuse a token from now on.
+    """Remove a token.
 
-    Removes it and ends the sessions of people who signed in with it; the service refuses it within
-    five seconds.
+    Ends the sessions of people who signed in with it. The service refuses the token within five
+    seconds.
     """
     with closing(sa.storages.open_storage(args.storage)) as storage:
         now = round(time.time() * 1e6)
         storage.tokens.remove(args.name, now=now, by=user_name(), lock_out=args.lock_out)
         left = storage.tokens.all()
-    print(f"The token {args.name} is refused within five seconds; {len(left)} left.")
+    print(f"The token {args.name} is refused within five seconds. Tokens left: {len(left)}.")
     if not left:
-        print("Nobody can use the service over HTTP until a token is created.", file=sys.stderr)
+        print("The service refuses every request until you create a token.", file=sys.stderr)
 
 
 # Webhooks
 
 
-ID = ("id ID", "of the endpoint, such as wh_0123456789ab; steadyarm webhook list shows it")
+ID = ("id ID", "id of the endpoint, such as wh_0123456789ab; steadyarm webhook list shows it")
 
 group(
     "webhook",
-    """Tell others when an experiment starts, is decided, turns unhealthy or ends.
+    """Send a message when an experiment starts, is decided, turns unhealthy or ends.
 
-    A running steadyarm serve notices events and sends them, signed as Standard Webhooks asks for.
+    A running steadyarm serve sends the messages. They are signed as Standard Webhooks defines it.
     """,
     STORAGE,
 )
@@ -276,20 +280,20 @@ group(
 
 @command(
     "webhook add",
-    ("url URL", "where messages are posted: https:// or http://"),
+    ("url URL", "address that receives the messages: https:// or http://"),
     (
         "--event TYPE ...",
         "experiment.started, experiment.decided, experiment.unhealthy, experiment.budget_spent or "
         "experiment.window_closed (default: all)",
     ),
-    ("--experiment NAME ...", "an experiment to hear of (default: all)"),
+    ("--experiment NAME ...", "experiment to send messages about (default: all)"),
     ("--format standard|slack = standard", "slack for Slack's incoming webhooks"),
     ("--allow-private", "allow addresses of this machine and of private networks"),
 )
 def _add_webhook(args: argparse.Namespace) -> None:
     """Add an endpoint and print its secret, once.
 
-    The endpoint hears of what happens from now on. Receivers check signatures with the secret.
+    The endpoint gets messages about later events. Receivers check signatures with the secret.
     """
     with extra("webhooks need", "service"):
         from steadyarm.service.webhooks import new_endpoint
@@ -305,7 +309,7 @@ def _add_webhook(args: argparse.Namespace) -> None:
         storage.webhooks.add(endpoint, by=user_name())
     print(endpoint.secret, flush=True)
     print(
-        f"Keep the secret: it is not shown again. The endpoint is {endpoint.id}; try it with: "
+        f"Keep the secret. It is not shown again. The endpoint is {endpoint.id}. Test it with: "
         f"steadyarm webhook test {endpoint.id}",
         file=sys.stderr,
     )
@@ -330,7 +334,7 @@ def _list_webhooks(args: argparse.Namespace) -> None:
                 "error": error,
             }
         )
-    text = "There are no webhooks; add one with: steadyarm webhook add URL"
+    text = "There are no webhooks. Add one with: steadyarm webhook add URL"
     if facts:
         rows = [
             [", ".join(v) or "all" if isinstance(v, list) else f"{v}" for v in fact.values()]
@@ -342,17 +346,17 @@ def _list_webhooks(args: argparse.Namespace) -> None:
 
 @command("webhook remove", ID)
 def _remove_webhook(args: argparse.Namespace) -> None:
-    """Remove an endpoint and its messages: it is told nothing any more."""
+    """Remove an endpoint and its waiting messages."""
     with open_storage(args) as storage:
         endpoint = storage.webhooks.remove(args.id, by=user_name())
-    print(f"{endpoint.shown} is told nothing any more.")
+    print(f"{endpoint.shown} gets no more messages.")
 
 
 @command("webhook test", ID)
 def _test_webhook(args: argparse.Namespace) -> None:
-    """Send a test to an endpoint from this machine, and say how that went.
+    """Send a test message to an endpoint from this machine.
 
-    It is sent once, whether a service runs or not; the status is 1 if it is not accepted.
+    It is sent once; no service needs to run. Exits with status 1 if the message is not accepted.
     """
     with extra("webhooks need", "service"):
         from steadyarm.service.webhooks import DeliveryError, send_test
@@ -361,7 +365,7 @@ def _test_webhook(args: argparse.Namespace) -> None:
     try:
         status = asyncio.run(send_test(endpoint, now))
     except DeliveryError as error:
-        raise SteadyArmError(f"the test was not accepted: {error}") from None
+        raise SteadyArmError(f"the endpoint did not accept the test: {error}") from None
     print(f"{endpoint.shown} answered {status}.")
 
 
@@ -376,11 +380,10 @@ def _test_webhook(args: argparse.Namespace) -> None:
     STORAGE,
 )
 def audit(args: argparse.Namespace) -> None:
-    """Print who created, changed and corrected what, and when.
+    """Print the audit log: who changed what, and when.
 
-    The audit log has experiments created, started, paused, stopped and archived, corrections with
-    their reasons, tokens and webhooks added and removed. Entries are only ever added; the database
-    itself refuses to change or delete one.
+    The log records changes of experiments, corrections with their reasons, and tokens and webhooks
+    that were added or removed. The database refuses to change or delete an entry.
     """
     from steadyarm.wire.responses import AuditEntryAnswer, AuditLog
 

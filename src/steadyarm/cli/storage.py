@@ -13,16 +13,13 @@ from steadyarm.wording import counted
 
 ABOUT = """Check, back up, copy, prune or upgrade where live experiments are kept.
 
-Checks the database of live experiments, backs it up or copies it, removes what nobody needs, or
-brings its tables up to date after a new version of SteadyArm was installed.
-
-The first experiment makes the tables. After a new version of SteadyArm was installed:
+The first experiment creates the tables. After you install a new version of SteadyArm:
 
   steadyarm storage status  --storage postgresql+psycopg://me@host/tests
   steadyarm storage upgrade --storage postgresql+psycopg://me@host/tests
 
-Stop the processes that use the storage and make a backup first. An upgrade is one transaction: it
-happens as a whole or not at all. A backup may be made at any time, also of a storage in use:
+Before an upgrade, stop the processes that use the storage and make a backup. An upgrade is one
+transaction. You can make a backup at any time, also of a storage in use:
 
   steadyarm storage backup tests-monday.db --storage sqlite:///tests.db
   steadyarm storage check                  --storage sqlite:///tests.db
@@ -33,9 +30,9 @@ To move to another database:
 """
 MEANING = {
     "current": "the tables are up to date",
-    "older": "the tables are of an older version; make a backup, then: steadyarm storage upgrade",
-    "newer": "the tables are of a newer version; install a newer SteadyArm",
-    "empty": "there are no tables yet; the first experiment makes them",
+    "older": "the tables have an older version; make a backup, then run steadyarm storage upgrade",
+    "newer": "the tables have a newer version; install a newer SteadyArm",
+    "empty": "the database has no tables yet; the first experiment creates them",
 }
 
 
@@ -44,9 +41,9 @@ group("storage", ABOUT, STORAGE, FORMAT)
 
 @command("storage status")
 def _status(args: argparse.Namespace) -> None:
-    """Say which version the tables are of; change nothing.
+    """Show the version of the tables; change nothing.
 
-    Reads a whole file of SQLite to find damage, and ends with status 1 if there is any.
+    Also checks an SQLite file for damage, and exits with status 1 if it is damaged.
     """
     found = sa.storages.storage_status(args.storage, thorough=True)
     text = (
@@ -56,27 +53,26 @@ def _status(args: argparse.Namespace) -> None:
     show(args, asdict(found), text)
     if found.damage is not None:
         raise SteadyArmError(
-            f"{found.url}: the file is damaged ({found.damage}); put a backup in its place."
+            f"{found.url}: the file is damaged ({found.damage}). Restore a backup."
         )
 
 
 @command("storage check")
 def _check(args: argparse.Namespace) -> None:
-    """Check for damage and compute every experiment anew; status 1 if anything is wrong.
+    """Check for damage and replay every experiment; exit with status 1 if anything is wrong.
 
-    Searches for damage of the file and for missing tables, then replays every experiment. Changes
-    nothing.
+    Checks the file for damage and for missing tables. Changes nothing.
     """
     from steadyarm.live.lifecycle import check_storage
 
     found = check_storage(args.storage)
-    lines = [f"not computed anew: {line}" for line in found.skipped] + list(found.faults)
+    lines = [f"not replayed: {line}" for line in found.skipped] + list(found.faults)
     if not found.faults:
-        lines.append(f"All is in order; {counted(found.experiments, 'experiment')} computed anew.")
+        lines.append(f"No faults found. Replayed {counted(found.experiments, 'experiment')}.")
     if not found.experiments and not found.skipped:
         lines.append(
-            "If there should be experiments: a copy of the file alone lacks what is in the file "
-            "beside it that ends with -wal. Copy with: steadyarm storage backup"
+            "If you expected experiments: the file may have been copied without the -wal file "
+            "beside it. Copy with: steadyarm storage backup"
         )
     show(args, asdict(found), "\n".join(lines))
     if found.faults:
@@ -85,13 +81,13 @@ def _check(args: argparse.Namespace) -> None:
 
 @command(
     "storage backup",
-    ("target FILE", "the file that is written"),
-    ("--force", "replace FILE if it exists, unless it is in use"),
+    ("target FILE", "file to write"),
+    ("--force", "replace FILE if it exists and is not in use"),
 )
 def _backup(args: argparse.Namespace) -> None:
-    """Copy an SQLite storage that may be in use.
+    """Back up an SQLite storage, also one that is in use.
 
-    The copy is as of one moment, and it is checked before it gets its name. PostgreSQL has pg_dump.
+    The backup is a consistent snapshot and is checked for damage. For PostgreSQL, use pg_dump.
     """
     made = sa.storages.backup_storage(args.storage, args.target, force=args.force)
     size = made.stat().st_size
@@ -100,13 +96,13 @@ def _backup(args: argparse.Namespace) -> None:
 
 @command(
     "storage copy",
-    ("source SOURCE", "the URL of the storage that is copied"),
-    ("target TARGET", "the URL of an empty database"),
+    ("source SOURCE", "URL of the storage to copy"),
+    ("target TARGET", "URL of an empty database"),
 )
 def _copy(args: argparse.Namespace) -> None:
     """Copy all tables to an empty database, such as from SQLite to PostgreSQL.
 
-    The copy is as of one moment. It happens as a whole or not at all.
+    The copy is a consistent snapshot, written in one transaction.
     """
     copied = sa.storages.copy_storage(args.source, args.target)
     tests = counted(copied.get("experiments", 0), "experiment")
@@ -116,14 +112,14 @@ def _copy(args: argparse.Namespace) -> None:
 
 @command(
     "storage prune",
-    ("--archived-before DATE", "also delete experiments archived before it, such as 2026-01-31"),
-    ("--yes", "delete these experiments, for good"),
+    ("--archived-before DATE", "delete experiments archived before this day, such as 2026-01-31"),
+    ("--yes", "delete these experiments permanently"),
 )
 def _prune(args: argparse.Namespace) -> None:
-    """Remove what nobody needs: expired sessions and old experiments.
+    """Remove expired sign-in sessions and, on request, old experiments.
 
-    Removes sessions that have expired and, if asked to, experiments that were archived before a day
-    (UTC); export them first. Traffic may go on meanwhile.
+    With --archived-before, also deletes experiments that were archived before that day (UTC).
+    Export them first. The service may run meanwhile.
     """
     before = None
     if args.archived_before is not None:
@@ -141,9 +137,9 @@ def _prune(args: argparse.Namespace) -> None:
             names = storage.prune(now, before, dry=True).experiments
             if names:
                 raise InvalidInputError(
-                    f"this would delete {', '.join(names)} for good, and nothing was removed; "
-                    "export what you want to keep with steadyarm experiment export NAME FILE, then "
-                    "add --yes."
+                    f"this would delete {', '.join(names)} permanently. Nothing was removed. "
+                    "Export what you want to keep with steadyarm experiment export NAME FILE, "
+                    "then add --yes."
                 )
         pruned = storage.prune(now, before)
     text = f"Removed: {pruned.sessions:,} expired sessions."

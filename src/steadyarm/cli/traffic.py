@@ -43,7 +43,7 @@ def ask(args: argparse.Namespace) -> None:
         settings = experiment.settings
         if not args.units and settings.sticky == "unit":
             raise InvalidInputError(
-                "UNIT is missing; say who gets the variant, such as: steadyarm experiment ask "
+                "UNIT is required. Name the unit that gets the variant: steadyarm experiment ask "
                 f"{shlex.quote(args.name)} visitor-1"
             )
         visits: list[Any] = [(unit, {}) for unit in args.units or [None]]
@@ -132,8 +132,8 @@ def _read_known(texts: Sequence[str]) -> dict[str, str]:
         name, _, value = text.partition("=")
         if not (name and value) or name in known:
             raise InvalidInputError(
-                f"--known is {text!r}; expected an attribute or a covariate and its value, such as "
-                "device=mobile, each once."
+                f"--known is {text!r}; expected NAME=VALUE, such as device=mobile, with each name "
+                "once."
             )
         known[name] = value
     return known
@@ -190,7 +190,7 @@ def read_rewards(lines: Iterable[str], metrics: Iterable[str] = ()) -> tuple[lis
         target = next((row[name] for name in TARGETS if name in row), None)
         if target is None:
             raise InvalidInputError(
-                f"the columns are {', '.join(row)}; expected reward and one of "
+                f"the columns are {', '.join(row)}; expected reward and one of: "
                 f"{', '.join(TARGETS)}."
             )
         values: Any = {name: _number(row[name]) for name in row.keys() & set(metrics) if row[name]}
@@ -246,8 +246,8 @@ def _read_pairs(words: Sequence[str], at: str | None, event: str | None) -> list
         target = left.pop(0)
         if not left:
             raise InvalidInputError(
-                f"{target!r} stands alone; expected pairs of an id or a unit and its reward, or - "
-                "to read them from standard input."
+                f"{target!r} has no reward. Give pairs of a unit (or id) and its reward, or - to "
+                "read them from standard input."
             )
         values: Any = {}
         while left and (named := VALUE.fullmatch(left[0])):

@@ -109,18 +109,18 @@ class DriftReport:
                 f"{MILESTONES[0][0]:.0%} of the planned visits."
             )
         if len(self.periods) < 2 and self.gap_p_value == self.level_p_value == 1:
-            return "There is one period only, so nothing can be said about drift."
+            return "There is only one period, so drift cannot be tested."
         if not self.gaps_move:
             level = (
-                f"All variants together moved over time (p = {self.level_p_value:.2g}); that alone "
-                "is harmless, since every variant gains or loses alike."
+                f"All variants together moved over time (p = {self.level_p_value:.2g}). This "
+                "alone does not affect the comparison."
                 if self.level_moves
-                else f"No shift common to all variants was seen (p = {self.level_p_value:.2g})."
+                else f"No common shift of all variants was found (p = {self.level_p_value:.2g})."
             )
             return (
-                "No change of the differences between variants was seen "
-                f"(p = {self.gap_p_value:.2g}), which does not prove that there is none. {level}"
-                f"{self._when}"
+                "No change of the differences between variants was found (p = "
+                f"{self.gap_p_value:.2g}); this does not prove that there is none. "
+                f"{level}{self._when}"
             )
         moved = self.names[int(np.argmin(self.arm_p_values))]
         ahead = [
@@ -244,7 +244,7 @@ def drift_report(
             "For p-values of a batch use drift_p_values."
         )
     if not evidence.played[0]:
-        raise InvalidInputError("no round has been played; a drift report needs rewards.")
+        raise InvalidInputError("a drift report needs rewards; no round has been played.")
     grouped = group_pieces(evidence, periods)
     evidence = _few_arms(evidence, grouped)
     gap, shift, each, looks = _tested(evidence, grouped, budget, ended)

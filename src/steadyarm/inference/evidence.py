@@ -161,8 +161,8 @@ class Evidence:
         for (segment, stats), level in zip(segments, shared, strict=levels is not None):
             if stats.squares is None:
                 raise InvalidInputError(
-                    "a segment's statistics hold no sums of squared rewards, which intervals need; "
-                    "play it with squares=True."
+                    "a segment's statistics have no sums of squared rewards, which intervals "
+                    "need; play it with squares=True."
                 )
             X = arms.coordinates_of(segment.arms)
             zero_or_one = zero_or_one & (stats.sums == stats.squares).all(axis=1)
@@ -177,7 +177,7 @@ class Evidence:
             allocations.append((segment.arms, segment.weights))
             references.append(segment.reference)
         if not rounds:
-            raise InvalidInputError("there is no segment yet; give at least one that was played.")
+            raise InvalidInputError("no segment was given; give at least one that was played.")
         weights, columns = _together(allocations, arms.size)
         known = [within for within in withins if within is not None]
         return cls(

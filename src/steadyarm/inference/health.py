@@ -180,10 +180,10 @@ def missing_finding(found: CountTest, alike: str, unlike: str, missing: int, row
         found,
         (alike, unlike),
         missing > LOSS * rows,
-        "Wait for rewards that are only late. Means of the rewards that arrived are right only if "
-        "whether a reward is missing does not depend on its value.",
-        f"Find why rewards of {found.culprit} are lost; if no reward means failure, count it as 0, "
-        "else the comparison is between different people.",
+        "Wait for late rewards. Means of the rewards that arrived are right only if rewards are "
+        "lost regardless of their value.",
+        f"Find out why rewards of {found.culprit} are lost. If no reward means failure, count it "
+        "as 0; otherwise the comparison is not fair.",
     )
 
 
@@ -212,8 +212,8 @@ def late_finding(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Findi
     found = attrition_test(names, log)
     late, rows = int(found.observed.sum()), rows_of(log)
     if not late:
-        return Finding(name, "ok", None, "No reward came too late.")
-    text, p = f"{late:,} of {rows:,} rewards came too late and were refused", found.p_value
+        return Finding(name, "ok", None, "No reward arrived too late.")
+    text, p = f"{late:,} of {rows:,} rewards arrived too late and were refused", found.p_value
     return _attrition_finding(
         name,
         found,
@@ -222,9 +222,9 @@ def late_finding(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Findi
             f"{text}, more of {found.culprit} than of others (p = {p:.2g}).",
         ),
         late > LOSS * rows,
-        "Give the next test a longer reward_window; what comes late counts as missing.",
-        f"Find why rewards of {found.culprit} take longer; they count as missing, so the "
-        "comparison is not fair. Give the next test a longer reward_window.",
+        "Late rewards count as missing. Give the next test a longer reward_window.",
+        f"Find out why rewards of {found.culprit} take longer. Late rewards count as missing, so "
+        "the comparison is not fair. Give the next test a longer reward_window.",
     )
 
 
@@ -245,7 +245,7 @@ def zero_finding(rewards: int) -> Finding:
         "fail",
         None,
         f"All {rewards:,} rewards are 0, so there is no best variant.",
-        "See whether the right event, or column, is counted, and whether it is recorded at all.",
+        "Check that the right event or column is counted and recorded.",
     )
 
 
@@ -285,7 +285,7 @@ def outlier_finding(
     if share <= DOMINATING or min(units, others) <= MANY_UNITS:
         return Finding(name, "ok", None, "No unit accounts for a large part of the variance.")
     text = f"One unit ({unit}) accounts for {share:.0%} of the variance of {what}."
-    advice = "Declare a cap or exclude it: as it stands it widens intervals, or decides."
+    advice = "Declare a cap or exclude the unit: it widens intervals and can decide the test."
     return Finding(name, "warn", None, text.replace("%", " %"), advice)
 
 
@@ -297,7 +297,7 @@ def _lost_rows(log: list[LoggedSegment]) -> Finding:
     text = f"{lost} of {assigned} assigned positions have no row ({lost / assigned:.2%})."
     if lost <= LOSS * assigned:
         return Finding("lost rows", "ok", None, text)
-    advice = "Find where rows are lost; it is harmless only as long as variants lose alike."
+    advice = "Find out where rows are lost. This is harmless only if all variants lose alike."
     return Finding("lost rows", "warn", None, text, advice)
 
 
@@ -416,8 +416,8 @@ class LackOfFit:
         if share == 0 or low.min() > 0:
             return ""
         return (
-            f"{names[best]} may lead {names[int(low.argmin())]} only because effects do not simply "
-            f"add up (p = {self.missing.p_value:.2g}). {self.remedy}"
+            f"{names[best]} may lead {names[int(low.argmin())]} only because effects are not "
+            f"additive (p = {self.missing.p_value:.2g}). {self.remedy}"
         )
 
     @property
@@ -440,9 +440,9 @@ class LackOfFit:
             return Finding(name, status, self.p_value, text)
         away = (self.observed - self.fitted) / self.error
         text = (
-            f"{self.worst} brought {self.observed:.4g} on average in {self.plays:,} plays, where "
-            f"the model of {self.parameters} parameters says {self.fitted:.4g} "
-            f"({away:+.1f} standard errors; all combinations together p = {self.p_value:.2g})."
+            f"{self.worst} had {self.observed:.4g} on average in {self.plays:,} plays; the model "
+            f"of {self.parameters} parameters gives {self.fitted:.4g} ({away:+.1f} standard "
+            f"errors; all combinations together p = {self.p_value:.2g})."
         )
         return Finding(name, status, self.p_value, text, self.remedy)
 
@@ -511,8 +511,8 @@ def lack_of_fit(arms: ArmSet, segments: Iterable[tuple[Segment, SegmentStats]]) 
     log = list(segments)
     if log and log[0][0].trials != 1:
         raise InvalidInputError(
-            f"the segments are of a batch of {log[0][0].trials} tests; lack_of_fit is on one. "
-            "For p-values of a batch use lack_of_fit_p_values."
+            f"the segments belong to a batch of {log[0][0].trials} tests; give one test to "
+            "lack_of_fit, or use lack_of_fit_p_values."
         )
     found = _compared(arms, log)
     plays, R, V = found.plays[0], found.residuals[0], np.diagonal(found.covariance[0])
@@ -604,7 +604,7 @@ def _compared(arms: ArmSet, log: list[tuple[Segment, SegmentStats]]) -> _Compari
     noise is alike their covariance is M N M' = M N, whose inverse over all pieces is the metric.
     """
     if not log:
-        raise InvalidInputError("there is no segment yet; give at least one that was played.")
+        raise InvalidInputError("no segment was given; give at least one that was played.")
     X, n = arms.coordinates, log[0][0].trials
     K = len(X)
     plays, sums, R = np.zeros((3, n, K))
@@ -673,7 +673,7 @@ def _columns(segment: Segment, stats: SegmentStats, arms: int) -> tuple[Floats, 
     """(n, K) plays, sums and sums of squares of all arms."""
     if stats.squares is None:
         raise InvalidInputError(
-            "a segment's statistics hold no sums of squared rewards, which a test of the model "
+            "a segment's statistics have no sums of squared rewards, which a test of the model "
             "needs; play it with squares=True."
         )
     found = stats.counts.astype(np.float64), stats.sums, stats.squares

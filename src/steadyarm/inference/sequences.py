@@ -192,8 +192,8 @@ class ConfidenceSequence:
     ) -> None:
         if looks is not None and reward_range is not None:
             raise InvalidInputError(
-                "looks are given, and reward_range, too; intervals that use the range hold at all "
-                "times, whenever one looks. Leave one of both out.",
+                "give either looks or reward_range: intervals that use the range hold at all "
+                "times.",
                 field="looks",
             )
         self.looks = looks

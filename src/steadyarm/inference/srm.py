@@ -247,7 +247,7 @@ def srm_from_sums(
         verdict = _sentence(names[worst], said, residuals[worst], p_value)
     if not seen.all():
         unseen = [name for name, there in zip(names, seen, strict=True) if not there]
-        verdict += f" Not in the log at all, so nothing can be said of: {strung(unseen)}."
+        verdict += f"Not tested, because the log has no rows of: {strung(unseen)}."
     culprit = names[worst] if p_value < NOTICE else None
     expected = np.full(K, float(rows))
     return CountTest(
@@ -361,7 +361,7 @@ def _got(total: int, of: str = "visits") -> Says:
 
 
 def _misses(observed: float, expected: float) -> str:
-    return f"misses {observed:.0f} rewards and should miss about {expected:.0f}"
+    return f"misses {observed:.0f} rewards; about {expected:.0f} were expected"
 
 
 def _impossible_verdict(name: str, piece: LoggedSegment, j: int, k: int) -> str:
@@ -406,7 +406,7 @@ def total_of(balances: Iterable[Balance]) -> Balance:
     found = iter(balances)
     total = next(found, None)
     if total is None:
-        raise InvalidInputError("there is no segment in the log; give at least one.")
+        raise InvalidInputError("no segment was given; give at least one.")
     return sum(found, start=total)
 
 

@@ -317,7 +317,7 @@ def bounded_terms(
     bounds = validate_range(reward_range)
     if evidence.weights is None:
         raise InvalidInputError(
-            "this evidence does not hold the allocations, which bound the scores; make it with "
+            "this evidence has no allocations, which reward_range needs; make it with "
             "Evidence.from_segments, or leave reward_range out."
         )
     n, J, r = evidence.scores.shape

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DEFAULT_CHOSEN = "experiment.default"  # entries of the audit log
 ROLLED_OUT = "experiment.rolled_out"
 LONGEST_REASON = 1000  # characters
-WAS_OPEN = "Nothing was decided when the first of them came."
+WAS_OPEN = "The test had no decision when the first of them came."
 
 
 def place_of_unit(seed: int | str, unit: str) -> float:
@@ -214,7 +214,7 @@ def roll_out(
     names = experiment.arms.names
     if variant is not None and variant not in names:
         raise InvalidInputError(
-            f"variant is {variant!r}, which is no variant; they are {strung(names, 8)}.",
+            f"variant is {variant!r}; expected one of: {strung(names, 8)}.",
             field="variant",
         )
     storage, key = experiment.storage, experiment.key
@@ -254,15 +254,14 @@ def _check_over(
     name = experiment.name
     if state == "draft":
         raise WrongStateError(
-            f"the experiment {name!r} is a draft, and has found nothing that could be rolled out; "
-            "start it first."
+            f"the experiment {name!r} is a draft and has no result to roll out; start it first."
         )
     if state in ("stopped", "archived") or stop or outside is not None:
         return
     if experiment.status().total_assigned < experiment.budget:
         raise WrongStateError(
-            f"the experiment {name!r} is {state}, and a roll-out ends its test; say so: stop=True, "
-            "on the command line --stop."
+            f"the experiment {name!r} is {state}, and a roll-out ends the test; confirm with "
+            "stop=True (--stop on the command line)."
         )
 
 
@@ -285,15 +284,15 @@ def _check_change(before: RollOut | None, new: RollOut, change: bool) -> None:
         return
     if before.variant != new.variant:
         raise InvalidInputError(
-            f"{before.variant!r} is rolled out to {percent(before.share)} of units; to roll out "
-            f"{new.variant!r} in its place, say so: change=True, on the command line --change.",
+            f"{before.variant!r} is rolled out to {percent(before.share)} of units; confirm with "
+            f"change=True (--change on the command line) to replace it by {new.variant!r}.",
             field="variant",
         )
     if new.share < before.share:
         raise InvalidInputError(
-            f"{before.variant!r} is rolled out to {percent(before.share)} of units, and a share of "
-            f"{percent(new.share)} takes it away from some of them; if you "
-            "want that, say so: change=True, on the command line --change.",
+            f"{before.variant!r} is rolled out to {percent(before.share)} of units, and "
+            f"{percent(new.share)} takes it away from some of them; confirm with change=True "
+            "(--change on the command line).",
             field="share",
         )
 

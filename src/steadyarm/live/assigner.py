@@ -152,7 +152,7 @@ def validate_values(settings: Settings, reward: Any, event: str | None) -> dict[
     given = reward if isinstance(reward, Mapping) else {primary: reward}
     if not given:
         raise InvalidInputError(
-            "no value is given; expected values by the names of metrics.", field="metrics"
+            "no value is given; give values by the names of metrics.", field="metrics"
         )
     if event is not None:
         validate_unit(event, "the event", "identifies it, such as the number of an order")
@@ -168,7 +168,7 @@ def validate_values(settings: Settings, reward: Any, event: str | None) -> dict[
         if metric.keyed and event is None:
             raise InvalidInputError(
                 f"a unit may have several events of the metric {name!r}; give each a key, such as "
-                'event="order 17", so that one that is reported twice counts once.',
+                'event="order 17", so that repeated reports count once.',
                 field="event",
             )
         values[name] = settings.check_reward(value) if name == primary else metric.check(value)
@@ -181,7 +181,7 @@ def validate_values(settings: Settings, reward: Any, event: str | None) -> dict[
 def not_running(state: ExperimentState) -> WrongStateError:
     """Why an experiment assigns nothing that is not running, or whose test is over."""
     if state == "running":
-        return WrongStateError("the test is over; it assigns no variants any more.")
+        return WrongStateError("the test is over and assigns no variants.")
     return WrongStateError(
         f"the experiment is {describe_state(state)}; only a running one assigns variants."
     )
@@ -204,7 +204,7 @@ def refusal(
     what = "reward" if metric.name == REWARD else metric.name
     match outcome.status:
         case "archived":
-            return WrongStateError("the experiment is archived; it takes no rewards.")
+            return WrongStateError("the experiment is archived and accepts no rewards.")
         case "unknown":
             return UnknownAssignmentError(
                 f"{target!r} is neither the id of an assignment of {experiment!r} nor a unit that "

@@ -122,7 +122,9 @@ class Breakdown:
             if result.name == name:
                 return result
         known = ", ".join(result.name for result in self.levels)
-        raise InvalidInputError(f"{name!r} is no level of {self.attribute!r}; they are {known}.")
+        raise InvalidInputError(
+            f"{name!r} is not a level of {self.attribute!r}; expected one of: {known}."
+        )
 
     def rows(
         self, shown: Callable[[float], str] = number, unit: str = ""

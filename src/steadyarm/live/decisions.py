@@ -356,22 +356,22 @@ def next_segment(
     policy, budget = settings.policy, settings.budget
     if spare <= 0:
         raise BudgetSpentError(
-            f"all {budget} assignments of the budget have been made; report the rewards that are "
-            "missing and ask for the recommendation."
+            f"all {budget} assignments of the budget have been made; report missing rewards and "
+            "read the recommendation."
         )
     if carrying is not None:
         going_on = None if policy.waits else carrying.continued(spare)
         if going_on is None:
             raise RewardsPendingError(
                 f"{why_it_waits(policy)}; some are still missing. Report them, or use a policy "
-                "that need not wait, such as Steady."
+                "that does not wait, such as Steady."
             )
         segment = going_on
     else:
         planned = policy.next_segment(state)
         if planned is None:
             raise BudgetSpentError(
-                f"{policy.name} has ended after {budget - spare} of {budget} assignments; ask for "
+                f"{policy.name} has ended after {budget - spare} of {budget} assignments; read "
                 "the recommendation."
             )
         if scratch is not None:
@@ -537,8 +537,7 @@ def check_servable(settings: Settings, state: State) -> None:
     policy, budget = settings.policy, settings.budget
     if budget > POSITIONS:
         raise InvalidInputError(
-            f"budget is {budget:,}; expected at most {POSITIONS:,}, since a segment may be as long "
-            "as the budget and its positions are counted in 32 bits. Run several tests one after "
+            f"budget is {budget:,}; expected at most {POSITIONS:,}. Run several tests one after "
             "the other instead."
         )
     first = policy.next_segment(state)
@@ -548,9 +547,9 @@ def check_servable(settings: Settings, state: State) -> None:
     most = CACHED // np.min_scalar_type(first.columns - 1).itemsize
     if together > most:
         raise InvalidInputError(
-            f"budget is {budget:,}, of which {policy.name} puts {together:,} assignments into one "
-            f"random order, which is drawn as a whole and kept in memory; at most {most:,} can be. "
-            "Choose a smaller budget, or a policy with shorter blocks, such as Steady."
+            f"budget is {budget:,}, of which {policy.name} assigns {together:,} in one random "
+            f"order that is kept in memory; expected at most {most:,}. Choose a smaller budget, "
+            "or a policy with shorter blocks, such as Steady."
         )
 
 

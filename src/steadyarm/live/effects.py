@@ -169,10 +169,7 @@ def compute_effects(evidence: Evidence, *, level: float = 0.95, arm: int | None 
         return _items(evidence, recipe, level, arm)
     factors = factors_in(evidence.arms)
     if factors is None:
-        raise InvalidInputError(
-            f"the {evidence.arms.size:,} variants are made neither of factors nor of items; "
-            "effects are of tests with ArmSet.factorial or ArmSet.bundles."
-        )
+        raise InvalidInputError("effects need variants made by ArmSet.factorial or ArmSet.bundles.")
     return _factors(evidence, factors, level)
 
 

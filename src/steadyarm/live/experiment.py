@@ -562,7 +562,7 @@ class Experiment(LiveTest):
         if stopped is not None:
             detail = stopped.to_dict()
             self.storage.move(self.key, "stopped", self.now(), by=ITSELF, detail=detail)
-            log.info("experiment %r has stopped itself: %s", self.name, stopped.reason)
+            log.info("experiment %r has stopped: %s", self.name, stopped.reason)
 
     @property
     def due(self) -> bool:
@@ -578,12 +578,12 @@ class Experiment(LiveTest):
             return parsed
         if isinstance(target, AssignmentId):
             raise UnknownAssignmentError(
-                f"{shortened(str(target))} is no id of an assignment of {self.name!r}."
+                f"{shortened(str(target))} is not the id of an assignment of {self.name!r}."
             )
         unit = validate_unit(target)
         if self.settings.sticky == "none":
             raise UnknownAssignmentError(
-                f"{target!r} is no id of an assignment of {self.name!r}, and units may have many; "
+                f'{target!r} is not the id of an assignment of {self.name!r}; with sticky="none" '
                 "report rewards by the id of an assignment."
             )
         return unit

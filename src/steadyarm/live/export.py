@@ -241,8 +241,8 @@ def read_export(path: str | Path) -> ExportedTest:
     data = _read_json(description_path(path))
     if data.get("sha256") != _digest(path):
         raise InvalidInputError(
-            f"{path} was changed or cut short after it was exported, or its description belongs "
-            "to another file; export the experiment again."
+            f"{path} was changed after it was exported, or its description belongs to another "
+            "file; export the experiment again."
         )
     return _read_test(description_path(path), data)
 
@@ -351,8 +351,8 @@ def _read_json(path: Path) -> dict[str, Any]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InvalidInputError(
-            f"{path} cannot be read: {error}. An export has this file beside its rows; the "
-            "experiment's settings and segments are in it."
+            f"{path} cannot be read: {error}. It holds settings and segments of the exported "
+            "experiment; keep it beside the log."
         ) from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InvalidInputError(

@@ -52,16 +52,18 @@ def headline(card: Scorecard) -> str:
         until = f"{card.rewards_until.day} {card.rewards_until:%b, %H:%M}"
         sentences.append(f"Rewards may still come until {until} UTC.")
     if card.needs_stop:
-        sentences.append("Stop the test when no more rewards will come: then all are judged.")
+        sentences.append(
+            "Stop the test when no more rewards will come; then all visits are judged."
+        )
     if card.drift is not None:
         sentences.append(_describe_drift(card.drift, card.by_day))
     return " ".join(sentence for sentence in sentences if sentence)
 
 
 MISSING = {
-    "zero": "A reward that never came counts as zero.",
-    "drop": "A reward that never came counts as the mean of its variant's rewards around it; that "
-    "is right if rewards are lost regardless of their value.",
+    "zero": "A missing reward counts as zero.",
+    "drop": "A missing reward counts as the mean of its variant's rewards around it. This is right "
+    "if rewards get lost regardless of their value.",
     "fail": "There is no verdict while a reward is missing.",
 }
 
@@ -118,7 +120,7 @@ def _describe_guardrails(verdict: Verdict) -> str:
     """Which guardrails the recommended variant breaks, if any."""
     guardrails = (result for result in verdict.metrics if result.metric.role == "guardrail")
     broken = [result.name for result in guardrails if verdict.name in result.broken]
-    return f"But {listed(broken)} got worse by more than is allowed." if broken else ""
+    return f"But {listed(broken)} got worse by more than the margin." if broken else ""
 
 
 def _describe_progress(card: Scorecard) -> str:
@@ -140,11 +142,11 @@ def _describe_standing(card: Scorecard, verdict: Verdict) -> str:
         few = "that is too little to tell" if card.ended else "it is too early to tell"
         return f"{name} is ahead, but {few} which is best."
     if not verdict.anytime and not final:
-        return f"{name} leads; how sure that is can be said only at the end."
+        return f"{name} leads; its interval is known only at the end."
     known = np.isfinite(verdict.estimates)
     dropped = {other for other, there in zip(card.names, known, strict=True) if not there}
     others = [n for n in verdict.plausible if n != verdict.name and n not in dropped]
-    gone = f" {counted(len(dropped), 'was', 'were')} dropped on the way." if dropped else ""
+    gone = f" {counted(len(dropped), 'variant was', 'variants were')} dropped." if dropped else ""
     unit = card.settings.primary.difference_unit
     against = compare_with_control(verdict, card.settings.direction, unit)
     if against is not None and verdict.shown is None:
@@ -248,13 +250,13 @@ def _describe_drift(report: DriftReport, by_day: bool) -> str:
         k = int(np.argmin(report.arm_p_values))
         moved = report.estimates[:, k] - report.averages
         return (
-            f"Differences between variants have changed{_when(report, moved, by_day)}; the verdict "
-            "is about the average over the whole test."
+            f"Differences between variants have changed{_when(report, moved, by_day)}. The "
+            "verdict is about the average over the whole test."
         )
     if report.level_moves:
         moved = report.averages
         return (
-            f"Rewards have drifted{_when(report, moved, by_day)}, for all variants alike; the "
+            f"Rewards of all variants have drifted alike{_when(report, moved, by_day)}. The "
             "comparison is not affected."
         )
     return ""

@@ -271,14 +271,12 @@ def settings_from_description(description: Mapping[str, Any]) -> Settings:
         values["arms"] = values.pop("variants")
     if unknown := [key for key in values if key not in DESCRIBED]:
         raise InvalidInputError(
-            f"an experiment has no setting {unknown[0]!r}; the settings are "
+            f"{unknown[0]!r} is not a setting of an experiment; the settings are "
             f"{', '.join(DESCRIBED)}{did_you_mean(unknown[0], DESCRIBED)}"
         )
     for key, such in (("arms", '["A", "B"]'), ("budget", "10000")):
         if key not in values:
-            raise InvalidInputError(
-                f"the description has no {key}; add it, such as {key} = {such}.", field=key
-            )
+            raise InvalidInputError(f"{key} is required, such as {key} = {such}.", field=key)
     with _field("arms"):
         arms = values.pop("arms")
         if isinstance(arms, Mapping):
@@ -392,7 +390,7 @@ def check_storage(url: str | None = None) -> StorageCheck:
                 record = storage.find(name)
                 policy = record.config["policy"]["name"]
                 if not is_policy_name(policy):
-                    skipped.append(f"{name}: it runs with {policy!r}, a policy of your own")
+                    skipped.append(f"{name}: it uses {policy!r}, a policy of your own")
                     continue
                 differences = Experiment(storage, record).replay().differences
                 faults += [f"{name}: {difference}" for difference in differences]
@@ -402,7 +400,7 @@ def check_storage(url: str | None = None) -> StorageCheck:
             except StorageError as error:
                 faults.append(f"{name}: {error}")
             except Exception as error:  # whatever reading a row that makes no sense leads to
-                faults.append(f"{name}: it cannot be computed anew: {_in_words(error)}")
+                faults.append(f"{name}: it cannot be replayed: {_in_words(error)}")
     return StorageCheck(replayed, tuple(faults), tuple(skipped))
 
 
@@ -458,6 +456,6 @@ def _check_same(experiment: Experiment, settings: Settings, ignore_seed: bool) -
     keys = [key for key in stored | wanted if key not in ("products", "about")]
     if different := [key for key in keys if stored.get(key) != wanted.get(key)]:
         raise ExperimentExistsError(
-            f"an experiment {experiment.name!r} is there, but with another "
-            f"{', '.join(different)}; load it as it is, or choose another name."
+            f"an experiment {experiment.name!r} exists with another {', '.join(different)}; load "
+            "it with load_experiment, or choose another name."
         )

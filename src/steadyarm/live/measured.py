@@ -136,8 +136,7 @@ def compute_results_of_metric(
     """The results of a test whose reward is that metric."""
     if settings.arms.large:
         raise InvalidInputError(
-            f"further metrics are judged for sets of variants that fit into a table, not for "
-            f"{settings.arms.size:,}."
+            f"further metrics are not computed for {settings.arms.size:,} variants."
         )
 
     def of(own: Settings, segments: Iterable[tuple[SegmentRecord, Tally]]) -> LiveResults:
@@ -160,8 +159,8 @@ def compute_results_of_metric(
     values = of(own, numerator).evidence.estimates[0], under.evidence.estimates[0]
     if not (values[1] > 0).all():
         raise RewardsPendingError(
-            f"{metric.name} is {above.name} per {below.name}, and of {below.name} nothing has come "
-            "for some variant yet."
+            f"{metric.name} is {above.name} per {below.name}, and some variant has no "
+            f"{below.name} yet."
         )
     products = {
         index: values[1] for (name, index), values in sums.items() if name == "*".join(metric.ratio)
@@ -196,8 +195,8 @@ def ratio_widening(name: str, below: str, sums: Floats, squares: Floats) -> Floa
     units = sums**2 / np.maximum(squares, np.finfo(float).tiny)
     if units.min() < LEAST_UNITS:
         raise RewardsPendingError(
-            f"{name} needs {LEAST_UNITS} units of every variant that bring something of "
-            f"{below}, and so far one has {units.min():.1f} in effect."
+            f"{name} needs {LEAST_UNITS} units with {below} in every variant; one variant has "
+            f"{units.min():.1f} in effect."
         )
     z = -ndtri(RARE)
     return np.asarray(student_factor(z, units - 1) / z * np.sqrt(units / (units - 1)))
@@ -205,15 +204,12 @@ def ratio_widening(name: str, below: str, sums: Floats, squares: Floats) -> Floa
 
 def _check_ratio(settings: Settings, above: Metric, below: Metric) -> None:
     if not is_one_hot(arms_judged(settings.policy, settings.arms).coordinates):
-        raise InvalidInputError(
-            "a ratio of two metrics follows no linear model, so it is judged only for variants "
-            "that share no features."
-        )
+        raise InvalidInputError("ratios of metrics need variants that share no features.")
     for part in (above, below):
         if part.missing != "zero":
             raise InvalidInputError(
-                f"{part.name} is part of a ratio, and a unit without it counts as zero there; "
-                f'declare it with missing="zero".'
+                f"{part.name} is part of a ratio, where a missing value counts as zero; declare "
+                'it with missing="zero".'
             )
 
 

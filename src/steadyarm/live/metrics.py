@@ -137,9 +137,7 @@ class Metric:
             if self.grace is None:
                 self.grace = usual_grace(self.window)
         elif self.grace is not None:
-            raise InvalidInputError(
-                f"the {self._of('grace')} follows no window; give a window, too."
-            )
+            raise InvalidInputError(f"the {self._of('grace')} needs a window; give a window, too.")
         if self.grace is not None:
             self.grace = seconds_of(self.grace, self._of("grace"), least=0)
 
@@ -147,8 +145,8 @@ class Metric:
         if self.role != "guardrail":
             if self.margin is not None:
                 raise InvalidInputError(
-                    f"the metric {self.name!r} has a margin, which guardrails have; give it the "
-                    'role "guardrail", or leave the margin out.'
+                    f"the metric {self.name!r} has a margin, but only guardrails have one; set "
+                    'role="guardrail", or leave the margin out.'
                 )
             return
         margin = -1.0
@@ -171,8 +169,8 @@ class Metric:
         own_events = self.several != "first" or self.cap is not None or self.event is not None
         if self.role == "primary" or own_events:
             raise InvalidInputError(
-                f"the metric {self.name!r} is a ratio of two others: it can neither be primary nor "
-                "have events or a cap; declare these for the metrics that it is made of."
+                f"the metric {self.name!r} is a ratio; it cannot be primary and has no events or "
+                "cap. Declare these for the two metrics."
             )
         self.ratio = parts
 
@@ -314,7 +312,7 @@ class Metric:
             raise InvalidInputError.of("metrics", given, expected)
         if unknown := [key for key in given if key not in known]:
             raise InvalidInputError(
-                f"a metric has no setting {unknown[0]!r}; the settings are "
+                f"{unknown[0]!r} is not a setting of a metric; the settings are "
                 f"{', '.join(known)}{did_you_mean(str(unknown[0]), known)}",
                 field="metrics",
             )
@@ -350,7 +348,7 @@ def validate_metrics(given: Iterable[Any]) -> tuple[Metric, ...]:
     names = [metric.name for metric in metrics]
     primary = [metric.name for metric in metrics if metric.role == "primary"]
     measured = {metric.name for metric in metrics if metric.ratio is None} | {REWARD}
-    faults = [f"two are called {one!r}" for one in names if names.count(one) > 1]
+    faults = [f"two metrics are called {one!r}" for one in names if names.count(one) > 1]
     if len(primary) > 1:
         faults.append(f"{primary[0]!r} and {primary[1]!r} are both primary")
     if REWARD in names and primary != [REWARD]:
@@ -360,13 +358,12 @@ def validate_metrics(given: Iterable[Any]) -> tuple[Metric, ...]:
     for metric in metrics:
         if metric.keyed and metric.window is None:
             faults.append(
-                f"{metric.name!r} has several events and no window, after which its value is final;"
-                ' give it one, such as "7d"'
+                f'{metric.name!r} combines several events and needs a window, such as "7d"'
             )
         for part in metric.ratio or ():
             if part not in measured:
                 faults.append(
-                    f"{metric.name!r} is a ratio of {part!r}, which is not among those measured"
+                    f"{metric.name!r} is a ratio of {part!r}, which is not a declared metric"
                 )
     if faults:
         raise InvalidInputError(f"metrics do not fit together: {faults[0]}.", field="metrics")
@@ -387,8 +384,7 @@ def range_of(given: Any, what: str = "reward_range") -> tuple[float, float] | No
         raise InvalidInputError.of(
             what,
             (low, high),
-            f"both within ±{LARGEST:g}, or squares of rewards could not be added up; use a larger "
-            "unit for rewards",
+            f"both within ±{LARGEST:g}; use a larger unit for rewards",
         )
     return low, high
 

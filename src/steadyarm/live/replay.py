@@ -303,7 +303,7 @@ def _compare_tallies(
                 f"{_short(sums[record.index])}"
             )
         if tally == later[record.index] and tally.total_assigned > record.used:
-            report(f"segment {record.index} has more assignments than its counter says")
+            report(f"segment {record.index} has more assignments than its counter")
 
 
 def _follow(snapshot: Snapshot, settings: Settings, report: _Differences) -> None:

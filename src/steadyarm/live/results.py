@@ -213,8 +213,8 @@ class LiveResults:
         used, watched = self.spending(level, anytime)
         if reward_range is not None and anytime is False:
             raise InvalidInputError(
-                "reward_range is used by intervals that hold at all times only; leave it out, or "
-                "leave anytime out."
+                "reward_range is for intervals that hold at all times; leave it out, or leave "
+                "anytime out."
             )
         if reward_range is not None:
             self._check_range(reward_range)
@@ -317,8 +317,8 @@ class LiveResults:
         policy = self.settings.policy
         if anytime and not policy.unbiased:
             raise InvalidInputError(
-                f"{policy.name} leaves variants out, so no intervals hold at all times; ask for "
-                "those of a single analysis at the end, or use a policy such as Steady."
+                f"{policy.name} leaves variants out, so no intervals hold at all times; use "
+                "anytime=False, or a policy such as Steady."
             )
         watched = policy.unbiased and not self.final if anytime is None else anytime
         if anytime is not None or not policy.unbiased:
@@ -368,8 +368,8 @@ class LiveResults:
             which = f"{first.used:,} from visit {begun + 1:,} on"
         raise RewardsPendingError(
             f"no visit can be judged yet: {first.waiting:,} of {which} still wait for their "
-            "rewards. Report them, or say that they will never come: forget them or finish a "
-            "session, stop an experiment or give it a reward_window."
+            "rewards. Report them. If they will never come, forget them, finish the session, "
+            "stop the experiment or give it a reward_window."
         )
 
     @cached_property
@@ -378,8 +378,8 @@ class LiveResults:
         policy, pieces = self.settings.policy, self.judged()
         if not policy.unbiased:
             raise InvalidInputError(
-                f"{policy.name} leaves variants out, so what it saw says nothing unbiased "
-                "about them; use a policy such as Steady."
+                f"{policy.name} leaves variants out, so its data give no unbiased estimates of "
+                "them; use a policy such as Steady."
             )
         if not pieces:
             self.explain_emptiness()
@@ -443,8 +443,8 @@ class LiveResults:
                 "missing rewards",
                 "ok",
                 None,
-                f"{zeros:,} of {sum(piece.used for piece in self.mature):,} rewards did not "
-                "come and count as zero, as declared; lost ones cannot be told from them.",
+                f"{zeros:,} of {sum(piece.used for piece in self.mature):,} rewards did not come "
+                "and count as zero, as declared. Lost rewards look the same.",
             )
             findings = [missing if f.name == missing.name else f for f in findings]
         if (silent := self._check_silence()) is not None:

@@ -134,8 +134,7 @@ class Session(LiveTest):
     ) -> None:
         if looks in ("daily", "weekly"):
             raise InvalidInputError(
-                f"looks is {looks!r}, but a session has no clock; give the number of looks, such "
-                "as looks=8.",
+                f"looks is {looks!r}, but a session has no clock; give a number, such as looks=8.",
                 field="looks",
             )
         self.settings = Settings(
@@ -439,14 +438,12 @@ class Session(LiveTest):
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             given = data.get("format") if isinstance(data, dict) else type(data).__name__
             raise InvalidInputError(
-                f"this is not a session of format {FORMAT} but {given!r}; it was written by "
-                "another version of SteadyArm or is something else."
+                f"this is not a session of format {FORMAT} but {given!r}; another version of "
+                "SteadyArm may have written it."
             )
         content: Any = data.get("session")
         if data.get("sha256") != _digest(content):
-            raise InvalidInputError(
-                "this JSON of a session is incomplete, or was changed after it was written."
-            )
+            raise InvalidInputError("this JSON of a session is incomplete or was changed.")
         arms, budget = ArmSet.from_dict(content["arms"]), content["state"]["budget"]
         policy = load_policy(content["policy"], policy, "Session.from_json(text, policy=…)")
         settings = {name: content[name] for name in ("control", *PLAIN)}

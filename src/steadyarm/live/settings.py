@@ -71,9 +71,8 @@ OF_PRIMARY = {  # settings of the reward, and what the primary metric calls them
     "missing": "missing",
 }
 NEVER_MATURE = (
-    "without a reward_window nobody knows when a reward will not come any more, so that visits "
-    "without one are not judged before the test is stopped; give reward_window, or report zeros, "
-    "too."
+    "without a reward_window, visits without a reward are judged only after the test is stopped; "
+    "give reward_window, or report zeros, too."
 )
 
 
@@ -201,8 +200,8 @@ class Settings:
         self._check_stopping()
         if self.bulk and self.sticky == "none":
             raise InvalidInputError(
-                'bulk is True, but units do not keep their variants (sticky="none"): every page '
-                "that fetches its flags again would be assigned anew. Leave bulk out.",
+                'bulk=True needs sticky="unit": otherwise every bulk evaluation would assign a '
+                "new variant.",
                 field="bulk",
             )
         self._check_traffic()
@@ -218,7 +217,7 @@ class Settings:
             if value not in (usual[name], declared):
                 raise InvalidInputError(
                     f"{name} is {value!r}, but the primary metric {self.primary.name!r} has its "
-                    f"own {own}; say it there alone.",
+                    f"own {own}; set it only in the metric.",
                     field=name,
                 )
             setattr(self, name, declared)
@@ -231,8 +230,8 @@ class Settings:
                 self.reward_grace = usual_grace(self.reward_window)
         elif self.reward_grace is not None:
             raise InvalidInputError(
-                f"reward_grace is {self.reward_grace!r}, but there is no reward_window that it "
-                "could follow; give reward_window, or leave reward_grace out.",
+                f"reward_grace is {self.reward_grace!r}, but it needs a reward_window; give "
+                "reward_window, or leave reward_grace out.",
                 field="reward_grace",
             )
         if self.reward_grace is not None:
@@ -256,8 +255,8 @@ class Settings:
         self.min_share = _shares(floors, "min_share", self.arms)
         if self.control in fixed and self.control in self.min_share:
             raise InvalidInputError(
-                f"{self.control!r} is the control and has a min_share, too; its share is fixed, "
-                "so leave it out of min_share.",
+                f"{self.control!r} is the control and has a fixed share; leave it out of "
+                "min_share.",
                 field="min_share",
             )
         total, field = sum((*fixed.values(), *self.min_share.values())), "min_share"
@@ -269,15 +268,15 @@ class Settings:
             )
         if total and self.policy.waits:
             raise InvalidInputError(
-                f"{self.policy.name} plays fixed numbers of each variant, which leaves no room for "
-                "a control_share or min_share. Leave both out, or use a policy such as Steady.",
+                f"{self.policy.name} assigns each variant a fixed number of times, so "
+                "control_share and min_share do not apply. Leave both out, or use a policy such "
+                "as Steady.",
                 field="policy",
             )
         guarded = [metric.name for metric in self.metrics if metric.role == "guardrail"]
         if guarded and not self.control:
             raise InvalidInputError(
-                f"the guardrail {guarded[0]!r} compares with the control, and none is given; name "
-                "the variant that people see today.",
+                f"the guardrail {guarded[0]!r} needs a control to compare with; set control.",
                 field="control",
             )
 
@@ -293,7 +292,7 @@ class Settings:
         field = "traffic" if self.layer is None else "layer"
         if self.control is None:
             raise InvalidInputError(
-                f"{field} leaves units out of the test; name the control, which they see.",
+                f"{field} leaves units out of the test; they see the control, so set control.",
                 field="control",
             )
         if self.sticky == "none":
@@ -375,8 +374,8 @@ class Settings:
         check_choice(self.stop, "stop", get_args(Stop))
         if not self.policy.unbiased:
             raise InvalidInputError(
-                f"stop is {self.stop!r}, but {self.policy.name} leaves variants out, so that no "
-                "intervals hold at several looks; leave stop out, or use a policy such as Steady.",
+                f"stop is {self.stop!r}, but {self.policy.name} leaves variants out, so intervals "
+                "do not hold at several looks; leave stop out, or use a policy such as Steady.",
                 field="stop",
             )
         self.looks = USUAL_LOOKS if self.looks is None else self.looks
@@ -399,15 +398,15 @@ class Settings:
             self.missing = "zero"
         else:
             raise InvalidInputError(
-                "`missing` is required unless large rewards are good and `reward_range` includes "
-                '0: what does a reward that never comes count as? Choose "zero" if it means that '
-                'nothing happened, "drop" if it got lost, or "fail" if every reward must come.',
+                "`missing` is required unless `reward_range` includes 0 and large rewards are "
+                'good. Choose "zero" if no reward means 0, "drop" if rewards get lost, or "fail" '
+                "if every reward must come.",
                 field="missing",
             )
         if self.missing == "zero" and not low <= 0 <= high:
             raise InvalidInputError(
-                f"a missing reward counts as zero, which lies outside of the reward_range "
-                f'({low:g} to {high:g}); use missing="drop" or "fail".',
+                f"a missing reward counts as zero, which is outside of the reward_range ({low:g} "
+                f'to {high:g}); use missing="drop" or "fail".',
                 field="missing",
             )
 
@@ -485,12 +484,15 @@ class Settings:
             warnings.append(NEVER_MATURE)
         if self.missing == "zero" and self.direction == "minimize":
             warnings.append(
-                "a reward that never comes counts as zero, the best there is where less is better: "
-                'a variant that loses its measurements would win; missing="drop" is safer.'
+                'a missing reward counts as zero, the best value with direction="minimize": a '
+                'variant that loses its measurements would win. missing="drop" is safer.'
             )
         arms = self.arms
         if self.budget < FEW * (arms.rank if arms.large else arms.size):
-            warnings.append("the budget is small for so many variants; see steadyarm plan.")
+            warnings.append(
+                "the budget is small for so many variants; steadyarm plan computes how many "
+                "visits you need."
+            )
         return warnings
 
     def to_dict(self, arms: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -557,7 +559,7 @@ def load_policy(stored: Mapping[str, Any], given: Policy[Any] | None, how: str) 
     if json.loads(json.dumps(given.to_dict())) != json.loads(json.dumps(stored)):
         raise InvalidInputError(
             f"the test was run with {stored}, but the policy given is {given.to_dict()}; give the "
-            "one it was run with."
+            "policy of the test."
         )
     return given
 
@@ -623,7 +625,7 @@ def _control(given: Any, share: Any, arms: ArmSet) -> tuple[str | None, float | 
     if given is None:
         if share is not None:
             raise InvalidInputError(
-                f"control_share is {share!r}, but there is no control that could get it; name it.",
+                f"control_share is {share!r}, but control is not set.",
                 field="control",
             )
         return None, None
@@ -640,7 +642,7 @@ def _control(given: Any, share: Any, arms: ArmSet) -> tuple[str | None, float | 
 def _check_variant(name: Any, what: str, arms: ArmSet) -> None:
     if name not in arms.names:
         raise InvalidInputError(
-            f"{what} names {name!r}, which is no variant; they are {strung(arms.names, 8)}.",
+            f"{what} {name!r} is not one of the variants: {strung(arms.names, 8)}.",
             field=what,
         )
 

@@ -48,8 +48,7 @@ def validate_attributes(given: Any) -> dict[str, tuple[str, ...]]:
         raise InvalidInputError.of("attributes", given, expected)
     if len(given) > MOST:
         raise InvalidInputError(
-            f"there are {len(given)} attributes; expected at most {MOST}, since every further one "
-            "widens the doubt about what is found.",
+            f"there are {len(given)} attributes; expected at most {MOST}.",
             field="attributes",
         )
     return {
@@ -76,7 +75,7 @@ def _validate_levels(name: str, given: Any) -> tuple[str, ...]:
             )
         if levels.count(level) > 1:
             raise InvalidInputError(
-                f"{what} include {level!r} twice; give each once.", field="attributes"
+                f"{what} contain {level!r} twice; give each once.", field="attributes"
             )
     return levels
 
@@ -99,8 +98,8 @@ def check_attribute(declared: Declared, attribute: Any) -> str:
     if known:
         expected = f"the attributes are {', '.join(known)}"
     raise InvalidInputError(
-        f"{shortened(attribute)} is no attribute of this experiment; {expected}"
-        f"{did_you_mean(str(attribute), known)}",
+        f"{shortened(attribute)} is not an attribute of this experiment; "
+        f"{expected}{did_you_mean(str(attribute), known)}",
         field="attributes",
     )
 
@@ -167,8 +166,7 @@ def check_names(names: Iterable[str], taken: Collection[str]) -> None:
         check_name(name, "a covariate", "covariates")
         if name == REWARD or name in taken:
             raise InvalidInputError(
-                f"a covariate is called {name!r}, as a metric or an attribute is; choose another "
-                "name.",
+                f"{name!r} is the name of a covariate and of a metric or an attribute; rename one.",
                 field="covariates",
             )
 

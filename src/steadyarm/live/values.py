@@ -74,16 +74,15 @@ def validate_variant_values(
         return None
     if large:
         raise InvalidInputError(
-            f"values are given, but {len(names):,} variants are too many for a value of each; "
-            "leave them out, and use what assignments return: factors with their levels, or the "
-            "items of a bundle.",
+            f"values cannot be given for {len(names):,} variants; leave them out, and use what "
+            "assignments return: factors with their levels, or the items of a bundle.",
             field="values",
         )
     if isinstance(given, (list, tuple)):
         if len(given) != len(names):
             raise InvalidInputError(
-                f"values are {len(given)} for {len(names)} variants; give one for each, in their "
-                "order, or an object by their names.",
+                f"there are {len(given)} values for {len(names)} variants; give one for each, in "
+                "their order, or an object by their names.",
                 field="values",
             )
         given = dict(zip(names, given, strict=True))
@@ -93,12 +92,13 @@ def validate_variant_values(
     known = set(names)
     if unknown := [name for name in given if name not in known]:
         raise InvalidInputError(
-            f"values name {unknown[0]!r}, which is no variant; they are {strung(names, 8)}.",
+            f"values name {unknown[0]!r}, which is not one of the variants: {strung(names, 8)}.",
             field="values",
         )
     if missing := [name for name in names if name not in given]:
         raise InvalidInputError(
-            f"there is no value for {strung(missing, 8)}; give one for every variant, or for none.",
+            f"values are missing for {strung(missing, 8)}; give one for every variant, or for "
+            "none.",
             field="values",
         )
     return {name: _validate(given[name], name) for name in names}
@@ -112,14 +112,14 @@ def _validate(given: Any, name: str) -> Any:
         value = json.loads(text, parse_int=_exact_int)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
-            f"the value of {name!r} is no JSON: {error}. Expected texts, numbers, true, false, "
-            "null, lists and objects.",
+            f"the value of {name!r} is not valid JSON: {error}. Expected texts, numbers, true, "
+            "false, null, lists and objects.",
             field="values",
         ) from None
     if size > LARGEST_VALUE:
         raise InvalidInputError(
             f"the value of {name!r} has {size:,} bytes as JSON; expected at most "
-            f"{LARGEST_VALUE:,}. Keep large content elsewhere, and give its address.",
+            f"{LARGEST_VALUE:,}. Store large content elsewhere and give its address.",
             field="values",
         )
     return value
@@ -127,7 +127,5 @@ def _validate(given: Any, name: str) -> Any:
 
 def _exact_int(digits: str) -> int:
     if abs(number := int(digits)) > EXACT:
-        raise ValueError(
-            f"{digits} is above 2**53, up to which every program reads numbers exactly"
-        )
+        raise ValueError(f"{digits} is above 2**53, which not every program reads exactly")
     return number

@@ -59,10 +59,10 @@ NAMED = 5  # variants not ruled out that are named
 MANY = 100  # variants not ruled out from which on they are counted, not named
 MOST = 30  # variants that a notebook shows
 TOO_MANY = 100  # budgets; a decision that needs more visits than that gives no number
-STILL = "Nothing drifts; normal in large samples."
+STILL = "No drift; normal in large samples."
 EPOCHS = f"{STILL} Variants that were dropped are not measured."
 NO_ERRORS = "none, since the policy gives no standard errors"
-FOLLOWING = f"{STILL} Shares that follow rewards bias estimates, which is ignored."
+FOLLOWING = f"{STILL} The bias of adaptive shares is ignored."
 
 
 @dataclass(frozen=True)
@@ -319,8 +319,8 @@ class Verdict(Estimates):
         among = (
             f"{len(self.estimates)} variants: {listed(self.names)}"
             if self.shown is None
-            else f"the {len(self.estimates)} on the short list of {self.variants:,} variants, such "
-            f"as {self.name!r}; `shown` has their indices"
+            else f"the {len(self.estimates)} on the shortlist, such as {self.name!r}; `shown` has "
+            "their indices"
         )
         raise InvalidInputError(
             f"the variant is {variant!r}; expected the name or the index of one of {among}."
@@ -410,9 +410,9 @@ class Verdict(Estimates):
         upto = "" if self.until is None else f", up to {self.until:%A %d %b, %H:%M} UTC"
         if self.stopping is not None and self.stopping.stopped:
             later = counted(self.waiting, "visit")
-            return f"Based on the first {self.judged:,} visits{upto}; {later} came after it."
+            return f"Based on the first {self.judged:,} visits{upto}; {later} arrived after it."
         newer = counted(self.waiting, "newer one is", "newer ones are")
-        wait = f", and {self.pending:,} of them still wait for rewards" if self.pending else ""
+        wait = f"; {self.pending:,} of them still wait for rewards" if self.pending else ""
         return f"Based on the first {self.judged:,} visits{upto}; {newer} not included yet{wait}."
 
 
@@ -425,8 +425,8 @@ def adjusted_text(verdict: Verdict, covariates: Sequence[str]) -> str:
         return ""
     names, saved = listed(covariates), 1 - verdict.variance_kept
     if saved < 0.005:
-        return f"Adjusted for {names}, which have not taken any noise away so far."
-    return f"Adjusted for {names}: variance down by {percent(round(saved, 2))}."
+        return f"Adjusted for {names}, which did not reduce the variance."
+    return f"Adjusted for {names}; variance reduced by {percent(round(saved, 2))}."
 
 
 def build_evidence(
@@ -706,9 +706,9 @@ def make_decision(
             no = f"{others[0]} is not better" if len(others) == 1 else "no other variant beats it"
             return Decision("keep", f"Keep {verdict.control}: {no}.", verdict.control)
     more = _more_visits(verdict, against, budget, least)
-    tell = "" if more is None else f"; about {more:,} more visits would tell"
+    tell = "" if more is None else f"; about {more:,} more visits are needed"
     if more is not None and not over and verdict.waiting >= more:
-        more, tell = None, "; visits that are not included yet may tell"
+        more, tell = None, "; recent visits are not included yet"
     if over:
         return Decision("unclear", f"No clear winner{tell}.", None, more)
     if spent:
@@ -728,12 +728,12 @@ def _apply_guardrails(
     unsure = [metric.name for metric in guardrails if name in metric.unsure]
     reason = f"{better}, but " if better else ""
     if broken:
-        why = f"{reason}{listed(broken)} got worse by more than is allowed"
+        why = f"{reason}{listed(broken)} got worse by more than the margin"
         if control is None:
             return Decision("unclear", f"Do not ship {name}: {why}.")
         return Decision("keep", f"Keep {control}, not {name}: {why}.", control)
     if unsure:
-        why = f"{reason}{listed(unsure)} may have got worse by more than is allowed"
+        why = f"{reason}{listed(unsure)} may have got worse by more than the margin"
         return Decision("unclear", f"Do not ship {name} yet: {why}.")
     return ship
 
