@@ -20,7 +20,7 @@ from steadyarm.cli.main import main
         (
             "plan --format xml",
             "steadyarm plan ",
-            "'xml' is not valid; expected one of",
+            "not valid; expected one of: text, json.",
         ),
         ("", "steadyarm ", "the following arguments are required: COMMAND"),
     ],

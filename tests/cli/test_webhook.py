@@ -58,6 +58,6 @@ def test_an_endpoint_from_its_first_day_to_its_last(webhook: Terminal) -> None:
         assert Webhook(secret.strip()).verify(got.body, got.headers)["type"] == "webhook.test"
         receiver.statuses[:] = [500]
         _, wrong = webhook("test", id, status=1)
-        assert "not accepted: answered 500 Internal Server Error" in wrong
+        assert "did not accept the test: answered 500 Internal Server Error" in wrong
     webhook("remove", id)
     assert webhook.json("list") == {"webhooks": []}

@@ -69,7 +69,7 @@ def settings(**changes: Any) -> Settings:
         ({"control": {"arm 0": 0.1}, "min_share": {"arm 0": 0.1}}, "leave it out"),
         ({"control": {"arm 0": 0.5}, "min_share": {"arm 1": 0.5}}, "must leave some"),
         ({"min_share": 0.25}, "must leave some"),
-        ({"policy": sa.Peace(), "min_share": 0.1}, "no room"),
+        ({"policy": sa.Peace(), "min_share": 0.1}, "do not apply"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], message: str) -> None:

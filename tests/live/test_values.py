@@ -54,7 +54,7 @@ def test_values_are_given_by_name_or_in_order(given: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"A": 1}, "no value for B"),
+        ({"A": 1}, "values are missing for B"),
         ({"A": 1, "B": 2, "C": 3}, "'C', which is not one of the variants"),
         ([1], "1 for 2 variants"),
         ("AB", "values is 'AB'"),
