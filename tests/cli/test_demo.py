@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 import steadyarm as sa
-from steadyarm.cli.demo import run_stored, storage_url, weekly_world
+from steadyarm.cli.demo import weekly_world
 from steadyarm.cli.main import main
 
 
@@ -68,21 +68,3 @@ def test_the_demos_world_moves_and_misleads_elimination() -> None:
     misled = sa.simulate(sa.Peace(), world, trials=60, seed=2)
     assert steady.interval(0.999)[1] < 0.25
     assert misled.interval(0.999)[0] > 0.5
-
-
-def test_the_live_run_is_reproducible_and_replaces_an_earlier_one(tmp_path: Path) -> None:
-    arms = sa.ArmSet.one_hot(["A", "B", "C"])
-    means = [[0.1, 0.5, 0.2]] * 1200
-    world = sa.Environment.from_means(arms, means, sa.BernoulliReward())
-    seen: list[int] = []
-    verdict, replay, rewards = run_stored(world, 3, tmp_path, seen.append)
-    again, _, _ = run_stored(world, 3, tmp_path)
-    assert verdict.estimates.tolist() == again.estimates.tolist()
-    assert verdict.name == "B"
-    assert seen[-1] == replay.assignments == replay.rewards == 1200
-    assert replay.agrees
-    assert min(rewards.late, rewards.repeated, rewards.overtaken) > 0
-    with sa.load_experiment("demo", storage_url(tmp_path)) as experiment:
-        rows = experiment.storage.log(experiment.key)
-        assert experiment.status().state == "stopped"
-    assert (rows[-1].created - rows[0].created) / 86_400e6 == pytest.approx(1.15)  # days

@@ -7,7 +7,6 @@ import io
 import json
 import random
 import re
-import time
 import zipfile
 from datetime import timedelta
 from html import unescape
@@ -18,7 +17,6 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.cli.main import main
 from steadyarm.dashboard import pages
 from steadyarm.dashboard.pages import actions_of
 from steadyarm.dashboard.responses import amount
@@ -45,27 +43,6 @@ def text_of(browser: Browser, path: str) -> str:
 
 
 # The overview
-
-
-def test_what_the_empty_overview_says_works(
-    empty: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = empty.get("/").text
-    assert "No experiments yet" in page
-    toml, words, code = re.findall(r"<pre><code>(.*?)</code></pre>", page, re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "button.toml").write_text(toml)
-    monkeypatch.setenv("STEADYARM_STORAGE", "sqlite:///by-command.db")
-    assert main(words.split()[1:]) == 0
-    monkeypatch.setenv("STEADYARM_STORAGE", "sqlite:///by-python.db")
-    spoken: dict[str, Any] = {}
-    exec(compile(code, "overview", "exec"), spoken)
-    spoken["test"].close()
-    for how, rewards in (("command", 0), ("python", 1)):
-        with sa.load_experiment("button", f"sqlite:///by-{how}.db") as test:
-            assert test.arms.names == ("red", "green", "blue")
-            assert test.budget == 10_000
-            assert sum(test.status().rewarded) == rewards
 
 
 def test_search_and_filter() -> None:
@@ -132,28 +109,6 @@ def test_scorecards_are_computed_once_however_many_watch(
     assert "2,401" in browser.get(LAYOUTS).text
     browser.get(LAYOUTS)
     assert computed == ["layouts"] * 3
-
-
-def test_a_scorecard_that_fails_is_not_tried_at_every_view(
-    shown: tuple[Browser, Scorecard], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    browser, _ = shown
-    tried: list[str] = []
-
-    def fail(experiment: sa.Experiment) -> Scorecard:
-        tried.append(experiment.name)
-        raise sa.InvalidInputError("no such policy here")
-
-    monkeypatch.setattr(pages, "compute_scorecard", fail)
-    for _ in range(50):
-        page = browser.get("/").text
-        if "cannot be shown" in page:
-            break
-        time.sleep(0.05)
-    assert "cannot be shown" in page
-    browser.get("/")
-    assert browser.get(LAYOUTS).status_code == 422
-    assert tried == ["layouts"]
 
 
 def test_another_session_gets_its_own_page(guarded: Guarded) -> None:

@@ -156,38 +156,19 @@ def test_corrections_of_early_rewards_are_replayed(missing: str, ended: bool) ->
     assert live.replay().agrees, live.replay()
 
 
-def change_count(live: sa.Experiment, index: int) -> str:
-    def change(record: SegmentRecord) -> SegmentRecord:
-        first, *others = record.early or ()
-        counts = (10**6, *first.counts[1:])
-        return replace(record, early=(first._replace(counts=counts), *others))
-
-    tamper_with_segment(live, index, change)
-    return "differs in its"
-
-
-def change_sum(live: sa.Experiment, index: int) -> str:
-    def change(record: SegmentRecord) -> SegmentRecord:
-        first, *others = record.early or ()
-        sums = (first.sums[0] + 90.0, *first.sums[1:])
-        return replace(record, early=(first._replace(sums=sums), *others))
-
-    tamper_with_segment(live, index, change)
-    return "differs in its weights"
-
-
-def forget_early(live: sa.Experiment, index: int) -> str:
-    tamper_with_segment(live, index, lambda record: replace(record, early=None))
-    return "differs in its"
-
-
-@pytest.mark.parametrize("change", [change_count, change_sum, forget_early])
-def test_replay_finds_what_was_changed(change: Callable[[sa.Experiment, int], str]) -> None:
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_replay_finds_what_was_changed(forgotten: bool) -> None:
     live = shop()
     early = [record for record in records_of(live) if record.early]
     chosen = [each.index for each in early if np.ptp(each.segment.weights) > 0.1]
-    expected = change(live, chosen[len(chosen) // 3])
-    assert expected in str(live.replay())
+
+    def change(record: SegmentRecord) -> SegmentRecord:
+        first, *others = record.early or ()
+        more = first._replace(sums=(first.sums[0] + 90.0, *first.sums[1:]))
+        return replace(record, early=None if forgotten else (more, *others))
+
+    tamper_with_segment(live, chosen[len(chosen) // 3], change)
+    assert "differs in its" in str(live.replay())
 
 
 @pytest.mark.parametrize("why", ["no propensities", "a large set", "too many numbers"])

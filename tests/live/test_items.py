@@ -64,21 +64,6 @@ def test_with_pairs_company_is_averaged_over(size: int) -> None:
     assert found.chosen == ()
 
 
-def test_intervals_hold_for_all_items_at_once() -> None:
-    """400 tests: one of five intervals misses in at most 5 %, up to 4 standard errors."""
-    arms, rng, each, missed = sa.ArmSet.bundles(ITEMS, 2), np.random.default_rng(5), 60, 0
-    rates = rng.uniform(0.2, 0.6, arms.size)
-    truth = _found(compute_effects(_evidence(arms, rates)))
-    segment = Segment(np.full((1, arms.size), 0.1), np.array([10 * each]), order="shuffled")
-    for _ in range(400):
-        hits = rng.binomial(each, rates)[None].astype(float)
-        stats = SegmentStats(np.full((1, arms.size), each), hits, hits)
-        found = compute_effects(Evidence.from_segments(arms, [(segment, stats)]))
-        missed += any(not e.low < truth[e.level] < e.high for e in found.main)
-    assert missed / 400 < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)
-    assert missed
-
-
 def test_effects_of_a_large_set_are_those_of_its_table() -> None:
     items = [f"i{k}" for k in range(16)]
     arms = sa.ArmSet.bundles(items, size=6)

@@ -102,31 +102,6 @@ def test_few_columns_give_the_same_test_as_all(kind: str, missing: Any) -> None:
     assert found[0].status().total_assigned == 240
 
 
-@pytest.mark.parametrize("kind", SETS)
-def test_a_session_is_the_same_with_few_columns(kind: str) -> None:
-    ended = []
-    for few in (True, False):
-        session = sa.Session(Few(few), SETS[kind], budget=200, seed=9)
-        answers = []
-        for i in range(200):
-            answers.append(session.ask())
-            if i == 90:  # in the middle, with rewards pending
-                session = sa.Session.from_json(session.to_json(), Few(few))
-            if i > 20:
-                session.tell(answers[i - 20], reward_of(answers[i - 20].arm, i))
-        session.finish()
-        session = sa.Session.from_json(session.to_json(), Few(few))
-        ended.append((answers, session))
-    assert ended[0][0] == ended[1][0]
-    assert all(a.name == SETS[kind].names[a.arm] for a in ended[0][0])
-    states = [json.loads(session.to_json())["session"]["state"] for _, session in ended]
-    assert states[0] == states[1]
-    verdicts = [session.recommend() for _, session in ended]
-    assert (verdicts[0].arm, verdicts[0].name) == (verdicts[1].arm, verdicts[1].name)
-    assert np.array_equal(verdicts[0].estimates, verdicts[1].estimates)
-    assert len(ended[0][1].to_json()) < len(ended[1][1].to_json())
-
-
 def test_what_is_stored_does_not_grow_with_the_arms(tmp_path: Path) -> None:
     live = played(missing="drop")
     snapshot = live.storage.snapshot(live.key, everything=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.scorecard import Scorecard, compute_scorecard, order_of, standing_of
+from steadyarm.live.scorecard import Scorecard, compute_scorecard, standing_of
 from tests.live.scorecards import played
 
 ABC = sa.ArmSet.one_hot(["A", "B", "C", "D"])
@@ -44,16 +44,6 @@ def ended(card: Scorecard, until: datetime | None = None) -> Scorecard:
 
 def standings(card: Scorecard) -> list[str]:
     return [standing_of(card, k) for k in range(len(card.names))]
-
-
-def test_the_recommended_one_comes_first_and_unknown_ones_last(running: Scorecard) -> None:
-    assert order_of(found(running)) == [1, 0, 2, 3]
-    assert order_of(found(running, arm=3)) == [3, 1, 0, 2]
-    some = np.array([np.nan, 0.1, np.nan, 0.3])
-    assert order_of(found(running, estimates=some)) == [1, 3, 0, 2]
-    assert order_of(found(running, arm=2, estimates=some)) == [2, 3, 1, 0]
-    same = np.full(4, 0.5)
-    assert order_of(found(running, arm=2, estimates=same)) == [2, 0, 1, 3]
 
 
 @pytest.mark.parametrize(

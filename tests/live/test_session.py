@@ -37,22 +37,6 @@ def test_a_session_is_the_simulators_batch_of_one() -> None:
     assert np.array_equal(session.recommend().estimates, policy.recommend(state).estimates[0])
 
 
-def test_rewards_may_come_late_and_in_any_order() -> None:
-    """All asked first, told backwards: one allocation throughout, and the estimate of G-BAI."""
-    session = sa.Session(sa.P1RAGE(), ARMS, budget=300, seed=3)
-    assignments = [session.ask() for _ in range(300)]
-    assert len(session.pending) == 300
-    for a in reversed(assignments):
-        session.tell(a, reward(a))
-    assert session.pending == ()
-    design = sa.g_optimal(ARMS).weights
-    A = (ARMS.features * design[:, None]).T @ ARMS.features
-    scores = [np.linalg.solve(A, ARMS.features[a.arm]) * reward(a) for a in assignments]
-    verdict = session.recommend()
-    assert np.allclose(verdict.estimates, ARMS.features @ np.mean(scores, axis=0))
-    assert verdict.rewards == 300
-
-
 def test_a_late_reward_is_counted_where_its_assignment_was_drawn() -> None:
     """The estimate is the mean of scores, each with its own segment's allocation."""
     session = sa.Session(sa.P1RAGE(), ARMS, budget=500, seed=4)

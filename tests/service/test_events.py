@@ -21,7 +21,6 @@ from steadyarm.storages.engine import MEMORY
 from steadyarm.storages.records import Event, RecordResult
 from steadyarm.storages.storage import Storage
 from tests.service.clients import SHOP, InProcess, in_process, served
-from tests.storages.databases import fresh_database
 
 CART: dict[str, Any] = SHOP | {
     "name": "cart",
@@ -178,13 +177,8 @@ def test_events_of_units_outside_of_the_test_count_nowhere(client: InProcess) ->
     assert client.get("/v1/experiments/shop").json()["totals"]["rewarded"] == 2
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
-def test_what_another_process_has_just_created_gets_its_events(
-    backend: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_what_another_process_has_just_created_gets_its_events(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/t.db"
-    if backend == "postgresql":
-        url = fresh_database(request.getfixturevalue("postgres"))
     with closing(open_storage(url)) as elsewhere, in_process(open_storage(url)) as client:
         for i in range(3):
             made = sa.create_experiment(

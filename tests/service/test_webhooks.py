@@ -55,13 +55,16 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+ON_BOTH = pytest.mark.parametrize("storage", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture
 def storage(
     request: pytest.FixtureRequest, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> Any:
     """A storage whose clock is that of the test."""
     url = f"sqlite:///{tmp_path}/tests.db"
-    if request.param == "postgresql":
+    if getattr(request, "param", "sqlite") == "postgresql":
         url = fresh_database(request.getfixturevalue("postgres"))
     with closing(open_storage(url)) as storage:
         monkeypatch.setattr(storage._database, "now", clock)
@@ -112,6 +115,7 @@ def stored(storage: Storage) -> list[str]:
     return [event for event in EVENTS for row in waiting(storage) if f'"{event}"' in row.body]
 
 
+@ON_BOTH
 def test_the_life_of_a_test_is_told_event_by_event(storage: Storage, clock: Clock) -> None:
     with receiving() as receiver:
         endpoint = listen(storage, receiver.url)
@@ -174,6 +178,7 @@ def test_what_was_over_before_an_endpoint_was_added_is_no_news(
     assert all('"going"' in row.body for row in waiting(storage))
 
 
+@ON_BOTH
 def test_several_processes_tell_once(storage: Storage, clock: Clock) -> None:
     """They notice the same at once, and take messages at once."""
     listen(storage)
@@ -192,6 +197,7 @@ def test_several_processes_tell_once(storage: Storage, clock: Clock) -> None:
     assert len({one.id for one in taken}) == len(taken)
 
 
+@ON_BOTH
 def test_a_killed_process_loses_nothing(storage: Storage, clock: Clock) -> None:
     listen(storage)
     shop(storage)

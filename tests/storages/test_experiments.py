@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,44 +14,32 @@ from steadyarm.errors import (
     UnknownExperimentError,
     WrongStateError,
 )
-from steadyarm.segments import Order, Segment
+from steadyarm.segments import Segment
 from steadyarm.storages.changes import Change
 from steadyarm.storages.records import (
     Decision,
     EarlySums,
     Event,
-    ExperimentState,
-    Progress,
     SegmentRecord,
     Summary,
     Tally,
-    number_of,
 )
 from steadyarm.storages.service import UNKNOWN_EVENT, Refusal
-from steadyarm.storages.storage import MOVED
 from tests.storages.bench import (
     FLOATS,
     NAMES,
     NOW,
     SEED,
     Bench,
-    every,
-    has_arms_of,
     new_record,
     new_segment,
-    numbers_given,
-    numbers_of,
     refused,
     same,
     shape_of,
     text_of,
-    those_given,
 )
 
 # Created, found, listed, moved through their states
-
-
-STATES: tuple[ExperimentState, ...] = get_args(ExperimentState)
 
 
 def test_create_and_find(bench: Bench) -> None:
@@ -75,33 +62,6 @@ def test_create_and_find(bench: Bench) -> None:
         assert same(bench.find(name), made)
     assert [summary.name for summary in summarized(bench)] == [*NAMES]
     assert len({summary.key for summary in bench.summaries()}) == len(NAMES)
-
-
-def test_unknown_experiment(bench: Bench) -> None:
-    """Names are exact; an unknown one is refused, and similar ones are named."""
-    refused(UnknownExperimentError, "find in an empty bench", bench.find, "x")
-    bench.new_experiment("checkout-button")
-    bench.new_experiment("unrelated")
-    for near in ("checkout-buton", "Checkout-button", "checkout-button "):
-        said = refused(UnknownExperimentError, f"find({near!r})", bench.find, near)
-        assert "checkout-button" in said
-    assert "unrelated" not in said
-
-
-def test_moves(bench: Bench) -> None:
-    """Of all pairs of states, those in MOVED are allowed, and staying is."""
-    for begin in STATES:
-        for to in STATES:
-            made = bench.new_experiment(f"{begin} to {to}", state=begin)
-            if to == begin or (begin, to) in MOVED:
-                moved = bench.move(made.key, to)
-                assert same(moved, replace(made, state=to))
-            else:
-                promise = f"moving from {begin} to {to}"
-                refused(WrongStateError, promise, bench.move, made.key, to)
-                moved = made
-            found = bench.again().find(made.name)
-            assert same(found, moved)
 
 
 # Checks of reading: segments, snapshots, progress and the log.
@@ -133,23 +93,6 @@ def test_segments_are_kept(bench: Bench) -> None:
             assert seen[index][1] == Tally.empty(3)
     assert list(bench.segments(key, [2])) == [2]
     assert bench.segments(key, []) == {}
-
-
-def test_progress(bench: Bench) -> None:
-    """Progress says of open segments whose counter is at its end what a snapshot does."""
-    key = bench.new_experiment().key
-    bench.open_segment(key, new_segment(2))
-    assert bench.progress(key) == ()
-    bench.assign(key, ["a", "b"], now=NOW + 1)
-    bench.open_segment(key, new_segment(9, "blocks", 3))
-    bench.assign(key, ["c", "d"], now=NOW + 2)
-    bench.reward(key, [("a", 1.0), ("d", 1.0), ("c", 0.0)], NOW + 3)
-    assert bench.progress(key) == (Progress(0, 2, 2, 1, NOW + 1),)
-    closed = ((0, bench.tallied(key)[0]),)
-    assert bench.decided(key, Decision({}, closed, supersede=1))
-    assert bench.again().progress(key) == ()
-    bench.assign(key, ["e"], now=NOW + 2)  # the last of the block
-    assert bench.progress(key) == (Progress(1, 3, 3, 2, NOW + 2),)
 
 
 def summarized(bench: Bench) -> list[Summary]:
@@ -259,26 +202,6 @@ def test_decisions_on_what_changed(bench: Bench) -> None:
     right = replace(right, closed=((0, bench.tallied(key)[0]),))
     assert bench.decide(key, version, right, NOW)
     assert not bench.decide(key, version, right, NOW)
-
-
-def test_supersede(bench: Bench) -> None:
-    """A superseded segment ends with its block, there the counter stops; arms stay."""
-    ends: dict[Order, int] = {"blocks": 10, "iid": 6}
-    for order, rounds in ends.items():
-        key = bench.new_experiment(order, sticky=False).key
-        segment = new_segment(100, order, 5)
-        bench.open_segment(key, segment)
-        given = every(bench.assign(key, ["u"] * 6))
-        assert bench.decided(key, Decision({}, supersede=0))
-        record = bench.segments(key, [0])[0]
-        assert (record.superseded, record.rounds) == (True, rounds)
-        assert (record.used, record.closed) == (6, None)
-        used = bench.again().assign(key, ["u"] * 9)
-        assert len(numbers_given(used)) == rounds - 6
-        has_arms_of([*given, *those_given(used)], segment)
-        bench.open_segment(key, new_segment(5), closed=[0])
-        assert numbers_of(bench.assign(key, ["u"])) == [number_of(1, 0)]
-        bench.accounted(key)
 
 
 def unmeasured(numbers: Iterable[int]) -> list[Refusal]:

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
-from numpy.typing import NDArray
-
-from steadyarm.segments import Order, Segment
 from steadyarm.storages.records import (
     SKEW,
     Event,
@@ -17,13 +11,10 @@ from steadyarm.storages.records import (
     number_of,
 )
 from tests.storages.bench import (
-    DAY,
     NAMES,
     NOW,
     Bench,
     Open,
-    every,
-    new_segment,
 )
 from tests.storages.databases import running_in
 
@@ -116,50 +107,6 @@ def test_window(bench: Bench) -> None:
 
 
 # Checks of segments that play some of very many arms: sums in their columns, arms by index.
-
-
-FIRST = np.array([0, 17, 4_096, 1_048_575], dtype=np.int64)
-SECOND = np.array([3, 17, 900_000], dtype=np.int64)
-
-
-def some(arms: NDArray[np.int64], rounds: int, order: Order = "iid", block: int = 1) -> Segment:
-    """A segment that plays these arms, the later ones more often."""
-    shares = np.arange(1.0, arms.size + 1)
-    if order == "shuffled":
-        counts = np.full((1, arms.size), rounds // arms.size)
-        counts[0, -1] += rounds - counts.sum()
-        return replace(Segment.shuffled(counts), arms=arms)
-    weights = (shares / shares.sum())[None]
-    return Segment(weights, np.array([rounds]), order, block, np.array([[0.5, -1.0]]), arms)
-
-
-def test_other_arms(bench: Bench) -> None:
-    """One segment closes, another plays other arms, a third all: each with its own columns."""
-    key = bench.new_experiment().key
-    bench.open_segment(key, some(FIRST, 10))
-    _play(bench, key, "a", 10)
-    bench.open_segment(key, some(SECOND, 15), closed=[0])
-    _play(bench.again(), key, "b", 15)
-    bench.open_segment(key, new_segment(20))
-    _play(bench, key, "c", 9)
-    (outcome,) = bench.reward(key, [("a9", 1.0)], NOW + DAY)
-    assert outcome.status == "closed"
-    assert [len(tally.sums) for tally in bench.tallied(key)] == [4, 3, 3]
-    assert [(len(sums.late), sum(sums.late)) for sums in bench.dayed(key)] == [
-        (4, 1),
-        (3, 0),
-        (3, 0),
-    ]
-
-
-def _play(bench: Bench, key: int, name: str, units: int) -> None:
-    given = every(bench.assign(key, [f"{name}{i}" for i in range(units)]))
-    _reward(bench, key, [a.unit for a in given[:-1]])
-
-
-def _reward(bench: Bench, key: int, units: list[str]) -> None:
-    reported: list[tuple[Target, float]] = [(unit, 0.1 + i / 3) for i, unit in enumerate(units)]
-    bench.reward(key, reported, NOW + 99)
 
 
 def test_a_late_reward_counts_where_a_worker_has_counted_nothing_yet(open_fresh: Open) -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from math import fsum, prod
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.storages.changes import Change
 from steadyarm.storages.records import (
-    Decision,
     Event,
     LogRow,
     MetricEvent,
     Outcome,
-    SeriesSums,
     place_of,
 )
 from tests.storages.bench import (
@@ -24,7 +20,6 @@ from tests.storages.bench import (
     HOUR,
     NAMES,
     NOW,
-    WHY,
     Bench,
     Close,
     new_record,
@@ -151,13 +146,6 @@ def _value(rule: dict[str, Any], events: Sequence[MetricEvent]) -> float:
     return value if rule["cap"] is None else min(value, rule["cap"])
 
 
-def _late(series: Sequence[SeriesSums]) -> dict[str, int]:
-    late: Counter[str] = Counter()
-    for sums in series:
-        late[sums.series] += sum(sums.late)
-    return dict(late)
-
-
 def test_events_once(bench: Bench) -> None:
     """An event counts once; another value of it is a conflict, and another event is not."""
     key = declared(bench, *ALL)
@@ -199,44 +187,6 @@ def test_events_once(bench: Bench) -> None:
 
 
 # Covariates
-
-
-def test_decisions_on_covariates(bench: Bench) -> None:
-    """A decision is refused if a covariate came meanwhile; a closed segment takes none."""
-    key = declared(bench, AGE, CLICKED, products=[("age", "reward")], rounds=2)
-    bench.assign(key, ["a", "b"])
-    bench.record(key, [Event("a", 1.0, "age")], NOW)
-    bench.reward(key, [("a", 1.0), ("b", 0.0)], NOW)
-
-    def decision() -> tuple[int, Decision]:
-        seen = bench.snapshot(key)
-        tallies = tuple((record.index, tally) for record, tally in seen.segments)
-        return seen.experiment.version, Decision({}, tallies, series=seen.series)
-
-    version, made = decision()
-    bench.record(key, [Event("b", 1.0, "clicked")], NOW)
-    bench.record(key, [Event("b", 2.0, "age")], NOW)
-    before = bench.everything(key)
-    assert not bench.decide(key, version, made, NOW)
-    assert not bench.decide(key, version, replace(made, series=()), NOW)
-    assert bench.everything(key) == before
-    version, made = decision()
-    late = [Event("b", 2.0, "age"), Event("b", 3.0, "age")]
-    assert said(bench.record(key, late, NOW)) == ["repeated", "conflict"]
-    assert bench.decide(key, version, made, NOW)
-    sums = bench.snapshot(key, everything=True).series
-    void = Change("void", target="a", metric="age", reason=WHY)
-    refused(InvalidInputError, "a covariate", bench.correct, key, void, now=NOW)
-    bench.change(key, "exclude", unit="a")
-    assert bench.snapshot(key, everything=True).series != sums
-    key = declared(bench, AGE, CLICKED, rounds=1, name="closed")
-    bench.assign(key, ["a"])
-    bench.reward(key, [("a", 1.0)], NOW)
-    bench.open_segment(key, new_segment(9), closed=[0])
-    events = [Event("a", 1.0, "age"), Event("a", 1.0, "clicked")]
-    assert said(bench.record(key, events, NOW)) == ["closed", "stored"]
-    assert _late(bench.series(key)) == {"age": 1, "clicked": 0}
-    assert bench.snapshot(key).experiment.observed == 1
 
 
 # Rewards that are made of events
