@@ -217,13 +217,11 @@ class _Parser:
                 raise _wrong(text, "is a ratio with a cap; give the cap to what it is made of")
             parts = [self._half(half.strip(), settings["window"], text) for half in halves]
             return Metric(name, direction=settings["direction"], ratio=(parts[0], parts[1]))
-        call = CALL.fullmatch(what if equals else f"conversion({name})")
-        if not self.events and call is None:
-            measure = Measure(Metric(name, **settings), "column", what)
-        elif not self.events and not equals:
-            measure = Measure(Metric(name, **settings), "column", name)
-        elif call is None or not self.events:
+        call = CALL.fullmatch(what if equals or not self.events else f"conversion({name})")
+        if self.events == (call is None):
             raise _wrong(text, "cannot be read")
+        if call is None:
+            measure = Measure(Metric(name, **settings), "column", what if equals else name)
         else:
             measure = _measure(name, call, settings)
         self.measures[name] = measure
@@ -438,12 +436,7 @@ def join_tables(exposures: Source, events: Source, measured: Measured) -> Measur
         f"{used:,} of {counted(totals['rows'], 'event')} ({percent(used / totals['rows'])}) count: "
         "they are of a metric, of an exposed unit, and not before its first exposure."
     )
-    for log in (exposures, events):
-        if log.columns:
-            mapped = [
-                f"{ours} is {theirs!r}" for ours, theirs in log.columns.items() if " " not in ours
-            ]
-            notes.append(f"In {log.name} {', '.join(mapped)}.")
+    notes += filter(None, (exposures.mapping, events.mapping))
     log = replace(
         exposures,
         name=f"{exposures.name} with {events.name}",

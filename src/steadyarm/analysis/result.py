@@ -366,11 +366,8 @@ def _notes(sample: Sample, scored: Scored, variance_left: float | None) -> list[
     notes = [f"Periods are {periods}; times are in UTC."]
     if plan.name == "all":
         notes = ["The log has no times, so nothing is known of drift."]
-    if log.columns and not log.single:
-        mapped = [
-            f"{ours} is {theirs!r}" for ours, theirs in log.columns.items() if " " not in ours
-        ]
-        notes += [f"In {log.name} {', '.join(mapped)}."] if mapped else []
+    if log.mapping and not log.single:
+        notes.append(log.mapping)
     if units is not None:
         notes.append(units.note)
         told, rows = (int(each.played[0]) for each in (scored.timeline, scored.evidence))

@@ -105,6 +105,12 @@ class Source:
         """What a column is called where the table lives."""
         return self.columns.get(column, column)
 
+    @property
+    def mapping(self) -> str:
+        """Which columns stand for ours, in a sentence; empty if they are called like ours."""
+        mapped = [f"{ours} is {their!r}" for ours, their in self.columns.items() if " " not in ours]
+        return f"In {self.name} {', '.join(mapped)}." if mapped else ""
+
     def has(self, column: str) -> bool:
         """Whether there is a column."""
         return column in self.table.columns
