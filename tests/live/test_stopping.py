@@ -56,7 +56,9 @@ def test_a_session_stops_itself_and_says_why() -> None:
     assert verdict.stopping is not None
     assert verdict.stopping.stopped
     assert verdict.stopping.looks[-1].number == stopped.look
-    assert verdict.stopping.looks[-1].reached > verdict.stopping.looks[-1].boundary
+    last = verdict.stopping.looks[-1]
+    assert last.boundary is not None
+    assert last.reached > last.boundary
     assert f"Stopped at interim analysis {stopped.look} of 6: Ship B: it beats A by" in str(verdict)
     assert verdict.method.startswith("group-sequential, obrien-fleming")
     with pytest.raises(sa.BudgetSpentError, match=f"at look {stopped.look}: Ship B"):

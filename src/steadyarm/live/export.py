@@ -247,11 +247,6 @@ def read_export(path: str | Path) -> ExportedTest:
     return _read_test(description_path(path), data)
 
 
-def read_description(path: Path) -> ExportedTest:
-    """Read the test from the description beside a log, which is not looked at."""
-    return _read_test(path, _read_json(path))
-
-
 def _columns(experiment: Experiment) -> list[str]:
     """Arms that share features need every row's whole allocation.
 

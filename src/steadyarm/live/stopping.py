@@ -97,7 +97,7 @@ class InterimResult:
     number : of the look, from 1
     visits, share : that it rests on, and as a share of the budget
     when : the last of these visits was assigned; None without a clock
-    boundary : standard errors that decide; infinite if the look was too early to decide anything
+    boundary : standard errors that decide; None if the look was too early to decide anything
     reached : standard errors that were seen, of what was nearest to its boundary: the lead of the
         best variant over the nearest other one or, with a control, over that
     """
@@ -106,7 +106,7 @@ class InterimResult:
     visits: int
     share: float
     when: datetime | None
-    boundary: float
+    boundary: float | None
     reached: float
 
 
@@ -347,14 +347,14 @@ def _look_results(
     results = []
     for look in looks:
         j = int(brought[look.pieces - 1]) - 1
-        boundary, reached = (np.inf, 0.0) if j < 0 else _extent(settings, sequence, j)
+        boundary, reached = (None, 0.0) if j < 0 else _extent(settings, sequence, j)
         when = None if look.last is None else to_datetime(look.last)
         share = look.visits / settings.budget
         results.append(InterimResult(look.number, look.visits, share, when, boundary, reached))
     return tuple(results)
 
 
-def _extent(settings: Settings, sequence: ConfidenceSequence, j: int) -> tuple[float, float]:
+def _extent(settings: Settings, sequence: ConfidenceSequence, j: int) -> tuple[float | None, float]:
     """The boundary at the end of piece j, and how many standard errors were reached.
 
     A winner is declared if it leads all others; with a control a lead over that is enough, at the
@@ -368,13 +368,13 @@ def _extent(settings: Settings, sequence: ConfidenceSequence, j: int) -> tuple[f
     leads = np.abs(until.estimates[0, best] - until.estimates[0]) / np.where(errors > 0, errors, 1)
     others = (np.arange(arms.size) != best) & (errors > 0)
     if not others.any():
-        return np.inf, 0.0
+        return None, 0.0
     ways = [((1 - LEVEL) / 2, leads[others].min())]
     if settings.control is not None and others[row := arms.index(settings.control)]:
         ways.append(((1 - LEVEL) / (2 * max(sequence.evidence.family - 1, 1)), leads[row]))
     ways_reached = [(float(sequence.factor(j, alpha)[0, 0]), float(lead)) for alpha, lead in ways]
     boundary, reached = max(ways_reached, key=lambda way: way[1] / way[0])
-    return (np.inf if boundary > 1e9 else boundary), reached
+    return (None if boundary > 1e9 else boundary), reached
 
 
 def _is_futile(settings: Settings, sequence: ConfidenceSequence) -> bool:

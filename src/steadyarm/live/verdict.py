@@ -264,7 +264,7 @@ class Verdict(Estimates):
             return "the policy gives no standard errors"
         if self.stopping is not None and not self.stopping.looks:
             return "before the first interim analysis"
-        if self.stopping is not None and np.isinf(self.stopping.looks[-1].boundary):
+        if self.stopping is not None and self.stopping.looks[-1].boundary is None:
             return "too early at the last interim analysis"
         if np.isfinite(self.intervals).any():  # others are known
             return "too few rewards; declare a range or a cap to get one"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
-from math import isfinite
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
@@ -260,7 +259,7 @@ def _looks(card: Scorecard) -> list[tuple[str, ...]]:
             f"{look.visits:,}",
             percent(look.share),
             f"{look.reached:.2f}",
-            f"{look.boundary:.2f}" if isfinite(look.boundary) else "too early",
+            "too early" if look.boundary is None else f"{look.boundary:.2f}",
         )
         for look in report.looks
     ]

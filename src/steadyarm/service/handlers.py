@@ -311,12 +311,11 @@ async def roll_out_variant(
 
 async def correct(
     service: Service, request: Request, body: requests.NewCorrection
-) -> tuple[int, responses.CorrectedAnswer]:
+) -> tuple[int, CorrectionResult]:
     """Void a reward, exclude visits, or erase a unit."""
     experiment = await service.experiment(request)
     # Not in turn with batches: a long period takes its time, and others go on meanwhile.
-    done = await service.read(_correct, experiment, body, author(request))
-    return 201, responses.CorrectedAnswer(done.entry, done.assignments)
+    return 201, await service.read(_correct, experiment, body, author(request))
 
 
 def _correct(experiment: Experiment, body: requests.NewCorrection, by: str) -> CorrectionResult:

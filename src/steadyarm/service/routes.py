@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from inspect import cleandoc
 from types import ModuleType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -49,7 +49,7 @@ class Route:
 
     method: str
     path: str
-    handler: Callable[..., Awaitable[tuple[int, Struct] | Response]]
+    handler: Callable[..., Awaitable[tuple[int, Any] | Response]]
     scope: Scope | None
     tag: str
     statuses: tuple[int, ...] = (200,)
@@ -74,7 +74,7 @@ class Route:
         return next((one for one in hints if isinstance(one, type) and issubclass(one, base)), None)
 
     @property
-    def responses(self) -> dict[int, type[Struct] | None]:
+    def responses(self) -> dict[int, type | None]:
         """The structs of good responses by status; None for what is no JSON."""
         if self.media:
             return dict.fromkeys(self.statuses)
@@ -209,7 +209,8 @@ def document(routes: tuple[Route, ...] = ROUTES, root_path: str = "") -> dict[st
         "components": {
             "schemas": _schemas(requests, requests.Request)
             | _schemas(responses)
-            | _schemas(wire_flags),
+            | _schemas(wire_flags)
+            | {model.__name__: _described(model) for model in responses.SHARED},
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
@@ -258,30 +259,31 @@ def _operation(route: Route) -> dict[str, Any]:
     return described
 
 
-def _content(model: type[Struct], media: str = "application/json") -> dict[str, Any]:
+def _content(model: type, media: str = "application/json") -> dict[str, Any]:
     return {media: {"schema": {"$ref": responses.REF.format(name=model.__name__)}}}
 
 
 def _schemas(module: ModuleType, base: type[Struct] = responses.Response) -> dict[str, Any]:
     """The schemas of a module's structs, with what their docstrings say of each field."""
     models = [
-        one
-        for one in vars(module).values()
-        if isinstance(one, type) and issubclass(one, base) and one is not base
+        model
+        for model in vars(module).values()
+        if isinstance(model, type) and issubclass(model, base) and model is not base
     ]
     return {model.__name__: _described(model) for model in models}
 
 
-def _described(model: type[Struct]) -> dict[str, Any]:
+def _described(model: type) -> dict[str, Any]:
     _, found = msgspec.json.schema_components([model], ref_template=responses.REF)
     schema: dict[str, Any] = found[model.__name__]
     text = cleandoc(schema.get("description", ""))  # Python before 3.13 keeps its indentation
-    schema["description"] = re.split(r"\n\s*\n\w[\w, ]* : ", text)[0]
+    schema["description"] = re.split(r"\n\s*\n(?:Attributes\n-+\n)?\w[\w, ]* : ", text)[0]
     # What a response has is known; a request may have more only if that is ignored.
     schema["additionalProperties"] = (
         issubclass(model, requests.Request) and not model.__struct_config__.forbid_unknown_fields
     )
-    written = {field.name: field.encode_name for field in msgspec.structs.fields(model)}
+    kind = cast(msgspec.inspect.StructType, msgspec.inspect.type_info(model))
+    written = {field.name: field.encode_name for field in kind.fields}
     for name, text in requests.descriptions(model).items():
         if written.get(name) in schema["properties"]:
             schema["properties"][written[name]]["description"] = text

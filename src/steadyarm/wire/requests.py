@@ -419,7 +419,7 @@ class MalformedError(InvalidInputError):
 
 
 @cache
-def descriptions(model: type[Struct]) -> Mapping[str, str]:
+def descriptions(model: type) -> Mapping[str, str]:
     """What the docstrings of a class and of its bases say of its fields.
 
     Examples

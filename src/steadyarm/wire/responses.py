@@ -30,7 +30,7 @@ from steadyarm.errors import (
     VisitsPendingError,
     WrongStateError,
 )
-from steadyarm.inference import DriftReport
+from steadyarm.inference import DriftReport, Finding
 from steadyarm.inference.evidence import json_ready
 from steadyarm.live.after_test import AfterTest, RollOut
 from steadyarm.live.assigner import LiveAssignment, ReportStatus
@@ -38,10 +38,11 @@ from steadyarm.live.breakdowns import Breakdown, LevelResult
 from steadyarm.live.estimates import Estimates, MetricResult, Safety
 from steadyarm.live.experiment import Experiment
 from steadyarm.live.settings import After, Missing, Settings, Sticky, variants_in
+from steadyarm.live.stopping import InterimResult
 from steadyarm.live.values import values_of
-from steadyarm.live.verdict import Verdict, Word
+from steadyarm.live.verdict import Decision, Verdict
 from steadyarm.segments import Direction
-from steadyarm.storages.changes import AuditEntry
+from steadyarm.storages.changes import AuditEntry, CorrectionResult
 from steadyarm.storages.records import (
     ExperimentHead,
     ExperimentState,
@@ -51,6 +52,7 @@ from steadyarm.storages.records import (
 
 MOST_SHOWN = 500  # variants of a large set
 REF = "#/components/schemas/{name}"
+SHARED = (CorrectionResult, Decision, Finding, InterimResult)  # results that are sent as they are
 PROBLEM = "urn:steadyarm:problem:"
 PROBLEMS: dict[str, type[SteadyArmError]] = {
     "invalid-input": InvalidInputError,
@@ -675,22 +677,6 @@ class MetricEstimate(ComparedEstimate):
     safety: Safety | None
 
 
-class DecisionAnswer(Response):
-    """What to do.
-
-    word : ship a variant, keep the control, unclear if the test ended without a clear winner,
-        unhealthy if nothing must be decided, running if it is not decided yet
-    text : the same as a person says it
-    variant : the variant to ship or to keep; null if there is none
-    more : about how many more visits would tell; null if there is nothing to tell or nobody knows
-    """
-
-    word: Word
-    text: str
-    variant: str | None
-    more: int | None
-
-
 class MetricAnswer(Response):
     """What is known of one metric beside the primary one.
 
@@ -772,26 +758,6 @@ class BreakdownAnswer(Response):
         return cls.read(breakdown, levels=[LevelAnswer.of(level) for level in breakdown.levels])
 
 
-class LookAnswer(Response):
-    """One look at a test that may stop early.
-
-    number : of the look, counted from 1
-    visits : that it rests on
-    share : these as a share of the budget
-    when : the last of these visits was assigned; null if that is not known
-    boundary : standard errors that decide; null if the look was too early to decide anything
-    reached : standard errors that were seen, of what was nearest to its boundary: the lead of the
-        best variant over the nearest other one or, with a control, over that
-    """
-
-    number: int
-    visits: int
-    share: float
-    when: Time | None
-    boundary: Number
-    reached: float
-
-
 class StoppingAnswer(Response):
     """How far a test is that may stop early.
 
@@ -811,7 +777,7 @@ class StoppingAnswer(Response):
     rule: str
     spending: str
     planned: int | None
-    looks: list[LookAnswer]
+    looks: list[InterimResult]
     recommended: bool
     stopped: bool
     when: Time | None
@@ -871,7 +837,7 @@ class Recommendation(Response):
     others: int
     variants: int
     arms: list[ArmEstimate]
-    decision: DecisionAnswer
+    decision: Decision
     control: str | None
     metrics: list[MetricAnswer]
     variance_kept: Number
@@ -886,23 +852,6 @@ class Recommendation(Response):
             arms=ArmEstimate.rows(verdict, index=verdict.columns()["arm"]),
             metrics=[MetricAnswer.of(result) for result in verdict.metrics],
         )
-
-
-class Finding(Response):
-    """One health check.
-
-    name : what was checked
-    status : warn: inspect it; fail: do not trust results before it is explained
-    p_value : of the test behind it; null if there is none
-    explanation : what was found, in one sentence
-    advice : what to do; empty if nothing
-    """
-
-    name: str
-    status: Literal["ok", "warn", "fail"]
-    p_value: float | None
-    explanation: str
-    advice: str
 
 
 class Health(Response):
@@ -993,17 +942,6 @@ class ReplayAnswer(Response):
 
 
 # Corrections and the audit log
-
-
-class CorrectedAnswer(Response):
-    """What a correction did.
-
-    entry : its id in the audit log
-    assignments : how many assignments it changed
-    """
-
-    entry: int
-    assignments: int
 
 
 ENDS = {"since", "until"}  # of a period that was excluded: times
