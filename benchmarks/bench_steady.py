@@ -1,17 +1,22 @@
 """How does Steady do against all other policies, also in worlds on which it was not chosen?
 
-45 drifting worlds against the balanced design `GBAI(order="blocks")`, 20 of them written after the
-rule was chosen, with ablations; then eight more, never seen either, against all policies. A mark
-says where Steady is significantly worse: than 1.2 times the balanced design, than the better of
-G-BAI and P1-RAGE with independent draws (WORSE) or in blocks (worse; Fisher, p < 0.001). `fixed` is
-Steady without adaptation, `iid` without blocks. Last: geometric means, and how much of the gain
-needs no adaptation, or no blocks.
+`balanced`: 45 drifting worlds against the balanced design `GBAI(order="blocks")`, 20 of them
+written after the rule was chosen. A mark says where Steady makes significantly more than 1.2 times
+its errors.
+`late`: worlds in which it loses, because the best arms come back late, rivals crash late, or the
+common level swings within a block; with `robustness=0.9`, which costs less there.
+`visits`: rounds for 5 % errors where nothing moves, relative to the balanced design.
+`rivals`: eight worlds never seen while choosing, against all policies. A verdict says where Steady
+is significantly worse than the better of G-BAI and P1-RAGE with independent draws (WORSE) or in
+blocks (worse; Fisher, p < 0.001). `fixed` is Steady without adaptation, `iid` without blocks. Last:
+geometric means, and how much of the gain needs no adaptation, or no blocks.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -144,10 +149,8 @@ Moves = Callable[["Field"], Floats]
 BALANCED: dict[str, sa.Policy[Any]] = {
     "balanced": sa.GBAI(order="blocks"),
     "Steady": sa.Steady(),
-    "fixed": sa.Steady(robustness=1.0),
-    "iid": sa.Steady(order="iid"),
-    "RAGE blk": sa.P1RAGE(order="blocks"),
 }
+CAREFUL = BALANCED | {"robust .9": sa.Steady(robustness=0.9), "RAGE blk": sa.P1RAGE(order="blocks")}
 
 
 @dataclass(frozen=True)
@@ -175,8 +178,13 @@ class Field:
         move = self.arms.features[self.order[start : start + count]].sum(axis=0)
         return np.asarray(move * size / float(np.abs(self.arms.features @ move).max()))
 
-    def world(self, path: Floats) -> sa.Environment:
-        """The path (T, d) around its own mean, added to the parameter."""
+    def world(self, path: Floats, error: float = 0.05, level: float = 0.0) -> sa.Environment:
+        """The path (T, d) around its own mean, added to the parameter.
+
+        error : of the balanced design, to which the noise is set
+        level : standard deviations of the noise by which a common level swings up and down, 50
+            times in the test
+        """
         X = self.arms.features
         values = X @ self.theta
         design = sa.g_optimal(self.arms)
@@ -184,8 +192,11 @@ class Field:
         Y = X[self.order[0]] - np.delete(X, self.order[0], axis=0)
         gaps = values.max() - np.delete(values, self.order[0])
         errors = np.sqrt(np.einsum("ka,ab,kb->k", Y, inverse, Y) / len(path))
-        noise = brentq(lambda s: float(norm.sf(gaps / (s * errors)).sum()) - 0.05, 1e-3, 1e3)
+        noise = brentq(lambda s: float(norm.sf(gaps / (s * errors)).sum()) - error, 1e-3, 1e3)
         moved = self.theta + path - path.mean(axis=0)
+        if level:
+            means = (moved @ X.T) + level * noise * np.sqrt(2) * cosine(50)[:, None]
+            return sa.Environment.from_means(self.arms, means, sa.GaussianNoise(noise))
         return sa.Environment.from_parameters(self.arms, moved, sa.GaussianNoise(noise))
 
 
@@ -232,6 +243,11 @@ def along(profile: NDArray[Any], move: Floats) -> Floats:
 
 def cosine(periods: float) -> Floats:
     return np.asarray(np.cos(2 * np.pi * periods * CLOCK))
+
+
+def still(field: Field) -> Floats:
+    """Nothing moves."""
+    return np.zeros((T, field.theta.size))
 
 
 def walking(field: Field, size: float, steps: int) -> Floats:
@@ -342,22 +358,62 @@ HELD_OUT: dict[str, tuple[Callable[[], Field], Moves]] = {
 }
 
 
+LATE: dict[str, tuple[Callable[[], Field], Moves, dict[str, float]]] = {
+    "10 arms, best two bad for 0.9": (
+        lambda: plain(10),
+        lambda f: along(CLOCK > 0.9, f.best(4.0)),
+        {},
+    ),
+    "10 arms, best two bad for 0.9, rare errors": (
+        lambda: plain(10),
+        lambda f: along(CLOCK > 0.9, f.best(4.0)),
+        {"error": 0.01},
+    ),
+    "30 arms, best two bad for 0.95": (
+        lambda: plain(30),
+        lambda f: along(CLOCK > 0.95, f.best(6.0)),
+        {},
+    ),
+    "10 arms, two rivals crash at 0.9": (
+        lambda: plain(10),
+        lambda f: along(CLOCK > 0.9, -f.best(4.0, start=1)),
+        {},
+    ),
+    "10 arms, two rivals crash at 0.95": (
+        lambda: plain(10),
+        lambda f: along(CLOCK > 0.95, -f.best(6.0, start=1)),
+        {},
+    ),
+    "10 arms, level swings by 2 sd": (lambda: plain(10), still, {"level": 2.0}),
+    "30 arms, level swings by 2 sd": (lambda: plain(30), still, {"level": 2.0}),
+    "16 layouts, level swings by 2 sd": (
+        lambda: linear(sa.environments.layouts(4), 3),
+        still,
+        {"level": 2.0},
+    ),
+}
+
+
 def against_balanced(
-    worlds: dict[str, tuple[Callable[[], Field], Moves]], trials: int
+    worlds: Mapping[str, tuple[Any, ...]],
+    trials: int,
+    policies: dict[str, sa.Policy[Any]] = BALANCED,
 ) -> list[tuple[float, float]]:
     """One line per world: error rates, and Steady's as a multiple of the balanced design's.
 
+    worlds : by name: a field, how it moves, and settings of `Field.world` if any
+
     Returns, for each world, the numbers of errors of Steady and of the balanced design.
     """
-    print(f"{'world':<40}{''.join(f'{name:>10}' for name in BALANCED)}{'ratio':>7}")
+    print(f"{'world':<44}{''.join(f'{name:>10}' for name in policies)}{'ratio':>7}")
     counts = []
-    for title, (field, move) in worlds.items():
+    for title, (field, move, *settings) in worlds.items():
         here = field()
-        world = here.world(move(here))
+        world = here.world(move(here), **(settings[0] if settings else {}))
         assert world.best_arm == here.order[0]
         found = {
             name: sa.simulate(policy, world, trials=trials, seed=crc32(title.encode()))
-            for name, policy in BALANCED.items()
+            for name, policy in policies.items()
         }
         steady, balanced = max(found["Steady"].errors, 0.5), max(found["balanced"].errors, 0.5)
         counts.append((steady, balanced))
@@ -365,9 +421,63 @@ def against_balanced(
         excess = (steady - 1.2 * balanced) / np.sqrt(steady + 1.44 * balanced)
         mark = "  above 1.2, p < 0.001" if excess > norm.isf(1e-3) else ""
         rates = "".join(f"{result.error_rate:10.4f}" for result in found.values())
-        print(f"{title:<40}{rates}{steady / balanced:7.2f}{mark}", flush=True)
+        print(f"{title:<44}{rates}{steady / balanced:7.2f}{mark}", flush=True)
     _sum_up(counts)
     return counts
+
+
+# Visits that a test needs where nothing moves
+
+STILL = {"3 arms": lambda: plain(3), **TUNED_FIELDS}
+VISITS = BALANCED | {"Top-Two": sa.TopTwoThompson()}
+WANTED = 0.05  # share of errors
+
+
+def visits(trials: int) -> None:
+    """One line per field: visits of the balanced design, and those of others relative to it."""
+    others = [name for name in VISITS if name != "balanced"]
+    print(f"{'field':<14}{'balanced':>10}{''.join(f'{name:>16}' for name in others)}")
+    ratios: dict[str, list[float]] = {name: [] for name in others}
+    for title, make in STILL.items():
+        field = make()
+        needs = {name: needed(policy, field, trials) for name, policy in VISITS.items()}
+        base, base_error = needs["balanced"]
+        line = f"{title:<14}{base:>10,.0f}"
+        for name in others:
+            need, error = needs[name]
+            ratios[name].append(need / base)
+            line += f"{need / base:>9.2f} ({np.hypot(error, base_error) * need / base:.3f})"
+        print(line, flush=True)
+    means = {name: np.exp(np.log(values).mean()) for name, values in ratios.items()}
+    print(f"{'mean':<24}{''.join(f'{mean:>9.2f}        ' for mean in means.values())}")
+
+
+def needed(policy: sa.Policy[Any], field: Field, trials: int) -> tuple[float, float]:
+    """Rounds for 5 % errors, and the relative standard error.
+
+    Normal quantiles of the error at three budgets lie on a line in the root of the budget. Budgets
+    are chosen by a fifth of the trials.
+    """
+    noise = field.world(still(field)).noise
+
+    def fit(budgets: list[int], tests: int, seed: int) -> tuple[float, float]:
+        worlds = [
+            sa.Environment.from_parameters(field.arms, field.theta, noise, budget=budget)
+            for budget in budgets
+        ]
+        results = [sa.simulate(policy, world, tests, seed + i) for i, world in enumerate(worlds)]
+        rates = np.array([(result.errors + 0.5) / (tests + 1) for result in results])
+        quantiles = norm.isf(rates)
+        off = np.sqrt(rates * (1 - rates) / tests) / norm.pdf(quantiles)
+        X = np.column_stack([np.ones(len(budgets)), np.sqrt(budgets)]) / off[:, None]
+        covariance = np.linalg.inv(X.T @ X)
+        a, b = covariance @ X.T @ (quantiles / off)
+        root = (norm.isf(WANTED) - a) / b
+        gradient = np.array([1.0, root]) / b
+        return root**2, 2 * float(np.sqrt(gradient @ covariance @ gradient)) / root
+
+    guess, _ = fit([T // 6, T // 3, 2 * T // 3], trials // 5, seed=1)
+    return fit([round(guess * share) for share in (0.8, 1.0, 1.25)], trials, seed=11)
 
 
 def _sum_up(counts: list[tuple[float, float]]) -> None:
@@ -384,18 +494,28 @@ def _sum_up(counts: list[tuple[float, float]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=2000, help="of each policy in each world")
-    parts = ["balanced", "rivals", "both"]
-    parser.add_argument("--part", choices=parts, default="both", help="which worlds; default: both")
+    parts = ["balanced", "late", "visits", "rivals", "all"]
+    parser.add_argument("--part", choices=parts, default="all", help="which worlds; default: all")
+    parser.add_argument(
+        "--only", default="", help="pattern of names, of the 45 worlds"
+    )
     args = parser.parse_args()
     print(f"Error rates, {args.trials} trials, budget {T}.")
-    if args.part != "rivals":
+    if args.part in ("balanced", "all"):
         counts = []
         for title, worlds in (("tuned on", TUNED), ("written after the choice", HELD_OUT)):
             print(f"\nDrifting worlds {title}, against the balanced design:\n")
-            counts += against_balanced(worlds, args.trials)
+            some = {name: world for name, world in worlds.items() if re.search(args.only, name)}
+            counts += against_balanced(some, args.trials)
         print()
         _sum_up(counts)
-    if args.part != "balanced":
+    if args.part in ("late", "all"):
+        print("\nWorlds in which Steady loses, against the balanced design:\n")
+        against_balanced(LATE, args.trials, CAREFUL)
+    if args.part in ("visits", "all"):
+        print("\nVisits for 5 % errors if nothing moves, relative to the balanced design:\n")
+        visits(args.trials)
+    if args.part in ("rivals", "all"):
         print("\nWorlds never seen while choosing, against all policies:\n")
         compare(WORLDS, args.trials)
 

@@ -222,13 +222,26 @@ def test_thompson_recommends_the_posterior_mean(kind: type[ThompsonPolicy]) -> N
 
 
 @pytest.mark.parametrize("kind", THOMPSON)
+def test_thompson_estimates_the_noise(kind: type[ThompsonPolicy]) -> None:
+    """The unit of the rewards changes nothing."""
+    arms = one_hot(4)
+    results = []
+    for unit in (0.03, 1.0, 50.0):
+        noise = sa.GaussianNoise(unit)
+        world = sa.Environment.from_means(arms, unit * np.array([0.4, 0.2, 0.1, 0.0]), noise, 400)
+        results.append(sa.simulate(kind(), world, trials=100, seed=1).recommended)
+    assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("kind", THOMPSON)
 def test_thompson_updates_every_batch(kind: type[ThompsonPolicy]) -> None:
     def lengths(policy: ThompsonPolicy, T: int) -> list[int]:
         state, found = policy.start(AB, T), []
         while (segment := policy.next_segment(state)) is not None:
             found.append(int(segment.rounds[0]))
             counts = np.array([[int(segment.rounds[0]), 0]])
-            state = policy.observe(state, segment, SegmentStats(counts, counts * 0.0))
+            stats = SegmentStats(counts, counts * 0.0, counts * 0.0)
+            state = policy.observe(state, segment, stats)
         return found
 
     assert lengths(kind(), 2010) == [21] * 95 + [15]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from steadyarm.plot import sweeps
 from steadyarm.policies import named_policies
 from steadyarm.policies.ips import IPSState
 from steadyarm.simulation.compare import COLUMNS, stream_of
+from steadyarm.simulation.simulate import DrawnWorlds
 from tests.simulation import own
 
 ROOT = Path(__file__).parents[2]
@@ -142,6 +144,54 @@ def made(errors: dict[str, int], trials: int = 1000, world: str = "w_1") -> sa.C
         for name, wrong in errors.items()
     ]
     return sa.Comparison(tuple(cells))
+
+
+def drawn(budget: int, rng: np.random.Generator) -> sa.Environment:
+    """Three arms with random means, at random places."""
+    return sa.Environment.from_parameters(own.still(budget).arms, rng.normal(size=4), budget=budget)
+
+
+def test_worlds_are_drawn_anew_in_each_trial() -> None:
+    """Error and regrets are the means over the worlds, which are the same for every policy."""
+    found = sa.compare([sa.Uniform(), sa.Steady()], {"drawn": drawn}, [20, 40], 300, seed=2)
+    cell = found.cell("Uniform", budget=40)
+    worlds = DrawnWorlds(partial(drawn, 40), stream_of(2, "drawn"))
+    means = np.array([worlds.world(i).average for i in range(300)])
+    gaps = means.max(axis=1) - means.mean(axis=1)
+    assert cell.cumulative_regret == pytest.approx(40 * gaps.mean(), rel=0.05)
+    assert cell.trials == 300
+    assert cell.regret is not None
+    assert 0 < cell.regret < gaps.mean() / 2
+    assert cell.good_rate(0.1) > 1 - cell.error_rate
+    # errors of a random world: averages over instances of their own error rates
+    fixed = [sa.simulate(sa.Uniform(), worlds.world(i), 50, seed=i).error_rate for i in range(300)]
+    off = np.std(fixed) / np.sqrt(300) + np.sqrt(0.25 / 300)
+    assert abs(cell.error_rate - np.mean(fixed)) < 4 * off
+    alone = sa.simulate(sa.Uniform(), partial(drawn, 40), 300, seed=2)
+    assert alone.arms == 4
+
+
+def test_all_worlds_together_and_as_latex(found: sa.Comparison) -> None:
+    pooled = found.pooled()
+    for policy in found.policies:
+        cells = [cell for cell in found.cells if cell.policy == policy]
+        assert pooled[policy].errors == sum(cell.errors for cell in cells)
+    assert f"{pooled['own'].error_rate:.4f}" in str(found).splitlines()[-1]
+    text = found.to_latex("Three worlds.", "tab:worlds")
+    assert r"\caption{Three worlds. Wrong recommendations in \%, 300 trials per number." in text
+    assert r"\label{tab:worlds}" in text
+    rows = [line for line in text.splitlines() if line.endswith(r" \\")]
+    assert len(rows) == 2 + len(found.settings_compared)
+    assert all(row.count("&") == 1 + len(found.policies) for row in rows)
+    best = found.best(*found.settings_compared[0])
+    assert rows[1].count("textbf") == len(best)
+
+
+def test_cumulative_regret_of_an_equal_split() -> None:
+    world = own.still(120)
+    results = sa.simulate(sa.Uniform(), world, trials=400, seed=1)
+    gaps = world.average.max() - world.average
+    assert results.cumulative_regret == pytest.approx(120 * gaps.mean(), rel=0.02)
 
 
 def test_profiles_count_settings_within_a_factor() -> None:

@@ -166,6 +166,7 @@ class Policy(ABC, Generic[StateT]):
     unbiased : True if every allocation reaches all directions of the arms, so that scores by
         inverse propensities exist and intervals can hold under drift
     estimator : what `recommend` estimates by, in a few words
+    needs_squares : True if `observe` needs sums of squared rewards; simulations leave them out else
     scales : True if large sets (`ArmSet.large`) are played with few arms at a time, one trial at
         a time, and a state that does not grow with the number of arms
 
@@ -188,6 +189,7 @@ class Policy(ABC, Generic[StateT]):
     waits: ClassVar[bool]
     unbiased: ClassVar[bool] = False
     estimator: ClassVar[str] = "the policy's own estimates"
+    needs_squares: ClassVar[bool] = False
     scales: ClassVar[bool] = False
     state_type: ClassVar[type[State]]
 

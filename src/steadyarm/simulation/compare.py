@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -26,6 +27,7 @@ from steadyarm.simulation.journal import Journal
 from steadyarm.simulation.simulate import (
     CHUNK,
     Chunk,
+    DrawnWorlds,
     Results,
     Workers,
     check_environment,
@@ -44,13 +46,13 @@ from steadyarm.wording import (
     write_atomically,
 )
 
-Maker = Callable[[int], RewardSource]
+Maker = Callable[..., RewardSource]
 Worlds = Mapping[str, RewardSource | Maker | str] | Sequence[str] | RewardSource
 Value = float | int | None
 
 COLUMNS = (
     "world", "budget", "policy", "trials", "errors", "error_rate", "low", "high", "regret",
-    "regret_error", "gap", "arms", "features", "seconds_per_trial",
+    "regret_error", "cumulative_regret", "gap", "arms", "features", "seconds_per_trial",
 )  # fmt: skip  # a table reads better so
 ALPHA = 0.05  # below which a difference is significant
 
@@ -77,7 +79,8 @@ def compare(
     policies : policies of ours or your own, by name or in a list; also texts, such as "p1-rage",
         "g-bai-blocks" (the balanced fixed design) or "mymodule:MyPolicy"
     worlds : by name; each an environment, or a function that makes the environment of a budget, or
-        the name of a family, such as "soare_oscillating"
+        the name of a family, such as "soare_oscillating". A function of `rng`, or of a budget and
+        `rng`, draws a new world for each trial, the same for all policies
     budgets : for functions and families; an environment has its own budget
     trials : number of runs of each combination
     seed : the same seed gives the same results
@@ -112,7 +115,7 @@ def compare(
     tasks = [
         Task(name, "budget", world.budget, label, policy, world, trials, seed)
         for name, maker in makers.items()
-        for world in _environments(name, maker, _budgets(budgets))
+        for world in _environments(name, maker, _budgets(budgets), seed)
         for label, policy in entrants.items()
     ]
     with Progress(lines=False) as bar:
@@ -179,8 +182,8 @@ def _budgets(budgets: Sequence[int] | int | None) -> list[int] | None:
     return list(dict.fromkeys(whole_number(budget, "a budget", least=1) for budget in several))
 
 
-def _environments(name: str, maker: Any, budgets: list[int] | None) -> Iterator[RewardSource]:
-    """An environment as it is, or one for each budget."""
+def _environments(name: str, maker: Any, budgets: list[int] | None, seed: int) -> Iterator[Any]:
+    """An environment as it is, or one for each budget; worlds that are drawn anew in each trial."""
     if hasattr(maker, "play"):
         if budgets is not None and maker.budget not in budgets:
             raise InvalidInputError(
@@ -192,6 +195,11 @@ def _environments(name: str, maker: Any, budgets: list[int] | None) -> Iterator[
         return
     if not callable(maker):
         check_environment(maker)
+    if draw := _drawn_by(maker):
+        if len(draw) == 1:
+            yield DrawnWorlds(maker, stream_of(seed, name))
+            return
+        maker = partial(_drawn_at, maker, stream_of(seed, name))
     if budgets is None:
         raise InvalidInputError(
             f"the world {name!r} is made for a budget; say for which: budgets=[…]."
@@ -207,13 +215,27 @@ def _environments(name: str, maker: Any, budgets: list[int] | None) -> Iterator[
         pass  # compiled functions have no signature
     for budget in budgets:
         world = maker(budget)
-        check_environment(world)
+        if not isinstance(world, DrawnWorlds):
+            check_environment(world)
         if world.budget != budget:
             raise InvalidInputError(
                 f"the function of the world {name!r} was asked for a budget of {budget} and made a "
                 f"world with one of {world.budget}."
             )
         yield world
+
+
+def _drawn_at(maker: Any, seed: int, budget: int) -> DrawnWorlds:
+    return DrawnWorlds(partial(maker, budget), seed)
+
+
+def _drawn_by(maker: Any) -> list[str]:
+    """Names of the parameters of a function that draws worlds; empty for other functions."""
+    try:
+        names = list(inspect.signature(maker).parameters)
+    except (TypeError, ValueError):
+        return []
+    return names if names[-1:] == ["rng"] else []
 
 
 # Tasks of a sweep: run in parallel, chunk by chunk, journalled.
@@ -236,7 +258,7 @@ class Task:
     value: Value
     policy_name: str
     policy: Policy[Any]
-    environment: RewardSource
+    environment: RewardSource | DrawnWorlds
     trials: int
     seed: int
 
@@ -281,6 +303,11 @@ def stream_of(seed: int, *names: Any) -> int:
     """A seed that depends on all of these: tasks are independent of each other."""
     text = json.dumps([seed, *names])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 1
+
+
+def _latex(text: str) -> str:
+    """A name with LaTeX's special characters escaped."""
+    return re.sub(r"([&%$#_{}])", r"\\\1", text)
 
 
 def _json_value(value: Any) -> Any:
@@ -413,6 +440,77 @@ class Comparison:
             )
         return found[0]
 
+    def pooled(self, budget: int | None = None) -> dict[str, Results]:
+        """All worlds together, by policy; arm 0 stands for the best arm of each, 1 for any other.
+
+        Parameters
+        ----------
+        budget : of the cells; by default all
+
+        Returns
+        -------
+        results whose errors are sums over worlds and budgets
+        """
+        found = {}
+        for policy in self.policies:
+            cells = [
+                cell
+                for cell in self.cells
+                if cell.policy == policy and budget in (None, cell.value)
+            ]
+            errors, trials = sum(c.errors for c in cells), sum(c.trials for c in cells)
+            if not trials:
+                raise InvalidInputError(f"nothing was compared at budget={budget!r}.")
+            counts = {0: trials - errors, 1: errors}
+            found[policy] = Results(policy, counts, None, 0, world="all", value=budget)
+        return found
+
+    def to_latex(self, caption: str, label: str) -> str:
+        """A table for LaTeX with the package booktabs: errors in per cent, the best ones bold.
+
+        Parameters
+        ----------
+        caption, label : of the table
+
+        Returns
+        -------
+        str : the text; the last row has all worlds and budgets together
+        """
+
+        def text(cell: Results, bold: bool) -> str:
+            rate = f"{100 * cell.error_rate:.2f}"
+            return f"\\textbf{{{rate}}}" if bold else rate
+
+        rows = []
+        for world, budget in self.settings_compared:
+            best, row = self.best(world, budget), self._rows[world, budget]
+            cells = [text(row[policy], policy in best) for policy in self.policies]
+            rows.append([_latex(world), f"{budget}", *cells])
+        pooled = self.pooled().values()
+        if len(rows) > 1:
+            rows.append(["\\midrule all", "", *(text(cell, False) for cell in pooled)])
+        head = ["world", "rounds $T$", *map(_latex, self.policies)]
+        lines = [" & ".join(row) + r" \\" for row in [head, *rows]]
+        trials = sorted({cell.trials for cell in self.cells})
+        every = f"{trials[0]:,}" if len(trials) == 1 else f"{trials[0]:,} to {trials[-1]:,}"
+        return "\n".join(
+            [
+                r"\begin{table}",
+                r"\centering",
+                rf"\caption{{{caption} Wrong recommendations in \%, {every} trials per number. "
+                r"Bold: not significantly different from the best of the row ($p \ge 0.05$).}",
+                rf"\label{{{label}}}",
+                rf"\begin{{tabular}}{{lr{'r' * len(self.policies)}}}",
+                r"\toprule",
+                lines[0],
+                r"\midrule",
+                *lines[1:],
+                r"\bottomrule",
+                r"\end{tabular}",
+                r"\end{table}",
+            ]
+        )
+
     def p_value(self, first: Results, second: Results) -> float:
         """Of Fisher's exact test, two-sided, that both err equally often.
 
@@ -464,6 +562,7 @@ class Comparison:
             (
                 *(cell.world, cell.budget, cell.policy, cell.trials, cell.errors),
                 *(cell.error_rate, *cell.interval(0.95), cell.regret, cell.regret_error),
+                cell.cumulative_regret,
                 *(cell.gap, cell.arms, cell.features, cell.seconds / cell.trials),
             )
             for cell in self.cells
@@ -478,8 +577,8 @@ class Comparison:
         """A data frame with a row for each combination.
 
         Columns are world, budget, policy, trials, errors, error_rate, low and high (exact 95 %
-        interval), regret and regret_error, gap, arms, features, and seconds_per_trial, the
-        processor time of the policy.
+        interval), regret and regret_error, cumulative_regret, gap, arms, features, and
+        seconds_per_trial, the processor time of the policy.
 
         library : "pandas" or "polars"
         epsilon : adds good_rate, the share of trials that recommend an arm at most so much worse
@@ -541,6 +640,9 @@ class Comparison:
         for world, budget in self.settings_compared:
             found = [self.cell(policy, world, budget) for policy in self.policies]
             rows.append((world, str(budget), *(f"{cell.error_rate:.4f}" for cell in found)))
+        if len(self.worlds) > 1:
+            pooled = self.pooled().values()
+            rows.append(("all", "", *(f"{cell.error_rate:.4f}" for cell in pooled)))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  ".join(

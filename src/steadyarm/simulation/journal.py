@@ -13,7 +13,7 @@ from steadyarm.wording import write_atomically
 
 FIELDS = (
     "policy", "recommended", "regrets", "best_arm", "seconds", "world", "parameter", "value",
-    "budget", "arms", "features", "gap", "noise",
+    "budget", "arms", "features", "gap", "noise", "cumulative_regret",
 )  # fmt: skip  # a table reads better so
 
 

@@ -7,12 +7,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm import __version__
+from steadyarm.arms import ArmSet
 from steadyarm.covariates import Slopes, adjusted
 from steadyarm.environments.environment import RewardSource, noise_text
 from steadyarm.errors import InvalidInputError
@@ -23,6 +25,7 @@ from steadyarm.validation import check_choice, check_fraction, not_negative, who
 from steadyarm.wording import FrameLibrary, frame_of
 
 Workers = Literal["threads", "processes"]
+DrawWorld = Callable[[np.random.Generator], RewardSource]
 PARTS = 30  # into which whole tests are cut when they are recorded
 CHUNK = 256  # trials with one random stream; part of what a seed means, so it never changes
 
@@ -64,8 +67,10 @@ class Results:
     world : name of the environment in a comparison, or of the figure in the paper's runs
     parameter, value : the setting of the environment, such as "budget" and 1000
     budget, arms, features, gap, noise : of the environment; noise in words
-    plays : (K,) mean number of rounds per trial for each arm; None for very many arms and in
-        comparisons
+    plays : (K,) mean number of rounds per trial for each arm; None for very many arms, in
+        comparisons, and in worlds that are drawn anew
+    cumulative_regret : mean over trials of the sum over rounds of how far the arm played is below
+        the best one, each by its time-averaged mean; None if not known
     settings : what to run again for the same results; empty in comparisons, which have their own
 
     Examples
@@ -94,6 +99,7 @@ class Results:
     features: int = 0
     gap: float | None = None
     noise: str = ""
+    cumulative_regret: float | None = None
     plays: NDArray[np.float64] | None = field(default=None, compare=False)
     settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -193,7 +199,7 @@ class Results:
 
 def simulate(
     policy: Policy[Any],
-    environment: RewardSource,
+    environment: RewardSource | DrawWorld,
     trials: int = 1000,
     seed: int = 0,
     jobs: int | None = None,
@@ -204,7 +210,9 @@ def simulate(
     Parameters
     ----------
     policy : how arms are chosen; an instance, of your own class perhaps
-    environment : where rewards come from
+    environment : where rewards come from; or a function of a random generator, which draws a new
+        one for each trial. In its results arm 0 stands for the best arm of each trial, and every
+        other number for one trial with a wrong recommendation
     trials : number of independent runs
     seed : the same seed gives the same result, whatever the number of jobs
     jobs : threads; by default one per core. The compiled kernels run in parallel.
@@ -221,12 +229,23 @@ def simulate(
     >>> world = sa.Environment.from_parameters(arms, [0.3, 0.2, 0.0], budget=300)
     >>> sa.simulate(sa.GBAI(), world, trials=1000, seed=1)
     Results(G-BAI: 246 errors in 1000 trials)
+
+    The mean over random worlds:
+
+    >>> def world(rng):
+    ...     return sa.Environment.from_parameters(arms, rng.normal(size=3), budget=300)
+    >>> sa.simulate(sa.GBAI(), world, trials=100, seed=1)
+    Results(G-BAI: 3 errors in 100 trials)
     """
     if not isinstance(policy, Policy):
         raise InvalidInputError.of("policy", policy, "an instance of a policy, such as P1RAGE()")
-    check_environment(environment)
     trials, seed = whole_number(trials, "trials", least=1), whole_number(seed, "seed")
-    calls = ((size, policy, environment, seed, n, size) for n, size in chunks_of(trials))
+    source: Any = environment
+    if callable(environment) and not hasattr(environment, "play"):
+        source = DrawnWorlds(environment, seed)
+    else:
+        check_environment(source)
+    calls = ((size, policy, source, seed, n, size) for n, size in chunks_of(trials))
     chunks = []
     for size, chunk in run_in_parallel(run_chunk, calls, jobs):
         chunks.append(chunk)
@@ -234,15 +253,15 @@ def simulate(
             progress(size)
     settings = {
         "policy": policy.to_dict(),
-        "world": getattr(environment, "fingerprint", None),
-        "budget": environment.budget,
-        "arms": environment.arms.size,
-        "features": environment.arms.dimension,
+        "world": getattr(source, "fingerprint", None),
+        "budget": source.budget,
+        "arms": source.arms.size,
+        "features": source.arms.dimension,
         "trials": trials,
         "seed": seed,
         "version": __version__,
     }
-    return replace(results_of(policy.name, environment, chunks), settings=settings)
+    return replace(results_of(policy.name, source, chunks), settings=settings)
 
 
 def check_environment(environment: Any) -> None:
@@ -287,6 +306,73 @@ def _call(function: Callable[..., Any], label: Any, *rest: Any) -> tuple[Any, An
 
 
 @dataclass(frozen=True, eq=False)
+class DrawnWorlds:
+    """Worlds that are drawn anew in each trial, the same for every policy.
+
+    Attributes
+    ----------
+    draw : makes a world of a random generator; all have the same budget
+    seed : trial i has the i-th world of this seed
+    """
+
+    draw: DrawWorld
+    seed: int
+    best_arm: ClassVar[int] = 0
+
+    def world(self, trial: int) -> Any:
+        """The world of one trial."""
+        seed = np.random.SeedSequence(self.seed, spawn_key=(trial, 1))
+        world = self.draw(np.random.default_rng(seed))
+        check_environment(world)
+        if getattr(world, "regret", None) is None:
+            raise InvalidInputError(
+                "a world that is drawn anew must have a method regret(arms), by which "
+                "recommendations are judged."
+            )
+        return world
+
+    @cached_property
+    def first(self) -> Any:
+        """The world of the first trial."""
+        return self.world(0)
+
+    @property
+    def arms(self) -> ArmSet:
+        """Those of the first trial."""
+        arms: ArmSet = self.first.arms
+        return arms
+
+    @property
+    def budget(self) -> int:
+        """Rounds of every trial."""
+        return int(self.first.budget)
+
+    @property
+    def fingerprint(self) -> list[Any]:
+        """What tells these worlds from others: those of the first three trials."""
+        worlds = [self.first, self.world(1), self.world(2)]
+        return [getattr(world, "fingerprint", type(world).__qualname__) for world in worlds]
+
+    def run(self, policy: Policy[Any], rng: np.random.Generator, trials: Iterable[int]) -> Chunk:
+        """Run each trial in its own world."""
+        wrong, lost, seconds = [], [], 0.0
+        for trial in trials:
+            world = self.world(trial)
+            if world.budget != self.budget:
+                raise InvalidInputError(
+                    f"trial {trial} has a world with a budget of {world.budget}, the first one of "
+                    f"{self.budget}; give all the same budget."
+                )
+            batch = play(policy, world, 1, rng)
+            wrong.append(world.regret(batch.recommendations.arm)[0])
+            if batch.plays is not None:
+                lost.append(batch.plays @ world.regret(np.arange(world.arms.size)))
+            seconds += batch.seconds
+        total = float(sum(lost)) if len(lost) == len(wrong) else None
+        return Chunk(np.zeros(0, dtype=np.int64), None, seconds, np.array(wrong), total)
+
+
+@dataclass(frozen=True, eq=False)
 class Chunk:
     """What some trials gave.
 
@@ -295,11 +381,14 @@ class Chunk:
     recommended : (n,) arms
     plays : (K,) how often each arm was played in all of them; None for very many arms
     seconds : processor time of the policy
+    regrets, lost : of worlds drawn anew: (n,) simple regrets, and the sum of cumulative ones
     """
 
     recommended: NDArray[np.int64]
     plays: NDArray[np.int64] | None
     seconds: float
+    regrets: NDArray[np.float64] | None = None
+    lost: float | None = None
 
 
 def chunks_of(trials: int) -> Iterator[tuple[int, int]]:
@@ -308,18 +397,34 @@ def chunks_of(trials: int) -> Iterator[tuple[int, int]]:
         yield chunk, min(CHUNK, trials - chunk * CHUNK)
 
 
-def results_of(name: str, environment: RewardSource, chunks: Sequence[Chunk]) -> Results:
+def results_of(
+    name: str, environment: RewardSource | DrawnWorlds, chunks: Sequence[Chunk]
+) -> Results:
     """Count the recommendations of all chunks; their order does not matter."""
-    picks = np.concatenate([chunk.recommended for chunk in chunks])
-    found, counts = np.unique(picks, return_counts=True)
-    arms, known = found.tolist(), getattr(environment, "regret", None)
-    plays = None
-    if not environment.arms.large:
-        plays = np.sum([chunk.plays for chunk in chunks if chunk.plays is not None], 0) / len(picks)
+    known, plays, lost = getattr(environment, "regret", None), None, None
+    if isinstance(environment, DrawnWorlds):
+        every = np.concatenate([chunk.regrets for chunk in chunks if chunk.regrets is not None])
+        wrong = np.sort(every[every > 0]).tolist()
+        recommended = {0: len(every) - len(wrong)} | dict.fromkeys(range(1, len(wrong) + 1), 1)
+        regrets = {0: 0.0} | dict(enumerate(wrong, 1))
+        if all(chunk.lost is not None for chunk in chunks):
+            lost = math.fsum(chunk.lost or 0.0 for chunk in chunks) / len(every)
+    else:
+        picks = np.concatenate([chunk.recommended for chunk in chunks])
+        found, counts = np.unique(picks, return_counts=True)
+        recommended = dict(zip(found.tolist(), counts.tolist(), strict=True))
+        regrets = None
+        if known is not None:
+            regrets = dict(zip(found.tolist(), known(found).tolist(), strict=True))
+        if not environment.arms.large:
+            played = [chunk.plays for chunk in chunks if chunk.plays is not None]
+            plays = np.sum(played, axis=0) / len(picks)
+            if known is not None:
+                lost = float(plays @ known(np.arange(environment.arms.size)))
     return Results(
         name,
-        dict(zip(arms, counts.tolist(), strict=True)),
-        None if known is None else dict(zip(arms, known(found).tolist(), strict=True)),
+        recommended,
+        regrets,
         int(environment.best_arm),
         math.fsum(chunk.seconds for chunk in chunks),
         budget=environment.budget,
@@ -328,15 +433,18 @@ def results_of(name: str, environment: RewardSource, chunks: Sequence[Chunk]) ->
         gap=getattr(environment, "gap", None),
         noise=noise_text(getattr(environment, "noise", None))
         or getattr(environment, "scatter", ""),
+        cumulative_regret=lost,
         plays=plays,
     )
 
 
 def run_chunk(
-    policy: Policy[Any], environment: RewardSource, seed: int, chunk: int, trials: int
+    policy: Policy[Any], environment: RewardSource | DrawnWorlds, seed: int, chunk: int, trials: int
 ) -> Chunk:
     """Run the trials of one chunk: a pure function, except for the time."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(chunk,)))
+    if isinstance(environment, DrawnWorlds):
+        return environment.run(policy, rng, range(chunk * CHUNK, chunk * CHUNK + trials))
     one_at_a_time = policy.scales and environment.arms.large
     sizes = [1] * trials if one_at_a_time else [trials]
     batches = [play(policy, environment, size, rng) for size in sizes]
@@ -402,7 +510,7 @@ def play(
             if hasattr(environment, "play_with_covariates"):
                 stats, slopes = _play_adjusted(environment, part, at, rng, slopes)
             else:
-                stats = environment.play(part, at, rng, squares=record)
+                stats = environment.play(part, at, rng, squares=record or policy.needs_squares)
                 if environment.direction == "minimize":
                     stats = stats.negated()
             if record:
