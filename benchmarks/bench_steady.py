@@ -496,9 +496,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=2000, help="of each policy in each world")
     parts = ["balanced", "late", "visits", "rivals", "all"]
     parser.add_argument("--part", choices=parts, default="all", help="which worlds; default: all")
-    parser.add_argument(
-        "--only", default="", help="pattern of names, of the 45 worlds"
-    )
+    parser.add_argument("--only", default="", help="pattern of names, of the 45 worlds")
     args = parser.parse_args()
     print(f"Error rates, {args.trials} trials, budget {T}.")
     if args.part in ("balanced", "all"):
