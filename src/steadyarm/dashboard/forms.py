@@ -27,7 +27,7 @@ from steadyarm.dashboard.responses import experiment_path, render, see_other
 from steadyarm.errors import ExperimentExistsError, InvalidInputError
 from steadyarm.live.lifecycle import check_name, description_of, settings_from_description
 from steadyarm.live.metrics import Metric, usual_grace
-from steadyarm.live.settings import ABOUT, Settings
+from steadyarm.live.settings import ABOUT, OF_PRIMARY, Settings
 from steadyarm.planning import Question, plan
 from steadyarm.planning.question import LARGE, LEAST_WRONG
 from steadyarm.plot import sweeps
@@ -414,8 +414,12 @@ def not_copied(settings: Settings, form: FilledForm) -> list[str]:
     if form.settings is None:
         return [key for key in description_of(settings) if key != "seed"]
     own, copied = settings.to_dict(), form.settings.to_dict()
-    ignored = ("seed", "budget", "products", "arms")
+    ignored = ("seed", "budget", "products", "arms", "metrics", *OF_PRIMARY)
     names = [key for key in own if key not in ignored and own[key] != copied[key]]
+    for metric in own["metrics"]:
+        same = (other for other in copied["metrics"] if other["name"] == metric["name"])
+        other: dict[str, Any] = next(same, {})
+        names += [f"{key} of {metric['name']}" for key in metric if metric[key] != other.get(key)]
     return ["arms"] * (settings.arms != form.settings.arms) + names
 
 
