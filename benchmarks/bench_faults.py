@@ -40,7 +40,9 @@ http {{
   upstream steadyarm {{ {servers} }}
   server {{
     listen 127.0.0.1:{port};
-    location / {{ proxy_pass http://steadyarm; proxy_http_version 1.1; }}
+    location / {{
+      proxy_pass http://steadyarm; proxy_http_version 1.1; proxy_set_header Host $http_host;
+    }}
   }}
 }}
 """

@@ -94,6 +94,8 @@ def load_through(
             for i, path in enumerate(notes)
         ]
         try:
+            while not all(path.exists() for path in notes):
+                time.sleep(0.02)
             time.sleep(pause)
             cause(service)
             service.await_ready(notes)

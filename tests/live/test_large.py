@@ -113,3 +113,13 @@ def test_what_is_stored_does_not_grow_with_the_arms(tmp_path: Path) -> None:
         assert segment_row(1, record) == segment_row(1, stored)
         assert tally == counted
     assert {len(tally.sums) for _, tally in snapshot.segments} == {40}
+
+
+def test_the_state_of_many_separate_variants_is_short() -> None:
+    names = [f"v{i}" for i in range(2000)]
+    live = sa.create_experiment("many", names, sa.Steady(), 100_000, "memory", missing="drop")
+    live.tell(live.ask("visitor"), 1.0)
+    stored = live.storage.find("many").policy_state
+    assert len(json.dumps(stored)) < 1e6  # two matrices of 2,000 by 2,000 numbers, mostly zeros
+    state = live.settings.policy.state_type.from_dict(stored["state"], live.arms)
+    assert state.to_dict() == stored["state"]
