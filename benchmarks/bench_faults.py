@@ -80,7 +80,9 @@ class Proxied(Service):
         """Start all, then nginx."""
         for service in self.services:
             service.start()
-        servers = " ".join(f"server 127.0.0.1:{service.port};" for service in self.services)
+        servers = " ".join(
+            f"server 127.0.0.1:{service.port} max_fails=0;" for service in self.services
+        )
         config = Path(self._folder.name, "nginx.conf")
         config.write_text(NGINX.format(folder=config.parent, servers=servers, port=self.port))
         config.parent.chmod(0o755)

@@ -175,26 +175,36 @@ def _serve(settings: ServiceSettings, create: str) -> None:
         for warning in explain_unknown(os.environ):
             log.warning("%s", warning)
         app: Starlette = import_from_string(create)(storage, settings)
-        server = uvicorn.Server(_config(app, settings))
+        server = ReloadableServer(_config(app, settings), listening)
         app.state.service.metrics.connections = lambda: len(server.server_state.connections)
-        reloading = _reload_on_hangup(server)
+        if RELOADS:
+            signal.signal(signal.SIGHUP, server.reload)
         _spare_the_collector()
         server.run(sockets=[listening.dup()])  # which uvicorn closes
-        if reloading:
+        if server.reloading:
             _start_again(settings, listening)
 
 
-def _reload_on_hangup(server: uvicorn.Server) -> list[int]:
-    """Let SIGHUP end the server, and note that it came."""
-    received: list[int] = []
+class ReloadableServer(uvicorn.Server):
+    """Ends at SIGHUP, too, and then leaves its socket open for the next process.
 
-    def note(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        server.should_exit = True
+    If there is none, connections are refused from the first moment of the end on, so that a proxy
+    takes another process.
+    """
 
-    if RELOADS:
-        signal.signal(signal.SIGHUP, note)
-    return received
+    def __init__(self, config: uvicorn.Config, listening: socket.socket) -> None:
+        super().__init__(config)
+        self._listening, self.reloading = listening, False
+
+    def reload(self, number: int, frame: FrameType | None) -> None:
+        """End, to be started again."""
+        self.reloading = self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See uvicorn."""
+        if not self.reloading:
+            self._listening.close()
+        await super().shutdown(sockets)
 
 
 def _start_again(settings: ServiceSettings, listening: socket.socket) -> NoReturn:
