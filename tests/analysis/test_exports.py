@@ -215,16 +215,6 @@ def test_whatever_is_exported_can_be_read(kind: str, tmp_path: Path) -> None:
     assert any(note.endswith(f"without reward: {how}") for note in stopped.notes)
 
 
-def test_the_log_of_a_test_after_its_roll_out(tmp_path: Path) -> None:
-    test = with_metrics(control="today")
-    test.stop()
-    test.roll_out("guest")
-    found = sa.analyze(test.export(tmp_path / "log.csv"))
-    assert found.rows == test.recommend().judged
-    assert found.control == "today"
-    assert found.verdict.decision == test.recommend().decision
-
-
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_download_without_a_description(ending: str, tmp_path: Path) -> None:
     """A service gives the log alone."""

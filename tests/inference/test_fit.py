@@ -145,20 +145,6 @@ def test_false_alarms_are_rare_and_a_pair_is_found(policy: sa.Policy[Any], cours
         assert (found < 0.001).mean() > 0.9
 
 
-def test_arms_played_once_in_a_piece_are_compared_between_pieces() -> None:
-    rng = np.random.default_rng(6)
-    once = [piece_of([rng.normal(k == 11, 1, 1) for k in range(12)]) for _ in range(60)]
-    found = lack_of_fit(TWELVE, once)
-    assert found is not None
-    assert found.worst == TWELVE.names[11]
-    assert found.p_value < 0.001
-    values = np.array([stats.sums[0] for _, stats in once])
-    noise = (np.diff(values, axis=0) ** 2 / 2).mean(axis=0)
-    X = TWELVE.coordinates
-    M = np.eye(12) - X @ np.linalg.pinv(X)
-    assert found.error == pytest.approx(np.sqrt(M[11] ** 2 @ noise / 60))
-
-
 def lacking(p_value: float, worst: str) -> LackOfFit:
     missing = Missing("interaction of 'a' and 'b'", p_value, 0.9, np.zeros(12), 0.2)
     return LackOfFit(

@@ -13,7 +13,7 @@ from scipy.stats import norm
 import steadyarm as sa
 from steadyarm.environments import layouts, soare_arms, soare_stationary
 from steadyarm.policies import POLICIES
-from steadyarm.policies.base import best_arm, best_of_many, rank_arms
+from steadyarm.policies.base import best_arm, rank_arms
 from steadyarm.policies.ips import halve
 from steadyarm.policies.p1 import peace_elimination, rage_elimination
 from steadyarm.policies.steady import noise_elimination
@@ -301,22 +301,6 @@ def test_ties_are_broken_as_told() -> None:
         for s in range(2000)
     ]
     assert np.abs(np.bincount(picked) - 500).max() < norm.isf(1e-5) * np.sqrt(2000 * 0.25 * 0.75)
-
-
-def test_arms_that_do_not_count_come_last() -> None:
-    first = np.array([[0, 1, 2]])
-    infinite = np.array([[0.1, 0.9, -np.inf]])
-    assert rank_arms(infinite, first).tolist() == rank_arms(infinite).tolist() == [[1, 0, 2]]
-    assert rank_arms([[np.inf, 2.0, np.inf]]).tolist() == [[0, 2, 1]]
-    assert rank_arms(np.full((1, 3), -np.inf)).tolist() == [[0, 1, 2]]
-    values = np.array([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]])
-    for among in ([0, 2], [True, False, True], [[True, False, True]] * 2):
-        assert rank_arms(values, among=among).tolist() == [[0, 2, 1], [2, 0, 1]]
-    assert best_arm(values[:1], first, among=[1, 2]).tolist() == [1]
-    assert rank_arms([[1.0, np.nan, 2.0]], among=[0, 2]).tolist() == [[2, 0, 1]]
-    assert best_of_many(np.array([-np.inf, 1.0, 2.0]), 0) == 2
-    # what is far below the largest finite estimate is a tie, whatever is infinite beside it
-    assert rank_arms([[1.0, 1.0 + 1e-13, np.inf]]).tolist() == [[2, 0, 1]]
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_biased_policies_have_no_course(policy: sa.Policy[Any], why: str, rests:
     found = page(visited(450, budget=600, policy=policy, reward_range=None))
     assert found.text.count(f"{policy.name} {why}") == 2
     assert f"Estimates {rests}" in found.text
-    assert "What must be true: Nothing drifts" in found.text
+    assert "What must be true: No drift" in found.text
     assert len(found.pictures) == 3  # leaderboard, shares of visits, rewards that came
 
 
@@ -191,7 +191,7 @@ def test_names_are_text() -> None:
 
 
 def test_files_are_pages(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"a name in \.html"):
+    with pytest.raises(InvalidInputError, match=r"ends in \.html"):
         write_report("", tmp_path / "a.md")
     (tmp_path / "b.html").mkdir()
     with pytest.raises(InvalidInputError, match="is a folder"):
