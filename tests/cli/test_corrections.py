@@ -41,7 +41,7 @@ def test_every_kind_of_correction(shop: Run, capsys: pytest.CaptureFixture[str])
 
 def test_roll_out_step_by_step(shop: Run) -> None:
     default = facts(shop, "ask", "shop", "somebody-new")["arm"]
-    assert f"New visitors see {default}, outside" in shop("show", "shop")
+    assert f"New visitors see the variant {default}, outside" in shop("show", "shop")
     told = shop("tell", "shop", "somebody-new", "1")
     assert told == "0 stored, 0 repeated, 1 outside, 0 refused\n"
     said = shop("roll-out", "shop", "long", "--share", "0.1", "--reason", "try it")

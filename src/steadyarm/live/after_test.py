@@ -119,7 +119,7 @@ def outside_texts(outside: AfterTest | None) -> list[str]:
     Examples
     --------
     >>> outside_texts(AfterTest("A", "It is the control.", 0))
-    ['New visitors see A, outside of the test. It is the control.']
+    ['New visitors see the variant A, outside of the test. It is the control.']
     >>> outside_texts(AfterTest(roll_out=RollOut("B", 0.1, 0)))
     ['B is rolled out to 10 % of all visitors since 1970-01-01 00:00 UTC.']
     """
@@ -134,7 +134,9 @@ def outside_texts(outside: AfterTest | None) -> list[str]:
         )
     if outside.default is not None and (shown is None or shown.share < 1):
         who = "New visitors" if shown is None else "Other new visitors"
-        texts.append(f"{who} see {outside.default}, outside of the test. {outside.reason}")
+        texts.append(
+            f"{who} see the variant {outside.default}, outside of the test. {outside.reason}"
+        )
     return texts
 
 

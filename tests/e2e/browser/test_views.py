@@ -16,6 +16,7 @@ from tests.e2e.browser.sites import HOSTILE_EXPERIMENT, Site
 PAGES = {
     "overview": "/",
     "form": "/new",
+    "tokens": "/tokens",
     "API": "/docs",
     "factorial": address("landing-page"),
     "control": address("checkout"),
