@@ -21,7 +21,6 @@ from steadyarm.segments import Segment, SegmentStats
 from tests.inference.worlds import played
 
 Floats = NDArray[np.float64]
-Log = list[tuple[Segment, SegmentStats]]
 SQUARE = sa.ArmSet.factorial({"a": ["0", "1"], "b": ["0", "1"]}, interactions=1)
 TWELVE = sa.ArmSet.factorial(
     {"a": ["0", "1"], "b": ["0", "1", "2"], "c": ["0", "1"]}, interactions=1
