@@ -101,8 +101,8 @@ def test_an_admin_creates_and_revokes_tokens(empty: Browser) -> None:
     assert token[0] not in web.text
     assert len(empty.app.state.service.storage.tokens.all()) == 2
     assert "already" in empty.post_form("/tokens", {"name": "web", "scope": "read"}).text
-    assert empty.post_form("/tokens/remove", {"name": "web"}).status_code == 303
-    last = empty.post_form("/tokens/remove", {"name": "me"})
+    assert empty.post_form("/tokens", {"remove": "web"}).status_code == 303
+    last = empty.post_form("/tokens", {"remove": "me"})
     assert (last.status_code, "the last one" in last.text) == (422, True)
     assert [token.name for token in empty.app.state.service.storage.tokens.all()] == ["me"]
 

@@ -278,9 +278,11 @@ async def show_tokens(service: Service, request: Request, viewer: Viewer) -> Res
     return await _tokens_page(service, viewer)
 
 
-async def create_token(service: Service, request: Request, viewer: Viewer) -> Response:
-    """Create a token and show it, once."""
+async def change_tokens(service: Service, request: Request, viewer: Viewer) -> Response:
+    """Create a token and show it, once; or remove one."""
     typed = {key: values[-1].strip() for key, values in request.state.form.items()}
+    if "remove" in typed:
+        return await _remove_token(service, viewer, typed["remove"])
     scope, expires = typed.get("scope"), typed.get("expires")
     try:
         if scope not in TOKEN_SCOPES or (service.guard.open and scope != "admin"):
@@ -297,12 +299,11 @@ async def create_token(service: Service, request: Request, viewer: Viewer) -> Re
     return await _tokens_page(service, viewer, token=token)
 
 
-async def remove_token(service: Service, request: Request, viewer: Viewer) -> Response:
+async def _remove_token(service: Service, viewer: Viewer, name: str) -> Response:
     """Remove a token, and end the sessions of those who signed in with it."""
-    name, tokens = request.state.form.get("name", [""])[-1], service.storage.tokens
-    now = microseconds(time.time())
+    remove, now = service.storage.tokens.remove, microseconds(time.time())
     try:
-        await service.write(partial(tokens.remove, name, now=now, by=viewer.name or ""))
+        await service.write(partial(remove, name, now=now, by=viewer.name or ""))
     except InvalidInputError as error:
         return await _tokens_page(service, viewer, error=str(error))
     await service.read(service.guard.reload)
@@ -445,8 +446,7 @@ EXPERIMENT = "/experiments/{name}"
 PAGES: tuple[Page, ...] = (
     Page("GET", "/", overview, "read"),
     Page("GET", "/tokens", show_tokens, "admin"),
-    Page("POST", "/tokens", create_token, "admin"),
-    Page("POST", "/tokens/remove", remove_token, "admin"),
+    Page("POST", "/tokens", change_tokens, "admin"),
     Page("GET", "/docs", docs, None),  # as anybody may read openapi.json
     Page("GET", EXPERIMENT, experiment, "read"),
     Page("GET", EXPERIMENT + "/log.zip", log_zip, "read"),
