@@ -65,6 +65,22 @@ def test_a_declared_bound_gives_the_refused_limits(metric: sa.Metric) -> None:
     assert verdict.relative_intervals[1, 0] >= -1  # no revenue is negative
 
 
+def test_a_log_names_the_cap_that_gives_a_refused_limit() -> None:
+    rng, arm = np.random.default_rng(3), np.array(["cheap", "dear"] * 500)
+    price = np.where(arm == "cheap", 10.0, 200.0)
+    revenue = price * (rng.random(1000) < 1.0 / price)
+    log = pd.DataFrame({"user_id": range(1000), "variant": arm, "revenue": revenue})
+    refused = sa.analyze(log, split="equal", metrics=["revenue"])
+    assert np.isinf(refused.intervals.high).any()
+    declare = "--metric 'revenue capped at NUMBER'"
+    assert declare in refused.notes[-1]
+    metric = declare.partition("'")[2].rstrip("'").replace("NUMBER", "200")
+    found = sa.analyze(log, split="equal", metrics=[metric])
+    assert np.isfinite(found.intervals.high).all()
+    assert np.array_equal(found.means, refused.means)
+    assert declare not in found.notes[-1]
+
+
 # What is said never contradicts itself, in sessions and in the analysis of their logs.
 
 SHAPES: dict[str, Callable[[np.random.Generator, int], float]] = {

@@ -552,7 +552,8 @@ def _with_bounds(sample: Sample, evidence: Evidence, rows: Rows) -> Evidence:
             f"values from {lowest:g} to {highest:g}; give the range of what can occur."
         )
     if bounds is None and lowest >= 0:
-        bounds = (0.0, 1.0 if clicks else np.inf)
+        cap = sample.question.cap
+        bounds = (0.0, 1.0 if clicks else np.inf if cap is None else cap)
     if clicks and sample.units is None and any(row["s"] for row in with_reward):
         evidence = replace(evidence, binary=np.ones(1, dtype=bool))
     return replace(evidence, bounds=bounds)

@@ -332,13 +332,24 @@ def conclude(sample: Sample, scored: Scored) -> Analysis:
         drift=drift if sample.units is None else replace(drift, method=f"{sample.units.noun}s"),
         health=health,
         evidence=evidence,
-        notes=tuple(_notes(sample, scored, left)),
+        notes=(*_notes(sample, scored, left), *_refusals(question.metric, intervals)),
         units=sample.units,
         anytime=question.budget is not None,
         split=None if question.split is None else question.split.to_list(sample.arms),
         verdict=_verdict(sample, scored, intervals, health),
         **adjusted,
     )
+
+
+def _refusals(metric: str, intervals: Intervals) -> list[str]:
+    """What gives the limits that are refused, because hardly any rewards carry them."""
+    known = np.isfinite([intervals.low, intervals.high])
+    if known.all() or not known.any():  # not any: too few rows, or clusters
+        return []
+    how = f"Declare a cap (--metric '{metric} capped at NUMBER') to get it."
+    if not metric:
+        how = "Declare caps for what the ratio is made of."
+    return [f"Too few rewards carry an interval without an end. {how}"]
 
 
 def _more_findings(sample: Sample, scored: Scored) -> list[Finding]:
