@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from math import ceil, inf, log, log1p, log2, pi, sqrt
+from math import ceil, e, inf, log, log1p, log2, pi, sqrt
 from typing import Literal
 
 import numpy as np
@@ -62,7 +62,7 @@ def spent(share: float, alpha: float, kind: Spending = "obrien-fleming") -> floa
     if share >= 1:
         return alpha
     if kind == "pocock":
-        return float(alpha * log1p(1.718281828459045 * share))
+        return float(alpha * log1p((e - 1) * share))
     return float(min(2 * ndtr(ndtri(alpha / 2) / sqrt(share)), alpha))
 
 

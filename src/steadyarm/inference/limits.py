@@ -29,6 +29,9 @@ HEAVIEST_TAIL = 4.0  # at most so many times that of events of equal size
 TAIL_BEYOND_SEEN = 2.0  # at most so many times the one seen, which lacks the tail not seen yet
 TAIL_RULED_OUT = 3.0  # ruled out if so many times the one seen is less than the least possible
 SMALLEST = 1e-300  # keeps quotients finite
+SMALLEST_ROOT = 1e-150  # keeps quotients by squares finite
+LEAST_TOTAL = 1e-6  # standard errors that a sum of rewards is taken to be at least
+FURTHEST_RATE = 40.0  # standard errors at most, so that limits of rates are always finite
 
 
 def quadratic(D: Floats, M: Floats) -> Floats:
@@ -117,7 +120,7 @@ def _few_events_reach(total: Floats, variance: Floats, largest: Floats, z: Float
     """
     with np.errstate(invalid="ignore"):
         spread = np.maximum(variance + largest**2, SMALLEST)
-        more = np.maximum(total, 0.0) + np.maximum(largest, 1e-150)
+        more = np.maximum(total, 0.0) + np.maximum(largest, SMALLEST_ROOT)
         shape, scale = more**2 / spread, spread / more
         reach = scale * gammainccinv(shape, ndtr(-z)) - total
     return np.where(np.isfinite(largest), np.maximum(reach, 0.0), np.inf)
@@ -152,7 +155,7 @@ def rare_events(
     error = np.where(known, np.sqrt(variance), 1.0)
     turn = np.where(estimates < 0, -1.0, 1.0)
     skewness = np.where(known, turn * third / (error * error * error), 0.0)
-    total = np.maximum(np.abs(estimates) * T, 1e-6 * error)
+    total = np.maximum(np.abs(estimates) * T, LEAST_TOTAL * error)
     tail, too_few = _tails(known, skewness, parts, error, total, design)
     bounds = evidence.bounds
     if bounds is None and evidence.binary is not None and evidence.binary.all():
@@ -252,7 +255,7 @@ def click_limits(estimates: Floats, unit: Floats, size: Floats, z: Floats) -> tu
     >>> float(low[0].round(5)), float(high[0].round(5))  # exact: 0.00163, 0.01163
     (0.00158, 0.01169)
     """
-    z = np.minimum(z, 40.0)
+    z = np.minimum(z, FURTHEST_RATE)
     flip = estimates > 0.5
     p = np.where(flip, 1 - estimates, estimates)
     grow = z**2 * unit

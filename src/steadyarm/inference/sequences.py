@@ -41,6 +41,7 @@ from steadyarm.inference.limits import (
     value_limits,
 )
 from steadyarm.inference.variance import (
+    FARTHEST,
     LEAST_FREEDOM,
     LEAST_ROUNDS,
     bounded_terms,
@@ -54,7 +55,8 @@ from steadyarm.validation import check_fraction, whole_number
 
 Floats = NDArray[np.float64]
 
-FARTHEST = 1e50  # standard errors, which stand for infinitely many
+MOST_ERRORS = 37.0  # standard errors whose tail probability a double can hold
+LEAST_SIDE = 1 / 64  # of the other side's scale: reach of a side on which terms hardly lie
 # Pieces to estimate skewness from their differences, if variances hide it; at the planned end
 # of a test as many are enough as for a single analysis there.
 LEAST_LISTS = 8
@@ -506,8 +508,8 @@ class ConfidenceSequence:
     def factor(self, j: int, alpha: float, clicks: NDArray[np.bool_] | None = None) -> Floats:
         """(n, 1) standard errors at the end of piece j; from a normal to a t quantile.
 
-        The variance is estimated, but that of clicks follows from their rate. Doubles end beyond 37
-        standard errors, and few degrees of freedom reach very far.
+        The variance is estimated, but that of clicks follows from their rate. Few degrees of
+        freedom reach very far.
         """
         key = j, alpha, clicks is None
         if key not in self._factors:  # limits of ratios ask for the same ones again and again
@@ -519,7 +521,9 @@ class ConfidenceSequence:
             freedom = np.maximum(self.freedom[:, j][:, None], 1.0)
             if clicks is not None:
                 freedom = np.where(clicks, np.inf, freedom)
-            reach = np.where(z < np.inf, student_factor(np.minimum(z, 37.0), freedom), np.inf)
+            reach = np.where(
+                z < np.inf, student_factor(np.minimum(z, MOST_ERRORS), freedom), np.inf
+            )
             self._factors[key] = np.minimum(reach, FARTHEST)
         return self._factors[key]
 
@@ -536,7 +540,7 @@ class ConfidenceSequence:
             first = np.abs(ratio) * np.where(np.asarray(ratio) < 0, first[::-1], first)
             below, above = first[0] + above, first[1] + below
         most = np.maximum(below, above)
-        return np.maximum(below, most / 64), np.maximum(above, most / 64)
+        return np.maximum(below, LEAST_SIDE * most), np.maximum(above, LEAST_SIDE * most)
 
 
 # At which look tests are decided, and when none can be decided any more: `live` does with one test

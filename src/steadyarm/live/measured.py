@@ -34,7 +34,7 @@ from steadyarm.storages.records import SegmentRecord, SeriesSums, Snapshot, Tall
 Floats = NDArray[np.float64]
 
 LEAST_UNITS = 10  # that bring something of what a ratio is divided by, of each variant
-RARE = 0.005  # of Student's quantile that stands for all
+ONE_SIDED = 0.005  # tail at which Student's quantile widens a ratio, for all levels in use
 
 
 def metric_results(
@@ -198,7 +198,7 @@ def ratio_widening(name: str, below: str, sums: Floats, squares: Floats) -> Floa
             f"{name} needs {LEAST_UNITS} units with {below} in every variant; one variant has "
             f"{units.min():.1f} in effect."
         )
-    z = -ndtri(RARE)
+    z = -ndtri(ONE_SIDED)
     return np.asarray(student_factor(z, units - 1) / z * np.sqrt(units / (units - 1)))
 
 
