@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Word = Literal["ship", "keep", "unclear", "unhealthy", "running"]
 
-NAMED = 5  # variants not ruled out that are named
-MANY = 100  # variants not ruled out from which on they are counted, not named
-MOST = 30  # variants that a notebook shows
-TOO_MANY = 100  # budgets; a decision that needs more visits than that gives no number
+MOST_NAMED = 5  # variants not ruled out that are named
+COUNTED_FROM = 100  # variants not ruled out from which on they are counted, not named
+MOST_ROWS = 30  # variants that a notebook shows
+MOST_BUDGETS = 100  # budgets; a decision that needs more visits than that gives no number
 STILL = "No drift; normal in large samples."
 EPOCHS = f"{STILL} Variants that were dropped are not measured."
 NO_ERRORS = "none, since the policy gives no standard errors"
@@ -338,9 +338,9 @@ class Verdict(Estimates):
         rest = (
             f"All others are ruled out at {self.level:.0%}."
             if not others
-            else f"Not ruled out at {self.level:.0%}: {strung(others, NAMED)}."
+            else f"Not ruled out at {self.level:.0%}: {strung(others, MOST_NAMED)}."
         )
-        if self.others or len(others) > MANY:
+        if self.others or len(others) > COUNTED_FROM:
             rest = (
                 f"{self.possible:,} of {self.variants:,} variants cannot be ruled out at "
                 f"{self.level:.0%}."
@@ -383,7 +383,7 @@ class Verdict(Estimates):
         columns += [] if self.control is None else [f"against {self.control}"]
         distance = np.where(np.arange(len(self.gaps)) == self.row, -np.inf, self.gaps)
         rows = []
-        for k in np.argsort(distance, kind="stable")[:MOST].tolist():  # unknown ones last
+        for k in np.argsort(distance, kind="stable")[:MOST_ROWS].tolist():  # unknown ones last
             low, high = self.intervals[k].tolist()
             cells = [self.names[k], number(float(self.estimates[k]))]
             cells.append(reach(low, high, unknown=self.no_interval))
@@ -759,7 +759,7 @@ def _more_visits(
     if not isfinite(high - low) or lift == 0 or width <= abs(lift):
         return None
     more = verdict.judged * ((width / abs(lift)) ** 2 - 1)
-    if not 0 < more <= TOO_MANY * budget:
+    if not 0 < more <= MOST_BUDGETS * budget:
         return None
     more = max(more, least)
     unit = 10 ** max(floor(log10(more)) - 1, 0)
