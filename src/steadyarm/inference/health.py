@@ -80,7 +80,7 @@ class HealthReport:
     >>> print(report)
     Health: FAIL
       FAIL rewards: All 500 rewards are 0, so there is no best variant.
-           See whether the right event, or column, is counted, and whether it is recorded at all.
+           Check that the right event or column is counted and recorded.
     """
 
     findings: tuple[Finding, ...]

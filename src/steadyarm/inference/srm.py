@@ -181,7 +181,7 @@ def attrition_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Cou
     >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([1000]))
     >>> piece = LoggedSegment(fair, np.array([[500, 500]]), rewarded=np.array([[490, 430]]))
     >>> attrition_test(["A", "B"], [piece]).verdict
-    'B misses 70 rewards and should miss about 40 (+7.0 standard deviations; p = 2.7e-12).'
+    'B misses 70 rewards; about 40 were expected (+7.0 standard deviations; p = 2.7e-12).'
     """
     log = _Played.of(names, pieces)
     balance = total_of(attrition_balance(log.pieces, log.joint))
