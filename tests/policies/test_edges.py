@@ -185,7 +185,7 @@ def test_published_configurations_are_those_of_the_notes() -> None:
     phased = {"solver": "frank-wolfe", "ties": "last"}
     common = phased | drawing
     plain = {"solver": "exact", "ties": "random"} | drawing
-    thompson = {"noise_sd": 1.0, "ridge": 1.0, "samples": 128, "batch": None, "ties": "random"}
+    thompson = {"noise_sd": None, "ridge": 1.0, "samples": 128, "batch": None, "ties": "random"}
     expected: dict[str, dict[str, Any]] = {
         "Uniform": plain,
         "P1": plain,
