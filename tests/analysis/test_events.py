@@ -416,7 +416,7 @@ def test_metrics_are_those_of_live_tests() -> None:
     [measure] = parse_metrics([metric]).measures.values()
     assert measure.text == "sum(purchase) within 7d capped at 500"
     assert (measure.metric, measure.of) == (metric, "purchase")
-    with pytest.raises(sa.InvalidInputError, match='can be their "sum" or "max"'):
+    with pytest.raises(sa.InvalidInputError, match='support "sum" and "max"'):
         parse_metrics([sa.Metric("price", kind="money")])
 
 

@@ -162,8 +162,8 @@ def test_usual_names_of_columns_are_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("none.csv", {}, "there is no file"),
-        ("log.txt", {}, "is of no known kind"),
+        ("none.csv", {}, "none.csv does not exist"),
+        ("log.txt", {}, "is not a supported file"),
         (".", {}, "has no file .csv"),
         ("*.jsonl", {}, "no file matches"),
         ("log.csv", {"period": "year"}, "period is 'year'"),
@@ -184,7 +184,7 @@ def test_usual_names_of_columns_are_found(tmp_path: Path) -> None:
         ("one.csv", {}, "has 1 arms ('A')"),
         (7, {}, "the log is int"),
         ([], {}, "the log is list"),
-        ("sqlite:///nowhere.db", {}, "there is no file /nowhere.db"),
+        ("sqlite:///nowhere.db", {}, "the file /nowhere.db does not exist"),
     ],
 )
 def test_bad_requests_are_answered(

@@ -205,7 +205,7 @@ def test_a_log_without_times_has_one_period() -> None:
     frame = pandas_frame().drop(columns="timestamp").rename(columns={"reward": "revenue"})
     found = sa.analyze(frame.rename(columns={"arm": "variant", "unit": "user_id"}))
     assert found.drift.periods == ("all rows",)
-    assert "The log has no times, so nothing is known of drift." in found.notes
+    assert "The log has no times, so drift cannot be tested." in found.notes
     with pytest.raises(
         sa.InvalidInputError, match="the shares changed, but the frame has no times"
     ):

@@ -99,9 +99,9 @@ def test_times_of_splits_are_in_utc(since: Any) -> None:
         ("A=half,B=0.5", "share of 'A' is 'half'"),
         (7, "the split is 7; expected"),
         ([], "the split is empty"),
-        ([("2026-03-08", "equal")], "only the first split has no time"),
-        (["equal", "equal"], "the others need the time from which they hold"),
-        (["equal", "2026-03-09: equal", "2026-03-08: equal"], "each later than the one before"),
+        ([("2026-03-08", "equal")], "only the first split may have no time"),
+        (["equal", "equal"], "The others need the time from which they hold"),
+        (["equal", "2026-03-09: equal", "2026-03-08: equal"], "in rising order"),
         (["equal", ("soon", "equal")], "holds from 'soon' on; expected a time"),
         (
             ["A=0.5,B=0.5", "2026-03-09: A=0.5,C=0.5"],
@@ -157,7 +157,7 @@ def test_shares_that_changed(tmp_path: Path) -> None:
     wrong = sa.analyze(log, split="equal")
     assert wrong.health.findings[0].status == "fail"
     assert wrong.summary.startswith("Not healthy: do not decide yet.")
-    assert "Make sure that the split is the one that was used" in wrong.health.findings[0].advice
+    assert "Check that the split is the one that was used" in wrong.health.findings[0].advice
 
 
 def test_an_arm_that_the_split_does_not_name_is_refused(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_an_arm_that_the_split_does_not_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(sa.InvalidInputError) as error:
         sa.analyze(log, split={"A": 0.5, "B": 0.25, "c": 0.25})
     assert "has 'C' (" in str(error.value)
-    assert "which the split does not name; it names 'A', 'B', 'c'" in str(error.value)
+    assert "which the split does not name. It names 'A', 'B', 'c'" in str(error.value)
 
 
 def test_an_arm_without_rows_fails_the_check_and_stays_possible(tmp_path: Path) -> None:

@@ -149,7 +149,9 @@ def test_drift_is_told_without_the_period_that_few_large_units_dominate(tmp_path
     assert found.evidence.rounds[0].tolist() == [1400]  # intervals rest on all rows, as one piece
     assert found.drift.periods == tuple(f"2026-03-0{day}" for day in range(2, 7))
     assert "There is only one period" not in str(found)
-    assert "Drift is told from 500 of 1,400 rewards: a few units with many rows" in str(found)
+    assert "Drift is tested with 500 of 1,400 rewards: in the other periods" in str(
+        found
+    )
 
 
 def test_a_kept_variant_counts_with_its_first_probability(tmp_path: Path) -> None:
@@ -177,7 +179,7 @@ def test_contamination_is_counted(tmp_path: Path) -> None:
     [finding] = [f for f in found.health.findings if f.name == "units"]
     assert finding.status == "warn"
     assert finding.explanation.startswith("3 of 240 units have rows of several variants")
-    assert "every row was counted for the variant that it shows" in finding.explanation
+    assert "Every row was counted for its own variant" in finding.explanation
     assert_like_units(found, rows)
 
 
@@ -286,7 +288,7 @@ def test_variants_that_bring_units_back_are_noticed(tmp_path: Path) -> None:
     found = sa.analyze(write_log(tmp_path / "log.parquet", rows))
     [finding] = [f for f in found.health.findings if f.name == "visits per unit"]
     assert finding.status == "warn"
-    assert "analyse one row for each" in finding.advice
+    assert "analyze one row per unit" in finding.advice
 
 
 def test_intervals_for_every_look(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -301,7 +303,7 @@ def test_intervals_for_every_look(tmp_path: Path, capsys: pytest.CaptureFixture[
         np.testing.assert_allclose(always.intervals.gap_high, true.gap_high, rtol=1e-9)
         assert (always.intervals.low < once.intervals.low).all()
         assert (once.anytime, always.anytime) == (False, True)
-        assert any("end of the test was fixed in advance" in note for note in once.notes)
+        assert any("end that was fixed in advance" in note for note in once.notes)
         assert any("planned for 1,000 rows" in note for note in always.notes)
         assert main(["analyze", str(log), "--budget", "1000", "--format", "json"]) == 0
         printed, same = json.loads(capsys.readouterr().out), always.to_dict()
@@ -315,5 +317,5 @@ def test_intervals_for_every_look(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_a_log_without_rewards_is_refused(tmp_path: Path) -> None:
     rows = [replace(row, reward=None) for row in repeated_rows()]
-    with pytest.raises(sa.InvalidInputError, match="but not one reward"):
+    with pytest.raises(sa.InvalidInputError, match="rows and no reward"):
         sa.analyze(write_csv(tmp_path / "log.csv", rows), missing="drop")

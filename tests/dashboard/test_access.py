@@ -282,7 +282,7 @@ def test_posts_need_the_key_of_their_own_session(open_: bool) -> None:
             *(browser.post_form(STOP, headers={"Origin": origin}) for origin in OTHERS),
         ]
         assert [answer.status_code for answer in refused] == [403] * len(refused)
-        assert "Load it anew" in refused[0].text
+        assert "Load the page again" in refused[0].text
         assert state_of(browser) == "running"
         assert browser.post("/experiments/shop/pause", headers={"x-csrf-token": other}).is_redirect
         browser.cookies.clear()

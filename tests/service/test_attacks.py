@@ -269,7 +269,7 @@ def test_guessing_tokens_is_limited_and_who_has_one_passes(
     with dashboard(storage) as browser:  # on its pages, too
         guesses = [browser.sign_in(f"sa_{i}") for i in range(auth.FAILURES + 1)]
         assert [one.status_code for one in guesses] == [403] * auth.FAILURES + [429]
-        assert "another one can be tried" in guesses[-1].text
+        assert "You can try another one" in guesses[-1].text
         assert browser.sign_in(token).status_code == 303
 
 

@@ -90,7 +90,7 @@ def test_root_paths_of_our_own_pages_are_refused() -> None:
     paths = {str(getattr(route, "path", "")).split("/")[1] for route in app.routes}
     assert paths - {""} <= OWN_PATHS
     for path in OWN_PATHS:
-        with pytest.raises(InvalidInputError, match="a page of that name"):
+        with pytest.raises(InvalidInputError, match="which is a page of the service"):
             ServiceSettings(root_path=f"/{path}/ab")
     storage.close()
 

@@ -205,7 +205,7 @@ def test_bodies_with_a_key_are_small_and_count_as_those_of_strangers() -> None:
         shed = asked(page(key))
         assert (shed.status_code, shed.headers["Retry-After"]) == (503, "1")
         assert shed.json()["type"].endswith("overloaded")
-        assert shed.json()["hint"].startswith("Nothing was done")
+        assert shed.json()["hint"].startswith("Nothing was changed")
         assert asked(me).status_code == 201
         bodies._bytes[False] = 0
         assert asked(page(key)).status_code == 200

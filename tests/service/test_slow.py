@@ -54,7 +54,7 @@ def test_while_nothing_can_be_written_requests_are_told_in_time(tmp_path: Path) 
         for answer, took in told:
             assert answer.status_code == 503
             assert answer.json()["type"].endswith("timeout")
-            assert answer.json()["hint"].endswith("before anything else, check first.")
+            assert answer.json()["hint"].endswith("Check before you repeat anything else.")
             assert answer.headers["Retry-After"] == "1"
             assert took < 30  # SQLite alone would wait for the lock
         deadline = time.monotonic() + 60

@@ -305,8 +305,8 @@ def _columns_of(
     for ours in ("reward", "arm"):
         if columns.get(ours, ours) in names:
             raise InvalidInputError(
-                f"{columns.get(ours, ours)!r} is the {ours} itself; {field} are what was known of "
-                "a unit before it was assigned.",
+                f"{columns.get(ours, ours)!r} is the {ours}; {field} must be known before the "
+                "assignment.",
                 field=field,
             )
     return {f"{prefix}{i}": name for i, name in enumerate(names, 1)}
@@ -325,7 +325,7 @@ def _analyze_metrics(measures: Measures, question: Question) -> Analysis:
     analyses: dict[str, Analysis] = {}
     notes: list[str] = []
     if further > 1:
-        notes.append(f"Intervals of the {further} further metrics hold at once.")
+        notes.append(f"Intervals of the {further} further metrics hold together.")
     for place, metric in enumerate(metrics):
         level = question.level if place == 0 else 1 - (1 - question.level) / further
         about = replace(question, direction=metric.direction, level=level)
@@ -354,7 +354,7 @@ def _analyze_metric(measures: Measures, metric: Metric, question: Question) -> A
         analysis = _within_range(analyze_log(log, question), metric)
     else:
         if question.segments:
-            about.append(f"{metric.name} is not split by segments, as it is a ratio.")
+            about.append(f"{metric.name} has no results by segment, because it is a ratio.")
             question = replace(question, segments={})
         logs = [measures.log_of(metric, lambda *both, k=place: both[1 + k])[0] for place in (0, 1)]
         parts = [analyze_log(log, question) for log in logs]
@@ -483,8 +483,8 @@ def score(sample: Sample) -> Scored:
     counts, sums = (np.sum([getattr(part, name) for part in parts], axis=0) for name in ("m", "s"))
     if not counts.sum():
         raise InvalidInputError(
-            f"{log.name} has {sample.rows:,} rows, but not one reward. Is {log.their('reward')!r} "
-            "the right column?"
+            f"{log.name} has {sample.rows:,} rows and no reward. Is {log.their('reward')!r} the "
+            "right column?"
         )
     if sample.units is not None:
         table = _by_unit(sample, table)
@@ -508,8 +508,8 @@ def score(sample: Sample) -> Scored:
         evidence = _with_bounds(sample, evidence, rows)
     if evidence.rounds.shape[1] * arms.rank**2 > 50_000_000:
         raise InvalidInputError(
-            f"{len(labels):,} periods of {arms.size:,} arms are too many to keep; take fewer, such "
-            'as period="shares:10".'
+            f"{len(labels):,} periods of {arms.size:,} arms are too many; use fewer, such as "
+            'period="shares:10".'
         )
     return Scored(
         evidence,
@@ -611,7 +611,7 @@ def _for_split(sample: Sample, finding: Finding) -> Finding:
     if sample.question.split is None:
         return finding
     text = finding.explanation.replace("the logged probabilities", "the split")
-    advice = f"Make sure that the split is the one that was used. {finding.advice}"
+    advice = f"Check that the split is the one that was used. {finding.advice}"
     return replace(finding, explanation=text, advice="" if finding.status == "ok" else advice)
 
 

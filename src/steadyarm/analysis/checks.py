@@ -62,7 +62,7 @@ NO_ARM = Fault(
 )
 NO_PROBABILITY = Fault(
     "the probability is {value}",
-    "expected a number above 0 and at most 1: the one with which the row's arm was drawn",
+    "expected the probability of the row's arm, above 0 and at most 1",
     "probability",
     lambda t: usable(t).isnull(),
 )
@@ -80,7 +80,7 @@ INFINITE = Fault(  # nan counts as larger than any number
 )
 MISSING = Fault(
     "the reward is missing",
-    'say missing="drop" to leave such rows out, or missing="zero" to count them as 0',
+    'use missing="drop" to leave these rows out, or missing="zero" to count them as 0',
     "reward",
     lambda t: t.given.isnull(),
 )
@@ -101,8 +101,8 @@ def no_time(log: Source) -> Fault:
         expected = f"a time like {log.time_format!r} in every row"
     return Fault(
         "the time stamp is {value}",
-        f"expected {expected}; say how times are written, such as --time-format '%d/%m/%Y %H:%M', "
-        "or leave the column out: --column timestamp=",
+        f"expected {expected}; give the format, such as --time-format '%d/%m/%Y %H:%M', or leave "
+        "the column out: --column timestamp=",
         "timestamp",
         lambda t: t.time.isnull(),
     )
@@ -117,9 +117,7 @@ def without_cluster(log: Source, table: Any, names: Mapping[str, str]) -> Faults
         where = partial(_is_empty, ours)
         [found] = log.fetch(table.aggregate(n=where(table).sum()))
         if found["n"]:
-            advice = (
-                "every row needs one; name rows that are in no cluster by something of their own"
-            )
+            advice = "every row needs a cluster; give rows without one a name of their own"
             fault = Fault(f"the cluster {theirs!r} is {{value}}", advice, ours, where)
             faults.append((fault, int(found["n"])))
     return faults
@@ -242,9 +240,9 @@ def largest_unit(log: Source, table: Any, metric: str, direction: Direction) -> 
     cap = f"{float(most['cap']):.4g}"
     declared = f"{metric} capped at {cap}{', minimize' if direction == 'minimize' else ''}"
     advice = (
-        f"99 % of the values but 0 are at most {cap}. Declare a cap (--metric '{declared}', in "
-        "Python the same text among the metrics) or exclude the unit: as it stands it widens "
-        "intervals, or decides."
+        f"99 % of the values other than 0 are at most {cap}. Declare a cap (--metric "
+        f"'{declared}', in Python the same text among the metrics) or exclude the unit: it widens "
+        "intervals and can decide the test."
     )
     return replace(finding, advice=advice)
 
@@ -268,12 +266,12 @@ def duplicate_finding(log: Source, table: Any) -> Finding:
     name = NO_DUPLICATES.name
     if found["other"]:
         text = f"{found['other']:,} times rows of the same unit and time differ in arm or reward"
-        advice = "Find out which of them is true and leave the others out."
+        advice = "Find out which row is true and leave the others out."
         units = _units_in(log, again.filter(differ))
         return Finding(name, "fail", None, f"{text}: {units}.", advice)
     if found["more"]:
         text = f"{found['more']:,} rows repeat another of the same unit, time, arm and reward"
-        advice = "They were counted as often as they stand there; remove them if they are copies."
+        advice = "Each copy was counted. Remove copies."
         return Finding(name, "warn", None, f"{text}: {_units_in(log, again)}.", advice)
     return NO_DUPLICATES
 
@@ -293,9 +291,11 @@ def unit_finding(units: Units) -> Finding:
             "units",
             "warn",
             None,
-            f"The log has only {counted(units.units, 'unit')}, too few to estimate variances.",
-            "See whether the column is who was assigned; map another one (unit=COLUMN), or none "
-            '(columns={"unit": None}, --column unit=) if rows were drawn independently.',
+            f"The log has only {counted(units.units, 'unit')}. That is too few to estimate "
+            "variances.",
+            "Check that the column names the units that were assigned. Map another one "
+            '(unit=COLUMN), or none (columns={"unit": None}, --column unit=) if rows were drawn '
+            "independently.",
         )
     name = f"{units.noun}s"
     whole = f" ({units.cluster})" if units.cluster else ""
@@ -308,8 +308,8 @@ def unit_finding(units: Units) -> Finding:
         text = f"{several}: variants are drawn {drawn}."
     else:
         text = (
-            f"{several}, although the others keep theirs; every row was counted for the variant "
-            "that it shows."
+            f"{several}, although the others keep theirs. Every row was counted for its own "
+            "variant."
         )
     if units.changed and units.kept and not units.cluster:
         changed = counted(units.changed, "unit keeps its variant", "units keep their variant")
@@ -320,22 +320,22 @@ def unit_finding(units: Units) -> Finding:
     if units.cluster and units.units < FEW_CLUSTERS:
         text += f" Variances of fewer than {FEW_CLUSTERS} clusters are rough."
         advice = (
-            "Intervals allow for it (Student's t). Draw variants for more clusters, or anew for "
-            "every day of each (a switchback), and name both: cluster=['store', 'day'], --cluster "
-            "store --cluster day."
+            "Intervals account for this (Student's t). Draw variants for more clusters, or draw "
+            "them again for each cluster and day (a switchback) and name both: cluster=['store', "
+            "'day'], --cluster store --cluster day."
         )
         return Finding(name, "warn", None, text, advice)
     if not units.kept or units.several <= (0 if units.cluster else CONTAMINATED * units.units):
         return Finding(name, "ok", None, text)
     if units.cluster:
         advice = (
-            "Find out why: if variants are drawn anew for every day of a cluster, or so, name both "
+            "Find out why. If variants are drawn again for each cluster and day, name both "
             "(cluster=['store', 'day'])."
         )
     else:
         advice = (
-            "Find out why (lost cookies, several devices, a changed split). Such units blur the "
-            "differences; see whether the result holds without them."
+            "Find out why (lost cookies, several devices, a changed split). These units dilute "
+            "the differences. Check that the result holds without them."
         )
     return Finding(name, "warn", None, text, advice)
 
@@ -355,7 +355,7 @@ def assignments_of(names: Sequence[str], rows: Rows, of: str = "visits") -> Find
     counts, sums = found["n"].astype(np.int64), found["i0"]
     total = int(counts.sum())
     test = srm_from_sums(names, total, sums, found["i02"] - sums, 1 / least, counts, of)
-    used = ", and see whether the logged probabilities are those that were used."
+    used = ", and check the logged probabilities."
     finding = assignment_finding(test, used)
     unseen = not (sums > 0).all()
     return replace(finding, status="warn") if unseen and finding.status == "ok" else finding
@@ -400,10 +400,10 @@ def cluster_assignments(log: Source, table: Any, names: Sequence[str]) -> Findin
         "assignments",
         status_of(p_value),
         p_value,
-        f"{seen[worst]} got {got:,} of {int(rows):,} rows and should have about {should:,.0f}, by "
-        f"cluster (p = {p_value:.2g}).",
+        f"{seen[worst]} got {got:,} of {int(rows):,} rows, by cluster; about {should:,.0f} were "
+        f"expected (p = {p_value:.2g}).",
         f"Compare serving and logging of {seen[worst]} with the others (redirects, bots, crashes, "
-        "filters), and see whether the logged probabilities are those that were used.",
+        "filters), and check the logged probabilities.",
     )
 
 
@@ -450,7 +450,7 @@ def visits_finding(log: Source, first: Any, units: Units) -> Finding:
     worst = rows[int(tails.argmin())]
     name = "visits per unit"
     if p_value >= NOTICE:
-        text = f"Units of all variants have about as many rows (p = {p_value:.2g})."
+        text = f"Units of all variants have similar numbers of rows (p = {p_value:.2g})."
         return Finding(name, "ok", p_value, text)
     mean = float(worst["rows"]) / float(worst["units"])
     text = (
@@ -462,8 +462,8 @@ def visits_finding(log: Source, first: Any, units: Units) -> Finding:
         "warn",
         p_value,
         text,
-        "A variant that brings units back changes what an average over rows is about. Add up the "
-        "rewards of each unit and analyse one row for each.",
+        "A variant whose units return more often changes the average over rows. To compare "
+        "units, add up the rewards of each unit and analyze one row per unit.",
     )
 
 

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 Kind = Literal["column", "conversion", "count", "sum", "max"]
 
 FORMS = (
-    'expected a column, or the name of an event such as "purchase", or NAME = conversion(EVENT), '
-    "count(EVENT), sum(EVENT), max(EVENT) or the ratio of two of these, such as basket = revenue / "
-    'count(purchase); then, if wanted, "within 14 days", "capped at 500" and "minimize"'
+    'expected a column, the name of an event such as "purchase", or NAME = conversion(EVENT), '
+    "count(EVENT), sum(EVENT), max(EVENT) or a ratio of two, such as basket = revenue / "
+    'count(purchase); optionally followed by "within 14 days", "capped at 500" or "minimize"'
 )
 CALL = re.compile(r"(conversion|count|sum|max)\s*\(([^()]*)\)", re.IGNORECASE)
 WITHIN = rf"within\s+(?P<window>{DURATION.pattern})"
@@ -180,7 +180,7 @@ class _Parser:
             metric = replace(metric, window=self.window)
         for name in metric.ratio or ():
             if name not in self.measures:
-                raise _wrong(metric.name, f"is a ratio of {name!r}, which is no earlier metric")
+                raise _wrong(metric.name, f"is a ratio of {name!r}, which is not an earlier metric")
         if metric.ratio is None:
             kinds: dict[str, Kind] = {"yes/no": "conversion", "count": "count"}
             kind = kinds.get(metric.kind) or cast(Kind, metric.several)
@@ -189,7 +189,7 @@ class _Parser:
             elif kind not in ("conversion", "count", "sum", "max"):
                 raise _wrong(
                     metric.name,
-                    f'counts the {kind} of several events; of logs it can be their "sum" or "max"',
+                    f'combines several events by {kind!r}; logs support "sum" and "max"',
                 )
             self.measures[metric.name] = Measure(metric, kind, metric.event or metric.name)
         return metric
@@ -214,7 +214,7 @@ class _Parser:
         halves = re.split(r"/(?![^(]*\))", what)  # not at a stroke in the name of an event
         if len(halves) == 2:
             if "cap" in said:
-                raise _wrong(text, "is a ratio with a cap; give the cap to what it is made of")
+                raise _wrong(text, "is a ratio with a cap; give the cap to its metrics")
             parts = [self._half(half.strip(), settings["window"], text) for half in halves]
             return Metric(name, direction=settings["direction"], ratio=(parts[0], parts[1]))
         call = CALL.fullmatch(what if equals or not self.events else f"conversion({name})")
@@ -333,8 +333,8 @@ class Measures:
         [found] = self.log.fetch(table.aggregate(units=table.count(), over=over.sum()))
         if not found["over"]:
             raise InvalidInputError(
-                f"the window of {duration_text(window)} of {metric.name} is over for no unit: the "
-                f"data end at {self.end}. Take a shorter window, or wait.",
+                f"the window of {metric.name} ({duration_text(window)}) is over for no unit: the "
+                f"data end at {self.end}. Use a shorter window, or wait.",
                 field="window",
             )
         return table.filter(over), int(found["units"]) - int(found["over"])
@@ -347,12 +347,12 @@ class Measures:
             said = [f"{metric.name} is the mean of {text}."]
         if metric.ratio is not None:
             said = [
-                f"{metric.name} is {text}: the sum over all rows of the one over the sum of the "
-                "other, with errors by the delta method."
+                f"{metric.name} is {text}, as a ratio of two sums over all rows; errors use the "
+                "delta method."
             ]
         if window is None and self.end is not None:
             said.append(
-                "There is no window: all events after the first exposure count, and units that "
+                "There is no window. All events after the first exposure count, so units that "
                 "came late had less time."
             )
         elif window is not None and waiting:
@@ -386,7 +386,7 @@ def open_measures(
             "events", events, 'Events, such as sa.Events("events.csv", ["purchase"])'
         )
     if metrics:
-        raise InvalidInputError("give the metrics to Events, not beside it.", field="metrics")
+        raise InvalidInputError("give the metrics to Events, not to analyze.", field="metrics")
     measured = parse_metrics(events.metrics, events.window, direction)
     left, right = open_tables(source, query, events.table, columns, question.extra, time_format)
     try:
@@ -433,8 +433,9 @@ def join_tables(exposures: Source, events: Source, measured: Measured) -> Measur
         notes.append(f"{counted(nobody, 'event has', 'events have')} no unit.")
     used = int(found["used"] or 0)
     notes.append(
-        f"{used:,} of {counted(totals['rows'], 'event')} ({percent(used / totals['rows'])}) count: "
-        "they are of a metric, of an exposed unit, and not before its first exposure."
+        f"{used:,} of {counted(totals['rows'], 'event')} ({percent(used / totals['rows'])}) "
+        "count: they belong to a metric and an exposed unit, and happened after its first "
+        "exposure."
     )
     notes += filter(None, (exposures.mapping, events.mapping))
     log = replace(
@@ -456,8 +457,8 @@ def _contamination(units: int, several: int, tied: int) -> Finding:
     were = f"{several:,} of {units:,} units were exposed to several variants"
     text = f"{were}; each counts for the variant that it saw first"
     advice = (
-        "Find out why (lost cookies, several devices, a changed split). Counted by the first "
-        "variant, estimates stay unbiased, but differences are diluted."
+        "Find out why (lost cookies, several devices, a changed split). Estimates by the first "
+        "variant stay unbiased, but differences are diluted."
     )
     if tied:
         text += f", but {counted(tied, 'unit')} that saw two at the same time left out"
@@ -500,15 +501,15 @@ def _check_events(log: Source, measured: Measured) -> tuple[Any, dict[str, Any]]
     if names and not log.has("event"):
         raise InvalidInputError(
             f"{log.name} has no column with names of events; its columns are "
-            f"{strung(log.there, 40)}. Map it with --column event=NAME, or measure all rows, such "
-            "as buyers = conversion().",
+            f"{strung(log.there, 40)}. Map one with --column event=NAME, or measure all rows, "
+            "such as buyers = conversion().",
             field="metrics",
         )
     valued = [one for one in measures if one.kind in ("sum", "max")]
     if valued and not log.has("value"):
         raise InvalidInputError(
-            f"{valued[0].text} needs the value of each event, and {log.name} has no column for it; "
-            "map it with --column value=NAME.",
+            f"{valued[0].text} needs the value of each event, and {log.name} has no column for "
+            "it; map one with --column value=NAME.",
             field="metrics",
         )
     new: dict[str, Any] = {"unit": as_unit(table.unit), "time": as_time(log, table.timestamp)}

@@ -313,8 +313,8 @@ def validate_split(given: Any) -> Split | None:
     dated = [start for start in starts[1:] if start is not None]
     if starts[0] is not None or len(dated) < len(starts) - 1 or dated != sorted(set(dated)):
         raise _wrong_split(
-            "only the first split has no time; the others need the time from which they hold, "
-            f"each later than the one before; {FORMS}."
+            "only the first split may have no time. The others need the time from which they "
+            f"hold, in rising order; {FORMS}."
         )
     named = [set(period.shares) for period in periods if period.shares is not None]
     for other in named[1:]:
@@ -322,7 +322,7 @@ def validate_split(given: Any) -> Split | None:
             names = strung(list(map(repr, sorted(other ^ named[0]))), 8)
             raise _wrong_split(
                 f"the splits do not name the same arms: {names}. Give every arm a share above 0 "
-                "in each, or leave times without it out with a query."
+                "in each, or leave out other times with a query."
             )
     return Split(periods)
 
@@ -370,7 +370,7 @@ def _shares(given: Any) -> Mapping[str, float] | None:
         advice = "write 0.5 for 50 %" if abs(total - 100) < 1 else "write 1/3 for a third"
         raise _wrong_split(
             f"the shares {shortened(given)} add up to {total:.6g}; expected 1 ({advice}). Name "
-            "every arm, also those that are not compared."
+            "every arm, also arms that you do not compare."
         )
     return shares
 
@@ -445,7 +445,7 @@ def check_arms(log: Source, split: Split, counts: Mapping[str, int]) -> None:
     most = max(others, key=lambda name: others[name])
     each = [f"{name!r} ({counted(count, 'row')})" for name, count in sorted(others.items())]
     raise _wrong_split(
-        f"{log.name} has {strung(each, 8)}, which the split does not name; it names "
+        f"{log.name} has {strung(each, 8)}, which the split does not name. It names "
         f"{strung(list(map(repr, names)), 8)}{did_you_mean(most, names)}"
     )
 

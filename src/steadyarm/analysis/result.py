@@ -161,7 +161,7 @@ class Analysis:
         elif len(others) == self.arms.size - 1:
             sure = f"At level {level} no variant can be ruled out as the best."
         else:
-            sure = f"At level {level} these may be the best, too: {strung(others, 8)}."
+            sure = f"At level {level} these may also be the best: {strung(others, 8)}."
         return f"The best variant is {self.recommended}. {sure}"
 
     @property
@@ -268,7 +268,7 @@ class Analysis:
             )
         if len(order) > MOST_LINES:
             more = self.arms.size - MOST_LINES
-            lines.append(f"… and {more} more variants, see the JSON output")
+            lines.append(f"… and {more} more variants (see the JSON output)")
         lines.append("* may be the best")
         lines += [self.why_means_differ] if self.why_means_differ else []
         verdict = self.verdict
@@ -294,7 +294,7 @@ class Analysis:
             return "Estimates differ from plain means because they are adjusted for the covariates."
         return (
             "Estimates differ from plain means because they correct for when each variant was "
-            "shown; plain means favour what was shown more at good times."
+            "shown. Plain means favour variants that were shown more at good times."
         )
 
 
@@ -376,7 +376,7 @@ def _notes(sample: Sample, scored: Scored, variance_left: float | None) -> list[
     periods = f"{plan.shares} equal shares" if plan.name == "shares" else f"{plan.name}s"
     notes = [f"Periods are {periods}; times are in UTC."]
     if plan.name == "all":
-        notes = ["The log has no times, so nothing is known of drift."]
+        notes = ["The log has no times, so drift cannot be tested."]
     if log.mapping and not log.single:
         notes.append(log.mapping)
     if units is not None:
@@ -384,15 +384,14 @@ def _notes(sample: Sample, scored: Scored, variance_left: float | None) -> list[
         told, rows = (int(each.played[0]) for each in (scored.timeline, scored.evidence))
         if told < rows:
             notes.append(
-                f"Drift is told from {told:,} of {rows:,} rewards: a few {units.noun}s with many "
-                "rows dominate the other periods."
+                f"Drift is tested with {told:,} of {rows:,} rewards: in the other periods a few "
+                f"{units.noun}s have most rows."
             )
     notes.append(
-        "Intervals are for one analysis: they hold if the end of the test was fixed in advance. If "
-        "it was watched and might have been stopped early, give the budget (--budget ROWS)."
+        "Intervals hold for one analysis at an end that was fixed in advance. If the test was "
+        "watched and might have been stopped early, give the budget (--budget ROWS)."
         if question.budget is None
-        else "Intervals hold at every look at a test that was planned for "
-        f"{question.budget:,} rows, whenever it was stopped."
+        else f"Intervals hold at every look, for a test planned for {question.budget:,} rows."
     )
     if question.split is not None:
         notes.append(question.split.note)
@@ -413,8 +412,8 @@ def _notes(sample: Sample, scored: Scored, variance_left: float | None) -> list[
             else f" {100 * variance_left:.0f} % of the variance is left."
         )
         notes.append(
-            f"Rewards are adjusted for {names}, with slopes of each half of the {noun} for the "
-            f"other.{gain}"
+            f"Rewards are adjusted for {names}; the slopes for each half of the {noun} are fitted "
+            f"on the other half.{gain}"
         )
     return notes
 
@@ -467,7 +466,7 @@ def _control_index(control: Any, arms: ArmSet, log: str) -> int | None:
     alike = [name for name in arms.names if name.strip().lower() == str(control).strip().lower()]
     near = f"; did you mean {alike[0]!r}?" if alike else did_you_mean(str(control), arms.names)
     raise InvalidInputError(
-        f"the control {shortened(control)} is no arm of {log}; the arms are "
+        f"the control {shortened(control)} is not one of the arms of {log}: "
         f"{strung([repr(name) for name in arms.names], 8)}{near}",
         field="control",
     )
@@ -598,8 +597,8 @@ def own_analysis(test: OwnTest, control: str | None, level: float, by: Sequence[
         counts[columns] += piece.stats.counts[0]
         sums[columns] += results.sign * piece.stats.sums[0]
     notes = [
-        f"Verdict and intervals are those of the test {head.name} itself, on "
-        f"{counted(verdict.judged, 'visit')} of {settings.budget:,} that were planned."
+        f"Verdict and intervals are those of the test {head.name}, on "
+        f"{counted(verdict.judged, 'visit')} of {settings.budget:,} planned."
     ]
     if verdict.waiting:
         newest = counted(verdict.waiting, "visit was", "visits were")

@@ -288,7 +288,7 @@ def _sqlite_of(source: Any) -> Path | None:
     path = Path(urlsplit(text).path if text.startswith("sqlite://") else text)
     known = text.startswith("sqlite://") or path.name.lower().endswith(SUFFIXES["sqlite"])
     if known and not path.is_file():
-        raise InvalidInputError(f"there is no file {path}.")
+        raise InvalidInputError(f"the file {path} does not exist.")
     return path if known else None
 
 
@@ -343,14 +343,14 @@ def _table_name(label: str, name: str, query: Any, tables: Sequence[str]) -> str
         )
     if query is None and len(tables) != 1:
         raise InvalidInputError(
-            f"{name} has {len(tables)} tables ({', '.join(tables[:10])}); say which, or give a "
+            f"{name} has {len(tables)} tables ({', '.join(tables[:10])}); name one, or give a "
             f"query: --query {(list(tables) or ['NAME'])[0]}."
         )
     table = query or tables[0]
     if "." not in table and table not in tables:
         raise InvalidInputError(
-            f"{name} has no table {table!r}; there is {', '.join(tables[:10]) or 'none'}"
-            f"{did_you_mean(table, tables)}"
+            f"{name} has no table {table!r}; its tables are "
+            f"{', '.join(tables[:10]) or 'none'}{did_you_mean(table, tables)}"
         )
     return table
 
@@ -478,7 +478,7 @@ def file_paths(source: Any) -> list[Path]:
         )
     for path in paths:
         if not path.is_file():
-            raise InvalidInputError(f"there is no file {path}.")
+            raise InvalidInputError(f"the file {path} does not exist.")
     return paths
 
 
@@ -488,10 +488,10 @@ def _file_kind(paths: Sequence[Path]) -> str:
         ends = [k for k in ("csv", "parquet") if path.name.lower().endswith(SUFFIXES[k])]
         if not ends:
             expected = "a log ends in .csv, .tsv, .parquet, .sqlite, .db or .duckdb"
-            raise InvalidInputError(f"{path.name} is of no known kind; {expected}.")
+            raise InvalidInputError(f"{path.name} is not a supported file; {expected}.")
         kinds.add(ends[0])
     if len(kinds) > 1:
-        raise InvalidInputError("files are of several kinds; give files of one.")
+        raise InvalidInputError("the files are of several kinds; give files of one kind.")
     return str(kinds.pop())
 
 
@@ -533,8 +533,8 @@ def _columns_by_table(
         elif ours not in known:
             turned = f" Our name comes first: {theirs}={ours}." if theirs in known else ""
             raise InvalidInputError(
-                f"there is no column {ours!r} to map; the columns are {', '.join(known)}"
-                f"{did_you_mean(ours, known)}{turned}"
+                f"{ours!r} is not a column of a log; expected one of: "
+                f"{', '.join(known)}{did_you_mean(ours, known)}{turned}"
             )
         for each in labels:
             if ours in KNOWN[each]:
@@ -576,7 +576,7 @@ def _usual(ours: str, there: Sequence[str], source: str) -> str | None:
     names = [plain[word] for word in (_plain(ours), *USUAL.get(ours, ())) if word in plain]
     if ours == "reward" and len(names) > 1:
         raise InvalidInputError(
-            f"{source} has several columns that may be the reward: {strung(names, 8)}. Say which, "
+            f"{source} has several columns that may be the reward: {strung(names, 8)}. Name them, "
             f"the most important one first: --metric {names[0]} --metric {names[1]} (in Python "
             f"metrics={names[:2]}).",
             field="metrics",

@@ -108,7 +108,7 @@ def cluster_columns(given: Any, units: bool) -> dict[str, str]:
         )
     if not units:
         raise InvalidInputError(
-            "cluster is given, and columns say that there are no units; give one of them.",
+            "cluster is given, but columns declare that there are no units; give one of them.",
             field="cluster",
         )
     return {f"{CLUSTER}{i}": name for i, name in enumerate(dict.fromkeys(names), 1)}
@@ -131,7 +131,8 @@ def with_clusters(log: Source, table: Any, names: Mapping[str, str]) -> Any:
             part = Plan(theirs, UNITS[theirs]).bucket(table.time).cast("string")
         else:
             raise InvalidInputError(
-                f"{log.name} has no column {theirs!r}, and no times that tell it; add the column.",
+                f"{log.name} has no column {theirs!r} and no times to compute it from; add "
+                "the column.",
                 field="cluster",
             )
         parts.append(part)
@@ -703,8 +704,8 @@ def _around_means(rows: Rows, names: Sequence[str], c: int) -> tuple[SegmentStat
                 XX[k, b, a] = XX[k, a, b]
     if not np.isfinite(XX).all():
         raise InvalidInputError(
-            "a covariate has values that are infinite or too large to be squared; mend them, or "
-            "leave the covariate out.",
+            "a covariate has values that are infinite or too large; correct them, or leave the "
+            "covariate out.",
             field="covariates",
         )
     mean = X[:, 2:].sum(axis=0) / max(X[:, 0].sum(), 1.0)

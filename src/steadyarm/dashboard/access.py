@@ -56,14 +56,16 @@ SMALL_FORM = 8_192  # bytes of a form that anybody may send, signed in or not
 TITLES = {
     "malformed": "The form could not be read",
     "forbidden": "This is not allowed",
-    "not-found": "There is no such page",
+    "not-found": "The page does not exist",
     "too-large": "The form is too large",
 }
 # What helps a person at a browser; the service's own hints are for programs.
 HINTS = {
     "unknown-experiment": "The overview lists all experiments.",
     "not-found": "The overview lists all experiments.",
-    "wrong-state": "Load the experiment's page again; somebody else may have changed its state.",
+    "wrong-state": (
+        "Load the page of the experiment again. Somebody else may have changed its state."
+    ),
     "storage-unavailable": "Load the page again in a moment.",
     "starting": "Load the page again in a moment.",
 }
@@ -283,8 +285,8 @@ class GuardedPage(Route):
         if needed is not None and not viewer.may(needed):
             raise RefusedError(
                 "forbidden",
-                f"You came with the token {viewer.name!r}, which has the scope {viewer.scope}; "
-                f"this needs {needed}.",
+                f"You are signed in with the token {viewer.name!r}, which has the scope "
+                f"{viewer.scope}. This needs {needed}.",
                 f"Sign in with a token of: steadyarm token create --scope {needed}",
             )
         return await self.page.handler(self._service, request, viewer)
@@ -295,8 +297,8 @@ class GuardedPage(Route):
         if origin and origin.partition("://")[2] != header_of(request.scope, b"host").lower():
             raise RefusedError(
                 "forbidden",
-                "The form was sent from a page of another site.",
-                "If a proxy stands in front of the service, let it pass the Host header on.",
+                "The form was sent from another site.",
+                "If the service is behind a proxy, let the proxy pass on the Host header.",
             )
         form: dict[str, list[str]] = {}
         if not session.new:  # a browser without a session has no key, so nothing is read
@@ -307,8 +309,8 @@ class GuardedPage(Route):
         if session.new or not self._access.knows(session, key):
             raise RefusedError(
                 "forbidden",
-                "The page that this was sent from is too old, or of another session.",
-                "Load it anew and try again; the browser must accept cookies.",
+                "The form is too old, or belongs to another session.",
+                "Load the page again and retry. The browser must accept cookies.",
             )
 
 
@@ -329,15 +331,13 @@ async def _form(request: Request, most: int) -> dict[str, list[str]]:
         raise RefusedError(
             "malformed",
             f"The form is not text in UTF-8, or has more than {MOST_FIELDS:,} fields.",
-            "Load the page anew and try again.",
+            "Load the page again and retry.",
         ) from None
 
 
 def _to_sign_in(scope: RequestScope, root: str) -> Response:
     if wants_json(scope):
-        raise RefusedError(
-            "unauthorized", "You are not signed in, or not any more.", f"Sign in at {root}/sign-in."
-        )
+        raise RefusedError("unauthorized", "You are not signed in.", f"Sign in at {root}/sign-in.")
     path = "/"
     if scope["method"] == "GET":
         query = scope["query_string"].decode("latin-1")

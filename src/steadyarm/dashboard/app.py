@@ -36,12 +36,11 @@ from steadyarm.storages.storage import Storage
 from steadyarm.wire.requests import NewRollOut
 
 MOST_NAMES = 500  # that a list offers
-EMPTY = "Enter a token; it begins with sa_."
+EMPTY = "Enter a token. It begins with sa_."
 SHOWN = {  # beside the form
-    "unauthorized": "This token is not known, was removed or has expired. A new one counts "
+    "unauthorized": "This token is unknown, was removed or has expired. A new one works "
     "after a few seconds.",
-    "forbidden": "This is a publishable key, which stands in pages and shows nothing. Enter a "
-    "token; it begins with sa_.",
+    "forbidden": "This is a publishable key for pages. Enter a token that begins with sa_.",
 }
 
 

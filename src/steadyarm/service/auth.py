@@ -213,7 +213,7 @@ def _check_units(scope: Any, secret: str, claims: Claims) -> None:
     """Refuse claims for units other than that of the unit token."""
     token = header_of(scope, UNIT_HEADER) or claims.token or ""
     if not token:
-        raise _unproven("The request does not prove whom it speaks for.")
+        raise _unproven("The request does not prove its unit.")
     try:
         proven = verify_unit(secret, token, time.time())
     except InvalidInputError as error:
@@ -221,8 +221,8 @@ def _check_units(scope: Any, secret: str, claims: Claims) -> None:
         raise _unproven(reason[0].upper() + reason[1:]) from None
     if any(unit != proven for unit in claims.units):
         raise _unproven(
-            "The request speaks for another unit than its unit token, or names an assignment "
-            "instead of a unit."
+            "The request names another unit than its unit token, or an assignment instead of a "
+            "unit."
         )
 
 
@@ -230,7 +230,7 @@ def _unproven(detail: str) -> RefusedError:
     return RefusedError(
         "forbidden",
         detail,
-        "Units of this key are signed: let your server make a token with sign_unit(secret, unit), "
+        "This key needs signed units. Make a token on your server with sign_unit(secret, unit), "
         "and send it in the header X-SteadyArm-Unit, with the same unit in the body.",
     )
 
@@ -271,8 +271,8 @@ def validate_origin(text: str) -> str:
         raise InvalidInputError.of(
             "origin",
             text,
-            "https://HOST or https://HOST:PORT of the pages, without a path and without *; none "
-            "for programs that are no browsers",
+            "https://HOST or https://HOST:PORT, without a path and without *; or none, for "
+            "programs that are not browsers",
         )
     scheme, host, port = match.groups()
     port = "" if port in (None, DEFAULT_PORTS[scheme]) else port
@@ -443,13 +443,13 @@ class Guard:
         elif origins or NO_ORIGIN not in key.origins:
             raise RefusedError(
                 "forbidden",
-                f"The publishable key {key.name!r} may not be used by pages of this origin."
+                f"The publishable key {key.name!r} does not allow pages of this origin."
                 if origins
                 else f"The publishable key {key.name!r} may only be used by pages, and the request "
                 "has no Origin header.",
                 "Declare the origin of the page with: steadyarm token create --scope assign "
-                "--origin https://HOST; programs that are no browsers use a token of the scope "
-                "write.",
+                "--origin https://HOST. Programs that are not browsers use a token with the "
+                "scope write.",
             )
         self._count(scope, key, 1)
         if experiment is not None and experiment not in key.experiments:
@@ -478,19 +478,19 @@ class Guard:
             if (now := self._failures.clock()) - self._logged >= MINUTE:
                 self._logged = now
                 log.warning(
-                    "more than %d tokens that are not known came from %s within a minute; "
+                    "more than %d unknown tokens came from %s within a minute; "
                     "further ones are answered with 429",
                     FAILURES,
                     network_of(address) or "an unknown address",
                 )
             return RefusedError(
                 "too-many-failures",
-                f"More than {FAILURES} tokens that are not known came from this address within "
-                "a minute, and this one is not known either.",
-                f"Check the token; another one can be tried in {wait} s.",
+                f"More than {FAILURES} unknown tokens came from this address within a minute, and "
+                "this token is unknown, too.",
+                f"Check the token. You can try another one in {wait} s.",
                 {"Retry-After": str(wait)},
             )
-        return RefusedError("unauthorized", "The token is not known, was removed or has expired.")
+        return RefusedError("unauthorized", "The token is unknown, was removed or has expired.")
 
     def with_hash(self, wanted: str) -> TokenRecord | None:
         """The token with that hash, which is used; None if there is none any more."""
@@ -504,8 +504,8 @@ class Guard:
         if not self._tokens:
             raise RefusedError(
                 "unauthorized",
-                "There is no token for this service, or not any more, so nobody is let in.",
-                f"Create one where the storage is, with: {CREATE}",
+                "All tokens were removed, so the service refuses every request.",
+                f"Create a token on the machine of the storage: {CREATE}",
             )
 
     def check_direct(self, scope: Any) -> None:
@@ -513,14 +513,14 @@ class Guard:
         if self._public:
             raise RefusedError(
                 "unauthorized",
-                "There is no token, and the service can be reached from elsewhere.",
-                f"Create one with: {CREATE}",
+                "There is no token yet, and the service can be reached from other machines.",
+                f"Create a token with: {CREATE}",
             )
         if reason := why_not_direct(scope):
             raise RefusedError(
                 "forbidden",
-                "Without tokens only programs on this machine are served, which connect directly "
-                f"and by a name such as localhost; {reason}.",
+                "Without tokens only direct connections from this machine are accepted, by a "
+                f"name such as localhost; {reason}.",
                 f"Create a token with: {CREATE}",
             )
 
@@ -529,7 +529,7 @@ def _publishable_only(key: TokenRecord) -> RefusedError:
     """The error for a publishable key where one opens nothing."""
     return RefusedError(
         "forbidden",
-        f"The key {key.name!r} is publishable: it assigns variants and reports rewards of "
-        f"{', '.join(key.experiments)}, and opens nothing else.",
+        f"The key {key.name!r} is publishable. It assigns variants and reports rewards of "
+        f"{', '.join(key.experiments)}, and allows nothing else.",
         "Use a token of: steadyarm token create --scope read (or write, or admin)",
     )

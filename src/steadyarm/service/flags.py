@@ -198,7 +198,7 @@ async def event(
         raise RefusedError(
             error.kind if isinstance(error, RefusedError) else "storage-unavailable",
             f"{kept}The event is not stored in {strung(list(errors), 8)}.",
-            "Send it again, which changes nothing where it is stored.",
+            "Send it again. It counts once where it is stored.",
             {"Retry-After": "1"},
         )
     if refusal := _explain_refusal(service, request, body, outcomes):
@@ -395,7 +395,7 @@ def _as_event(outcome: Outcome) -> Outcome:
     if isinstance(outcome, InvalidInputError) and outcome.field == "event":
         return InvalidInputError(
             'a unit may have several events of this metric; give each an id, such as "order 17", '
-            "so that one that is reported twice counts once.",
+            "so that repeated reports count once.",
             field="id",
         )
     return outcome

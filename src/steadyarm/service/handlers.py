@@ -379,7 +379,7 @@ async def ready(service: Service, request: Request) -> tuple[int, responses.Up]:
         raise RefusedError(
             "storage-unavailable",
             f"Not ready: {reason}.",
-            "The log says more; once that is repaired the service is ready without a restart.",
+            "See the log of the service. It becomes ready again without a restart.",
         )
     return 200, responses.Up("ok")
 

@@ -54,7 +54,7 @@ class Metrics:
         )
         self._seconds = Histogram(
             "steadyarm_request_seconds",
-            "How long requests took.",
+            "Duration of requests.",
             ("route",),
             buckets=SECONDS,
             registry=self.registry,
@@ -73,7 +73,7 @@ class Metrics:
         )
         self.events = self._count("events", "Values of events that experiments counted.")
         self.problems = self._count("problems", "Requests that were refused, by kind.", "kind")
-        self.storage_errors = self._count("storage_errors", "Calls that the storage failed.")
+        self.storage_errors = self._count("storage_errors", "Calls to the storage that failed.")
         self.deliveries = self._count(
             "webhook_attempts", "Messages to webhooks: accepted, failed or given_up.", "outcome"
         )

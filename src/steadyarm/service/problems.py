@@ -25,29 +25,29 @@ KINDS: dict[str, tuple[int, str]] = {
     "wrong-host": (400, "The Host header is wrong"),
     "unauthorized": (401, "A token is needed"),
     "forbidden": (403, "The token does not allow this"),
-    "not-found": (404, "There is nothing here"),
-    "unknown-experiment": (404, "There is no such experiment"),
-    "unknown-assignment": (404, "There is no such assignment"),
-    "method-not-allowed": (405, "This cannot be done here"),
+    "not-found": (404, "The address does not exist"),
+    "unknown-experiment": (404, "The experiment does not exist"),
+    "unknown-assignment": (404, "The assignment does not exist"),
+    "method-not-allowed": (405, "The method is not allowed"),
     "experiment-exists": (409, "The name is taken"),
     "wrong-state": (409, "The experiment's state does not allow this"),
     "budget-spent": (409, "The budget is spent"),
-    "rewards-pending": (409, "Rewards must come first"),
-    "visits-pending": (409, "Visits must come first"),
+    "rewards-pending": (409, "Rewards are missing"),
+    "visits-pending": (409, "More visits are needed"),
     "reward-conflict": (409, "The assignment has another reward"),
     "reward-too-late": (409, "The reward came too late"),
     "too-large": (413, "The request is too large"),
     "invalid-input": (422, "A value is not accepted"),
     "event-not-counted": (422, "No experiment counted the event"),
-    "too-many-failures": (429, "Too many tokens were not known"),
-    "too-many-requests": (429, "Too many requests came from this address"),
+    "too-many-failures": (429, "Too many unknown tokens"),
+    "too-many-requests": (429, "Too many requests from this address"),
     "large-head": (431, "The headers are too large"),
     "internal": (500, "The service failed"),
     "not-installed": (501, "The server lacks an optional part"),
     "storage-unavailable": (503, "The storage does not answer"),
     "starting": (503, "The service is starting"),
     "timeout": (503, "The request took too long"),
-    "overloaded": (503, "The service has too much to do"),
+    "overloaded": (503, "The service is overloaded"),
 }
 HINTS = {
     "unauthorized": "Send Authorization: Bearer with a token of: steadyarm token create",
@@ -56,20 +56,22 @@ HINTS = {
     "method-not-allowed": "GET /openapi.json lists what can be done.",
     "not-found": "GET /openapi.json lists what can be done.",
     "experiment-exists": "Choose another name, or send load_if_exists: true.",
-    "wrong-state": "Start a draft, resume a paused experiment; reopen one "
+    "wrong-state": "Start a draft, resume a paused experiment, or reopen one "
     "that was stopped by mistake.",
     "budget-spent": "Read the recommendation, or create an experiment with a larger budget.",
     "rewards-pending": "Send the rewards of the assignments, then try again.",
     "visits-pending": "Assign more visits first, send their rewards, then try again.",
-    "reward-conflict": "The first reward counts; nothing is to be done if it is right.",
-    "reward-too-late": "Send rewards within the experiment's reward_window and reward_grace; what "
-    "waited on the way says with at when it happened.",
-    "malformed": "Send JSON in UTF-8; NaN and Infinity are no JSON.",
+    "reward-conflict": "The first reward counts. If it is right, do nothing.",
+    "reward-too-late": "Send rewards within the experiment's reward_window and reward_grace. "
+    "For rewards that were delayed on the way, send the time of the event as at.",
+    "malformed": "Send JSON in UTF-8. NaN and Infinity are not valid JSON.",
     "internal": "Search for the request id in the service's log.",
-    "storage-unavailable": "Try again in a second; GET /readyz says when it is back.",
-    "timeout": "What was requested may have been done. Rewards, and assignments of units that keep "
-    "their variant, may be sent again, which changes nothing; before anything else, check first.",
-    "overloaded": "Nothing was done; try again in a second, or send less at a time.",
+    "storage-unavailable": (
+        "Try again in a second. GET /readyz shows when the storage answers again."
+    ),
+    "timeout": "The request may have been carried out. You can send rewards, and assignments of "
+    "units that keep their variant, again without effect. Check before you repeat anything else.",
+    "overloaded": "Nothing was changed. Try again in a second, or send less at a time.",
     "starting": "Try again in a second.",
 }
 DISCREET = {  # what a publishable key reads instead
@@ -131,10 +133,10 @@ def problem_of(error: Exception, scope: Scope) -> Problem:
         hint = error.hint
     elif kind == "internal":
         log.error("request %s failed", request_id, exc_info=error)
-        detail = "Something unforeseen happened; it was logged."
+        detail = "An unexpected error occurred. It was logged."
     elif kind == "storage-unavailable":
         scope["service"].readiness.report(error)
-        detail = "The storage does not answer; the log says why."
+        detail = "The storage does not answer. See the log of the service."
     status, title = KINDS[kind]
     about: dict[str, Any] = {}
     if isinstance(error, InvalidInputError) and error.field is not None:

@@ -296,8 +296,8 @@ def _greeting(settings: ServiceSettings, storage: Storage, closed: bool, tokens:
         who = f"{tokens} token{'s' * (tokens != 1)} may come in"
     elif closed:
         who = (
-            "all tokens have been removed, so nobody may come in; create one with: steadyarm token "
-            "create --name NAME --scope admin"
+            "all tokens were removed, so every request is refused; create a token with: "
+            "steadyarm token create --name NAME --scope admin"
         )
     else:
         who = "no tokens, so whoever connects directly from this machine may do everything"

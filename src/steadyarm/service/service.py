@@ -273,7 +273,7 @@ class BodyLimit:
         if self._bytes[known] > self._most[known]:
             raise RefusedError(
                 "overloaded",
-                f"The service has too much to do: {self._bytes[known]:,} bytes of requests wait.",
+                f"The service is overloaded: {self._bytes[known]:,} bytes of requests wait.",
             )
 
     def remove(self, size: int, known: bool) -> None:
@@ -430,7 +430,7 @@ class Service:
         if self._reading_logs >= WHOLE_LOGS:
             raise RefusedError(
                 "too-many-requests",
-                f"{self._reading_logs} whole logs are being read, and no more may be at once.",
+                f"{self._reading_logs} exports or replays are running, which is the limit.",
                 "Try again when an export or a replay has ended.",
                 {"Retry-After": "10"},
             )
@@ -469,8 +469,8 @@ class Service:
             return live
         if len(name) > LONGEST_NAME or "\0" in name:
             raise UnknownExperimentError(
-                f"there is no experiment of that name; names have up to {LONGEST_NAME} letters, "
-                "digits, dots, hyphens and underscores."
+                f"the experiment does not exist; names have up to {LONGEST_NAME} letters, digits, "
+                "dots, hyphens and underscores."
             )
         return self.hold(await self.run_short(load_experiment, name, self.storage))
 

@@ -171,7 +171,7 @@ def explain_unknown(variables: Iterable[str]) -> list[str]:
     """
     known = [PREFIX + name.upper() for name in {*get_type_hints(ServiceSettings), *OTHERS}]
     unknown = sorted(name for name in variables if name.startswith(PREFIX) and name not in known)
-    return [f"{n} is no setting and has no effect{did_you_mean(n, known)}" for n in unknown]
+    return [f"{n} is not a setting and has no effect{did_you_mean(n, known)}" for n in unknown]
 
 
 def _convert(variable: str, text: str, kind: Any) -> Any:
@@ -215,7 +215,7 @@ def network_in(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     if network is None or not network.prefixlen:
         raise InvalidInputError(
             f"trusted_proxies has {text!r}; expected the address or the network of a proxy, such "
-            "as 127.0.0.1 or 10.0.0.0/8, and not all addresses, which would let anybody claim any."
+            "as 127.0.0.1 or 10.0.0.0/8, but not all addresses."
         )
     return network
 
@@ -229,8 +229,7 @@ def _root_path(text: str) -> str:
         )
     if path and parts[0] in OWN_PATHS:
         raise InvalidInputError(
-            f"root_path is {text!r}, and this service has a page of that name; take another path, "
-            "such as /ab."
+            f"root_path is {text!r}, which is a page of the service; use another path, such as /ab."
         )
     return path
 

@@ -130,7 +130,7 @@ async def _look_up(endpoint: Endpoint) -> str:
     try:
         rows = await loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise DeliveryError(f"the host is not known: {error}") from None
+        raise DeliveryError(f"the host is unknown: {error}") from None
     addresses = [str(row[4][0]).partition("%")[0] for row in rows]
     if not endpoint.private and not all(map(is_public, addresses)):
         raise DeliveryError("the host has a private address, which is not allowed")
