@@ -442,7 +442,7 @@ def test_errors_say_what_to_do(tmp_path: Path, postgres: str) -> None:
     exposures, events = random_tables(50)
     paths = write_parquets(tmp_path, exposures, events)
     cases: list[tuple[Any, Any, str]] = [
-        (None, None, "metrics is None; expected a column, or the name of an event"),
+        (None, None, "metrics is None; expected a column, the name of an event"),
         (["purchas"], None, "no event 'purchas'.*did you mean purchase"),
         (["x = median(purchase)"], None, "cannot be read; expected"),
         (["x = y / count(view)"], None, "neither a measure nor a metric"),

@@ -24,7 +24,7 @@ def test_create_and_list(run: Run) -> None:
     shown = run("create", "test.toml")
     assert shown.startswith("shop: running, created 20")
     assert "Steady on 3 variants, to maximize the reward; seed 5" in shown
-    assert "rewards count for 2 days (and may arrive 2 days later), a missing one" in shown
+    assert "rewards count for 2 days (and may arrive 2 days later), a missing reward" in shown
     assert "control, always 0.25" in shown
     assert "at least 0.1" in shown
     made = facts(run, "create", "test.toml", "--name", "other", "--draft")

@@ -215,7 +215,7 @@ def test_a_check_tells_what_cannot_be_read_and_goes_on(
     assert lines["config"] == "it cannot be replayed: KeyError: 'policy'"
     assert "shows variant 99, which is not there, with probability 0.5" in lines["arm"]
     assert found["experiments"] == 2  # shop and arm
-    assert found["skipped"] == ["own: it runs with 'M', a policy of your own"]
+    assert found["skipped"] == ["own: it uses 'M', a policy of your own"]
 
 
 def _failed(call: Call, *words: str) -> str:

@@ -103,7 +103,7 @@ def test_nothing_is_taken_away_unless_that_is_said() -> None:
 def test_a_running_test_is_ended_only_if_that_is_said() -> None:
     shop = create(control="A")
     play(shop, 20)
-    with pytest.raises(sa.WrongStateError, match=r"is running, and a roll-out ends its test"):
+    with pytest.raises(sa.WrongStateError, match=r"is running, and a roll-out ends the test"):
         shop.roll_out("B")
     assert shop.ask("new").in_test
     shop.pause()
