@@ -149,9 +149,7 @@ def test_drift_is_told_without_the_period_that_few_large_units_dominate(tmp_path
     assert found.evidence.rounds[0].tolist() == [1400]  # intervals rest on all rows, as one piece
     assert found.drift.periods == tuple(f"2026-03-0{day}" for day in range(2, 7))
     assert "There is only one period" not in str(found)
-    assert "Drift is tested with 500 of 1,400 rewards: in the other periods" in str(
-        found
-    )
+    assert "Drift is tested with 500 of 1,400 rewards: in the other periods" in str(found)
 
 
 def test_a_kept_variant_counts_with_its_first_probability(tmp_path: Path) -> None:
