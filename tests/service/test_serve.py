@@ -147,6 +147,29 @@ def test_a_rehearsal_has_a_clock_of_its_own(tmp_path: Path) -> None:
     assert created.startswith("2026-03-0")
 
 
+def test_at_the_end_new_connections_are_refused_and_requests_on_their_way_answered(
+    tmp_path: Path,
+) -> None:
+    with served(tmp_path, "--no-access-log") as server:
+        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        head = "POST /v1/experiments HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{"
+        with socket.create_connection(address) as going:
+            going.sendall(head.encode())
+            time.sleep(0.5)
+            server.process.send_signal(signal.SIGTERM)
+            deadline, refused = time.monotonic() + 60, False
+            while not refused:  # so that a proxy takes another process
+                assert time.monotonic() < deadline
+                try:
+                    socket.create_connection(address).close()
+                except ConnectionRefusedError:
+                    refused = True
+            assert server.process.poll() is None
+            going.sendall(b"}")
+            assert going.recv(65536).startswith(b"HTTP/1.1 422")
+        assert server.end()[0] == 0
+
+
 def test_an_interruption_during_the_start_shows_no_traceback() -> None:
     words = ("serve", "--port", "0", "--storage", "memory")
     process = command(*words, new_session=True, STEADYARM_WARM="true")
