@@ -7,8 +7,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.arms.recipes import BundleNames, FactorialNames
-from steadyarm.live.settings import Settings
-from steadyarm.live.values import LARGEST_VALUE, values_of
+from steadyarm.live.settings import LARGEST_VALUE, Settings, values_of
 
 FACTORS = {"headline": ["short", "long"], "image": ["dog", "cat, or none"]}
 PRICES = {"A": {"price": 9, "tags": ["new"]}, "B": {"price": 12.5, "tags": []}}

@@ -409,7 +409,7 @@ def early_sums(
         sums, squares = ledger.stats.sums[0].tolist(), ledger.stats.squares[0].tolist()
         known.append(EarlySums(ledger.index, *map(tuple, (counts.tolist(), sums, squares))))
         rewards, most = rewards + ledger.recorded, max(most, played)
-    numbers = sum(3 * len(each.counts) for each in known)
+    numbers = sum(3 * len(sums.counts) for sums in known)
     return tuple(known) if FEWEST * most <= rewards and 0 < numbers <= MOST_EARLY else None
 
 

@@ -341,7 +341,7 @@ def validate_metrics(given: Iterable[Any]) -> tuple[Metric, ...]:
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
         raise InvalidInputError.of("metrics", given, "a list of metrics")
     try:
-        metrics = tuple(Metric.from_description(one) for one in given)
+        metrics = tuple(Metric.from_description(entry) for entry in given)
     except InvalidInputError as error:
         error.field = "metrics"
         raise

@@ -96,9 +96,9 @@ def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -
     before = storage.snapshot(experiment.key, everything=True)
     corrections = storage.trace(experiment.key, experiment.name).corrections
     lately: dict[int, list[Correction]] = {}  # of segments that the policy had observed, by number
-    for each in corrections:
-        if each.late:
-            lately.setdefault(each.number, []).append(each)
+    for correction in corrections:
+        if correction.late:
+            lately.setdefault(correction.number, []).append(correction)
     report, series = _Differences(), RunningSeries(Metrics.of(experiment.config))
     measured = storage.series(experiment.key)
     observed = RunningSeries(series.metrics)
@@ -117,7 +117,7 @@ def replay(storage: Storage, experiment: ExperimentRecord, settings: Settings) -
         sum(tally.total_rewarded for tally in sums.values()),
         len(before.segments),
         tuple(report.listed),
-        len({each.entry for each in corrections}),
+        len({correction.entry for correction in corrections}),
         sum(count.events for count in series.counts.values()),
     )
 
@@ -239,16 +239,16 @@ def _compare_series(
 ) -> None:
     """Compare sums that have not changed meanwhile with those of the rows."""
     stored, later, anew = (
-        {(each.segment, each.day, each.series): _exact(each) for each in sums if any(each.rewarded)}
+        {(part.segment, part.day, part.series): _exact(part) for part in sums if any(part.rewarded)}
         for sums in (before, after, series.sums(columns))
     )
     for place in sorted({*stored, *later, *anew}):
         unchanged = stored.get(place) == later.get(place) and place[0] in columns
         if unchanged and not _sums_agree(stored.get(place), anew.get(place)):
-            given = [_total(sums.get(place)) for sums in (stored, anew)]
+            totals = [_total(sums.get(place)) for sums in (stored, anew)]
             report(
-                f"segment {place[0]} has stored {given[0]} of {place[2]!r} of day {place[1]}, its "
-                f"rows give {given[1]}"
+                f"segment {place[0]} has stored {totals[0]} of {place[2]!r} of day {place[1]}, its "
+                f"rows give {totals[1]}"
             )
 
 
@@ -349,8 +349,8 @@ def _follow(snapshot: Snapshot, settings: Settings, report: _Differences) -> Non
     stored = snapshot.experiment.policy_state
     state, fitted = load_state(settings, stored), load_slopes(settings, stored)
     computed, kept = (
-        [one.to_dict(), count, None if memory is None else memory.to_dict()]
-        for one, count, memory in (
+        [policy_state.to_dict(), count, None if memory is None else memory.to_dict()]
+        for policy_state, count, memory in (
             (states[-1], rounds, slopes),
             (state, int(stored["rounds"]), fitted),
         )

@@ -552,11 +552,11 @@ class LiveTest(ABC):
 
         Rewards that may still come are not missing yet.
         """
-        found = self.results()
-        ends = [found.sign * end for end in (found.least, found.largest) if end is not None]
+        results = self.results()
+        ends = [results.sign * end for end in (results.least, results.largest) if end is not None]
         furthest = max(ends, key=abs, default=None)
         unit = None if furthest is None else (f"with a reward of {furthest:g}", furthest)
-        return with_outlier(found, unit)
+        return with_outlier(results, unit)
 
 
 def with_outlier(results: LiveResults, extreme: tuple[str, float] | None) -> HealthReport:
@@ -574,8 +574,8 @@ def with_outlier(results: LiveResults, extreme: tuple[str, float] | None) -> Hea
     unit, reward = extreme[0], results.sign * extreme[1]
     share = (reward - total / units) ** 2 / (squares - total**2 / units)
     metric = results.settings.primary.name
-    found = outlier_finding(unit, min(share, 1.0), units, total, squares, reward, metric)
-    return replace(report, findings=(*report.findings, found))
+    finding = outlier_finding(unit, min(share, 1.0), units, total, squares, reward, metric)
+    return replace(report, findings=(*report.findings, finding))
 
 
 def level_on_the_way(level: float) -> float:

@@ -169,7 +169,7 @@ def list_looks(
     pieces : ledgers of the segments that can be judged, a prefix of the test
     over : whether the test has been played to its end, which is a look, too
     """
-    found: list[InterimAnalysis] = []
+    looks: list[InterimAnalysis] = []
     visits, passed, last = 0, 0, None
     began = next((piece.opened for piece in pieces if piece.opened is not None), None)
     for count, piece in enumerate(pieces, start=1):
@@ -180,15 +180,15 @@ def list_looks(
         if reached <= passed:
             continue
         passed = reached
-        before = found[-1].visits if found else 0
+        before = looks[-1].visits if looks else 0
         near = (visits - before) * MOST_LOOKS < settings.budget
         if visits >= FIRST_LOOK * settings.budget and not near:
-            number = reached if isinstance(settings.looks, int) else len(found) + 1
-            found.append(InterimAnalysis(number, count, visits, last))
-    if over and pieces and not (found and found[-1].pieces == len(pieces)):
-        number = settings.looks if isinstance(settings.looks, int) else len(found) + 1
-        found.append(InterimAnalysis(number, len(pieces), visits, last))
-    return found
+            number = reached if isinstance(settings.looks, int) else len(looks) + 1
+            looks.append(InterimAnalysis(number, count, visits, last))
+    if over and pieces and not (looks and looks[-1].pieces == len(pieces)):
+        number = settings.looks if isinstance(settings.looks, int) else len(looks) + 1
+        looks.append(InterimAnalysis(number, len(pieces), visits, last))
+    return looks
 
 
 def next_look(
@@ -277,7 +277,7 @@ def verdict_at_look(results: LiveResults, metrics: tuple[MetricResult, ...] = ()
     verdict = results.with_visits(verdict, pieces, LEVEL, watched=True)
     ahead = None if results.ended or over else next_look(settings, looks, results.mature)
     soonest = 0 if ahead is None else max(ahead[0] - verdict.judged, 0)
-    plain, decision = (results.decide(verdict, given, soonest) for given in ((), metrics))
+    plain, decision = (results.decide(verdict, judged, soonest) for judged in ((), metrics))
     decides = clear = bool(looks) and plain.word in ("ship", "keep")
     if evidence.arms.large:
         control = [] if settings.control is None else [settings.arms.index(settings.control)]
@@ -329,9 +329,9 @@ def stop_now(
     last = results.looks[-1]
     segment = results.mature[last.pieces - 1].index
     guardrails = {
-        one.name: one.segment
-        for one in metrics
-        if one.metric.role == "guardrail" and one.segment is not None
+        metric.name: metric.segment
+        for metric in metrics
+        if metric.metric.role == "guardrail" and metric.segment is not None
     }
     return EarlyStop(last.number, segment, report.reason, guardrails=guardrails), True
 

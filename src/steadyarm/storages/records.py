@@ -181,10 +181,10 @@ def parse_assignment_id(text: str, tag: str) -> tuple[int, str] | None:
     ((12, 345), '41242f')
     >>> parse_assignment_id("visitor-7", "k3v9x2ma")
     """
-    found = ID.fullmatch(text)
-    if found is None or found[1] != tag or int(found[3]) >= POSITIONS:
+    match = ID.fullmatch(text)
+    if match is None or match[1] != tag or int(match[3]) >= POSITIONS:
         return None
-    return number_of(int(found[2]), int(found[3])), found[4]
+    return number_of(int(match[2]), int(match[3])), match[4]
 
 
 def to_datetime(micros: int) -> datetime:
@@ -314,8 +314,8 @@ class EarlySums(NamedTuple):
         if stored is None:
             return None
         return tuple(
-            cls(int(segment), tuple(map(int, counts)), *(tuple(map(float, each)) for each in sums))
-            for segment, counts, *sums in stored
+            cls(int(segment), tuple(map(int, counts)), tuple(sums), tuple(squares))
+            for segment, counts, sums, squares in stored
         )
 
 
@@ -381,10 +381,10 @@ class Snapshot:
 
     def series_by_segment(self) -> dict[int, list[SeriesSums]]:
         """The sums of covariates by the index of their segment, where there are any."""
-        found: dict[int, list[SeriesSums]] = {}
+        by_segment: dict[int, list[SeriesSums]] = {}
         for part in self.series:
-            found.setdefault(part.segment, []).append(part)
-        return found
+            by_segment.setdefault(part.segment, []).append(part)
+        return by_segment
 
 
 @dataclass(frozen=True)
@@ -433,15 +433,15 @@ class Decision:
         Events that were refused as too late change no sum.
         """
         closed = {index for index, _ in self.closed}
-        given, there = (
+        observed, stored = (
             {
-                (each.segment, each.day, each.series): (each.rewarded, each.sums, each.squares)
-                for each in sums
-                if each.segment in closed and any(each.rewarded)
+                (part.segment, part.day, part.series): (part.rewarded, part.sums, part.squares)
+                for part in sums
+                if part.segment in closed and any(part.rewarded)
             }
             for sums in (self.series, series)
         )
-        return given == there
+        return observed == stored
 
     def cut(self, last: SegmentRecord) -> SegmentRecord:
         """The last segment after this decision, which supersedes it; refused if it must not."""

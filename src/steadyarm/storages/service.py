@@ -104,14 +104,14 @@ class TokenRecord:
     @property
     def detail(self) -> dict[str, Any]:
         """What the audit log says of it."""
-        found: dict[str, Any] = {"name": self.name, "scope": self.scope}
+        detail: dict[str, Any] = {"name": self.name, "scope": self.scope}
         if self.publishable:
-            found |= {"experiments": list(self.experiments), "origins": list(self.origins)}
+            detail |= {"experiments": list(self.experiments), "origins": list(self.origins)}
         if self.signing is not None:
-            found["signed_units"] = True
+            detail["signed_units"] = True
         if self.expires is not None:
-            found["expires"] = to_datetime(self.expires).isoformat(timespec="seconds")
-        return found
+            detail["expires"] = to_datetime(self.expires).isoformat(timespec="seconds")
+        return detail
 
     @property
     def bounds(self) -> str:
@@ -579,14 +579,14 @@ def note_refusals(connection: Connection, refusals: Sequence[Refusal], now: int)
     """Keep the latest refusals of each experiment, one for each name and reason."""
     rows = [
         {
-            "name": f"{REFUSED}{one.key} {one.reason} {one.event}",
+            "name": f"{REFUSED}{refusal.key} {refusal.reason} {refusal.event}",
             "value": now,
-            "note": dump([one.unit, one.detail]),
+            "note": dump([refusal.unit, refusal.detail]),
         }
-        for one in refusals
+        for refusal in refusals
     ]
     connection.execute(SET_MARK, rows)
-    for key in {one.key for one in refusals}:
+    for key in {refusal.key for refusal in refusals}:
         mine = refusals_of(key)
         latest = select(marks.c.name).where(mine).order_by(marks.c.value.desc(), marks.c.name)
         kept = latest.limit(MOST_REFUSED).subquery()

@@ -492,7 +492,7 @@ class Storage:
                 return Snapshot(experiment, pairs, series=steering)
             corrected = corrections.find_corrected_segments(t.connection, key)
             unmatched = read_refusals(t.connection, 0, experiment.created)
-            names = tuple(one.event for one in unmatched if one.at >= experiment.created)
+            names = tuple(event.event for event in unmatched if event.at >= experiment.created)
             return Snapshot(experiment, pairs, corrected, steering, names)
 
         return self._read(key, work)

@@ -264,11 +264,11 @@ def assign(
         counts[place_of(taken.number)[0], taken.arm, day_of(now)].assign(now)
     entries = [
         (
-            LogRow(given.number, given.unit, given.arm, given.probability, now, None, None),
-            Event(given.number, value, name),
+            LogRow(drawn.number, drawn.unit, drawn.arm, drawn.probability, now, None, None),
+            Event(drawn.number, value, name),
         )
-        for given, named in zip(assigned, values, strict=False)
-        if given is not None and given.new
+        for drawn, named in zip(assigned, values, strict=False)
+        if drawn is not None and drawn.new
         for name, value in named.items()
     ]
     changes: _Changes = {}
@@ -373,11 +373,11 @@ def _count_events(
     after = dict(before)
     running = RunningSeries(t.metrics)
     outcomes: list[Outcome] = []
-    for found, event in zip(rows, reported, strict=True):
-        if found is None:
+    for target, event in zip(rows, reported, strict=True):
+        if target is None:
             outcomes.append(Outcome("unknown"))
             continue
-        row, index = after[found.number], place_of(found.number)[0]
+        row, index = after[target.number], place_of(target.number)[0]
         outcome, new = t.metrics.record(row, event, index not in still_open, now)
         outcomes.append(outcome)
         if new is not None:
@@ -507,11 +507,11 @@ def read_arrivals(t: Transaction, metrics: Sequence[str], since: int, most: int)
         .order_by(arrived.c.created.desc(), arrived.c.number.desc(), arrived.c.metric)
         .limit(most * len(metrics))
     )
-    found: dict[tuple[int, int], Arrival] = {}
+    arrivals: dict[tuple[int, int], Arrival] = {}
     for unit, number, metric, value, created in t.connection.execute(latest):
-        arrival = found.setdefault((number, created), Arrival(unit, created, {}))
-        found[number, created] = arrival._replace(values={**arrival.values, metric: value})
-    return Arrivals(assigned, counted, total, total - units, tuple(found.values())[:most])
+        arrival = arrivals.setdefault((number, created), Arrival(unit, created, {}))
+        arrivals[number, created] = arrival._replace(values={**arrival.values, metric: value})
+    return Arrivals(assigned, counted, total, total - units, tuple(arrivals.values())[:most])
 
 
 # Reading and locking
@@ -558,14 +558,13 @@ def find_rows(t: Transaction, targets: Sequence[Target]) -> list[LogRow | None]:
         rows[row.number] = row
     for row in _look_up(t, BY_UNIT, sorted(units)):
         rows[row.unit] = row
-    found: list[LogRow | None] = []
+    matches: list[LogRow | None] = []
     for target in targets:
-        if isinstance(target, tuple):
-            there = rows.get(target[0])
-            found.append(there if there is not None and is_hash_of(there.unit, target[1]) else None)
-        else:
-            found.append(rows.get(target))
-    return found
+        match = rows.get(target[0] if isinstance(target, tuple) else target)
+        if isinstance(target, tuple) and match and not is_hash_of(match.unit, target[1]):
+            match = None
+        matches.append(match)
+    return matches
 
 
 def _look_up(t: Transaction, statement: Mapping[str, Any], values: Sequence[Any]) -> list[LogRow]:
@@ -673,8 +672,8 @@ def _inserting(table: Table, complete: Callable[[Insert], Insert]) -> _Change:
     """
     name = f"{table.name}_rows"
     columns = (column(c.name, c.type) for c in table.c)
-    given = func.json_to_recordset(bindparam(name, type_=JSON)).table_valued(*columns)
-    chosen = select(*given.render_derived(with_types=True).c)
+    rows = func.json_to_recordset(bindparam(name, type_=JSON)).table_valued(*columns)
+    chosen = select(*rows.render_derived(with_types=True).c)
     of_json = insert(table).from_select(table.c.keys(), chosen)
     returned = table.c.key  # with RETURNING, SQLAlchemy makes one statement of many rows
     return _Change(

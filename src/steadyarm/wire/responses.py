@@ -37,9 +37,8 @@ from steadyarm.live.assigner import LiveAssignment, ReportStatus
 from steadyarm.live.breakdowns import Breakdown, LevelResult
 from steadyarm.live.estimates import Estimates, MetricResult, Safety
 from steadyarm.live.experiment import Experiment
-from steadyarm.live.settings import After, Missing, Settings, Sticky, variants_in
+from steadyarm.live.settings import After, Missing, Settings, Sticky, values_of, variants_in
 from steadyarm.live.stopping import InterimResult
-from steadyarm.live.values import values_of
 from steadyarm.live.verdict import Decision, Verdict
 from steadyarm.segments import Direction
 from steadyarm.storages.changes import AuditEntry, CorrectionResult
