@@ -55,7 +55,7 @@ def test_values_are_given_by_name_or_in_order(given: Any) -> None:
     [
         ({"A": 1}, "values are missing for B"),
         ({"A": 1, "B": 2, "C": 3}, "'C', which is not one of the variants"),
-        ([1], "1 for 2 variants"),
+        ([1], "1 values for 2 variants"),
         ("AB", "values is 'AB'"),
         ({"A": 1, "B": float("nan")}, "'B' is not valid JSON: Out of range"),
         ({"A": 1, "B": {"x": {1, 2}}}, "type set is not JSON"),

@@ -16,14 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.segments import Order, Segment, arms_between
-from steadyarm.storages.changes import Change, CorrectionResult, Kind
 from steadyarm.storages.records import (
     AssignmentResult,
+    Change,
+    CorrectionResult,
     DaySums,
     Decision,
     Event,
     ExperimentRecord,
     ExperimentState,
+    Kind,
     LogRow,
     Outcome,
     SegmentRecord,

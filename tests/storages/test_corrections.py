@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
-from steadyarm.storages.changes import Change, Correction
-from steadyarm.storages.records import hash_unit
+from steadyarm.storages.records import Change, Correction, hash_unit
 from steadyarm.storages.service import Scope, SessionRecord, TokenRecord
 from tests.storages.bench import (
     HOUR,

@@ -15,8 +15,8 @@ from steadyarm.errors import (
     WrongStateError,
 )
 from steadyarm.segments import Segment
-from steadyarm.storages.changes import Change
 from steadyarm.storages.records import (
+    Change,
     Decision,
     EarlySums,
     Event,

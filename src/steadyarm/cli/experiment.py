@@ -36,7 +36,7 @@ from steadyarm.wording import counted, percent, reach, read_toml, span, when
 
 if TYPE_CHECKING:
     from steadyarm.live.settings import Settings
-    from steadyarm.storages.changes import CorrectionResult
+    from steadyarm.storages.records import CorrectionResult
 
 ABOUT = """Create a live test, assign variants, report rewards, see the verdict.
 

@@ -28,7 +28,7 @@ from steadyarm.errors import InvalidInputError, SteadyArmError
 
 if TYPE_CHECKING:
     from steadyarm.storages import Storage
-    from steadyarm.storages.changes import AuditEntry
+    from steadyarm.storages.records import AuditEntry
     from steadyarm.storages.service import TokenRecord
     from steadyarm.wire.responses import AuditEntryAnswer
 

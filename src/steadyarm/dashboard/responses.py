@@ -23,8 +23,7 @@ from steadyarm import wording
 from steadyarm.plot.spec import note_of
 from steadyarm.service.app import with_etag
 from steadyarm.service.auth import header_of
-from steadyarm.storages.changes import AuditEntry
-from steadyarm.storages.records import to_datetime
+from steadyarm.storages.records import AuditEntry, to_datetime
 
 if TYPE_CHECKING:
     from steadyarm.dashboard.access import Viewer

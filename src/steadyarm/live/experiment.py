@@ -70,10 +70,13 @@ from steadyarm.live.units import (
 )
 from steadyarm.live.verdict import Verdict
 from steadyarm.policies import Policy
-from steadyarm.storages.changes import ACTIONS, AuditEntry, Change, CorrectionResult
 from steadyarm.storages.records import (
+    ACTIONS,
     LATEST,
     AssignmentResult,
+    AuditEntry,
+    Change,
+    CorrectionResult,
     Event,
     ExperimentHead,
     ExperimentState,

@@ -22,9 +22,10 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.estimators import is_one_hot
 from steadyarm.segments import Segment
-from steadyarm.storages.changes import AuditEntry, Correction, Trace
 from steadyarm.storages.counting import Metrics
 from steadyarm.storages.records import (
+    AuditEntry,
+    Correction,
     DaySums,
     EarlySums,
     ExperimentRecord,
@@ -34,6 +35,7 @@ from steadyarm.storages.records import (
     SeriesSums,
     Snapshot,
     Tally,
+    Trace,
     id_of,
     place_of,
     to_datetime,

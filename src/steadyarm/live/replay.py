@@ -31,9 +31,9 @@ from steadyarm.live.decisions import (
 from steadyarm.live.settings import Settings
 from steadyarm.policies import State
 from steadyarm.segments import Draws, Segment
-from steadyarm.storages.changes import Correction, undo_corrections
 from steadyarm.storages.counting import Columns, Metrics, RunningSeries, RunningTally, columns_of
 from steadyarm.storages.records import (
+    Correction,
     ExperimentRecord,
     LogRow,
     SegmentRecord,
@@ -41,6 +41,7 @@ from steadyarm.storages.records import (
     Snapshot,
     Tally,
     place_of,
+    undo_corrections,
 )
 from steadyarm.wording import counted
 

@@ -39,8 +39,7 @@ from steadyarm.live.results import (
 from steadyarm.live.settings import Settings
 from steadyarm.live.stopping import LEVEL, schedule_looks
 from steadyarm.live.verdict import Decision, Verdict
-from steadyarm.storages.changes import AuditEntry
-from steadyarm.storages.records import DaySums, Snapshot, to_datetime
+from steadyarm.storages.records import AuditEntry, DaySums, Snapshot, to_datetime
 from steadyarm.wording import counted, labels_of
 
 LOOKS, FEWER, MANY = 60, 16, 64  # looks of a course; fewer where there are many variants

@@ -23,8 +23,7 @@ from steadyarm.live.decisions import SegmentLedger
 from steadyarm.live.estimates import MetricResult
 from steadyarm.live.settings import MOST_LOOKS, Settings
 from steadyarm.live.verdict import Decision, Verdict, compute_verdict
-from steadyarm.storages.changes import AuditEntry
-from steadyarm.storages.records import ExperimentHead, to_datetime
+from steadyarm.storages.records import AuditEntry, ExperimentHead, to_datetime
 
 if TYPE_CHECKING:
     from steadyarm.live.results import LiveResults

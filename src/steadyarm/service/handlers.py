@@ -31,8 +31,7 @@ from steadyarm.live.lifecycle import create_from_description
 from steadyarm.service.auth import Claims
 from steadyarm.service.problems import RefusedError, check_size, kind_of, problem_of
 from steadyarm.service.service import Service
-from steadyarm.storages.changes import CorrectionResult
-from steadyarm.storages.records import LATEST, to_datetime, to_micros
+from steadyarm.storages.records import LATEST, CorrectionResult, to_datetime, to_micros
 from steadyarm.storages.service import Refusal
 from steadyarm.storages.storage import Storage
 from steadyarm.wire import requests, responses

@@ -34,20 +34,18 @@ from sqlalchemy import (
 )
 
 from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
-from steadyarm.storages.changes import (
+from steadyarm.storages.counting import RunningSeries
+from steadyarm.storages.records import (
     ACTIONS,
+    DAY,
+    POSITIONS,
+    REWARD,
+    ArmDay,
     AuditEntry,
     Change,
     Correction,
     CorrectionResult,
     Kind,
-)
-from steadyarm.storages.counting import RunningSeries
-from steadyarm.storages.records import (
-    DAY,
-    POSITIONS,
-    REWARD,
-    ArmDay,
     LogRow,
     day_of,
     dump,

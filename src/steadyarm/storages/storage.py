@@ -66,12 +66,15 @@ from steadyarm.errors import (
 )
 from steadyarm.segments import Draws
 from steadyarm.storages import corrections, traffic
-from steadyarm.storages.changes import AuditEntry, Change, Correction, CorrectionResult, Trace
 from steadyarm.storages.corrections import note
 from steadyarm.storages.counting import Metrics, columns_of, day_sums, series_sums, sum_tally
 from steadyarm.storages.engine import MEMORY, Database
 from steadyarm.storages.records import (
     AssignmentResult,
+    AuditEntry,
+    Change,
+    Correction,
+    CorrectionResult,
     DaySums,
     Decision,
     Event,
@@ -86,6 +89,7 @@ from steadyarm.storages.records import (
     StoredAssignment,
     Summary,
     Tally,
+    Trace,
     describe_state,
     dump,
     load,

@@ -41,8 +41,9 @@ from steadyarm.live.settings import After, Missing, Settings, Sticky, values_of,
 from steadyarm.live.stopping import InterimResult
 from steadyarm.live.verdict import Decision, Verdict
 from steadyarm.segments import Direction
-from steadyarm.storages.changes import AuditEntry, CorrectionResult
 from steadyarm.storages.records import (
+    AuditEntry,
+    CorrectionResult,
     ExperimentHead,
     ExperimentState,
     SegmentRecord,
