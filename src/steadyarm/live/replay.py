@@ -357,7 +357,7 @@ def _follow(snapshot: Snapshot, settings: Settings, report: _Differences) -> Non
         )
     )
     if not _values_agree(computed, kept):
-        report("the policy's state differs from what its segments lead to")
+        report("the policy's state does not follow from its segments")
 
 
 def _differ(record: SegmentRecord, planned: Segment, carried_on: bool) -> str | None:
