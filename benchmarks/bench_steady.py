@@ -428,7 +428,7 @@ def against_balanced(
 
 # Visits that a test needs where nothing moves
 
-STILL = {"3 arms": lambda: plain(3), **TUNED_FIELDS}
+STILL: dict[str, Callable[[], Field]] = {"3 arms": lambda: plain(3), **TUNED_FIELDS}
 VISITS = BALANCED | {"Top-Two": sa.TopTwoThompson()}
 WANTED = 0.05  # share of errors
 
