@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steadyarm as sa
@@ -132,6 +132,7 @@ def test_a_form_becomes_a_description() -> None:
 LISTS = [f"metric_{key}" for key in METRIC]
 
 
+@settings(max_examples=20)
 @given(st.dictionaries(st.sampled_from([*USUAL, *LISTS]), st.lists(st.text())))
 def test_any_form_is_read_and_what_was_typed_stays(typed: dict[str, list[str]]) -> None:
     form = read_form(typed)

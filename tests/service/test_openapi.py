@@ -58,7 +58,7 @@ def busy() -> Iterator[InProcess]:
 
 
 @settings(
-    max_examples=12,
+    max_examples=8,
     phases=[Phase.explicit, Phase.generate],
     derandomize=True,
     deadline=None,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from math import isclose
 from threading import Barrier
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steadyarm.segments import Order, Segment, arms_between
 from steadyarm.storages.records import (
@@ -34,7 +31,7 @@ from steadyarm.storages.records import (
     number_of,
     place_of,
 )
-from steadyarm.storages.storage import Storage
+from steadyarm.storages.storage import Storage, segment_row
 
 T = TypeVar("T")
 
@@ -216,8 +213,8 @@ class Bench:
         """All that can be read of an experiment, its record first."""
         whole = self.storage.snapshot(key, everything=True)
         return [
-            text_of(asdict(whole.experiment)),
-            [shape_of(r) for r, _ in whole.segments],
+            whole.experiment,
+            [segment_row(key, record) for record, _ in whole.segments],
             [t for _, t in whole.segments],
             self.whole_log(key),
             self.storage.corrections(key),
@@ -393,31 +390,3 @@ def has_arms_of(
         assert a.arm == right, f"{segment.order}: another arm than the position has"
         weight = float(segment.weights[0, segment.column_of(a.arm)])
         assert a.probability == weight, "the probability is not the weight, exactly"
-
-
-def text_of(value: Any) -> str:
-    """A JSON-like value as text that differs for -0.0 and 0.0, and for 1.0 and 1."""
-    return json.dumps(value, sort_keys=True)
-
-
-def same(one: ExperimentRecord, other: ExperimentRecord) -> bool:
-    """Whether two records are the same to the last bit."""
-    return text_of(asdict(one)) == text_of(asdict(other))
-
-
-def shape_of(record: SegmentRecord) -> tuple[object, ...]:
-    """A segment as values that can be compared, bit by bit."""
-    s = record.segment
-    rest = {**vars(record), "segment": None}
-    return (
-        tuple(rest.items()),
-        _bits(s.weights),
-        _bits(s.rounds),
-        (s.order, s.block),
-        None if s.reference is None else _bits(s.reference),
-        None if s.arms is None else _bits(s.arms),
-    )
-
-
-def _bits(array: NDArray[Any]) -> tuple[object, ...]:
-    return array.dtype.str, array.shape, array.tobytes()

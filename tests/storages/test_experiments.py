@@ -25,6 +25,7 @@ from steadyarm.storages.records import (
     Tally,
 )
 from steadyarm.storages.service import UNKNOWN_EVENT, Refusal
+from steadyarm.storages.storage import segment_row
 from tests.storages.bench import (
     FLOATS,
     NAMES,
@@ -34,9 +35,6 @@ from tests.storages.bench import (
     new_record,
     new_segment,
     refused,
-    same,
-    shape_of,
-    text_of,
 )
 
 # Created, found, listed, moved through their states
@@ -52,14 +50,14 @@ def test_create_and_find(bench: Bench) -> None:
         assert made.name == name
         assert (made.tag, made.state, made.created) == (f"tag{i}", "draft", NOW + i)
         assert (made.version, made.observed) == (0, 0)
-        assert text_of(made.config) == text_of(config)
-        assert text_of(made.policy_state) == text_of(state)
+        assert made.config == config
+        assert made.policy_state == state
         for found in (bench.find(name), bench.again().find(name)):
-            assert same(found, made)
+            assert found == made
         assert bench.snapshot(made.key, everything=True).segments == ()
         assert bench.log(made.key) == []
         refused(ExperimentExistsError, "create with a taken name", bench.new_experiment, name)
-        assert same(bench.find(name), made)
+        assert bench.find(name) == made
     assert [summary.name for summary in summarized(bench)] == [*NAMES]
     assert len({summary.key for summary in bench.summaries()}) == len(NAMES)
 
@@ -88,8 +86,8 @@ def test_segments_are_kept(bench: Bench) -> None:
         read = again.segments(key, [3, 1, 0, 2, 4])
         seen = again.snapshot(key, everything=True).segments
         for index, record in enumerate(opened):
-            assert shape_of(read[index]) == shape_of(record)
-            assert shape_of(seen[index][0]) == shape_of(record)
+            assert segment_row(key, read[index]) == segment_row(key, record)
+            assert segment_row(key, seen[index][0]) == segment_row(key, record)
             assert seen[index][1] == Tally.empty(3)
     assert list(bench.segments(key, [2])) == [2]
     assert bench.segments(key, []) == {}
@@ -102,7 +100,7 @@ def summarized(bench: Bench) -> list[Summary]:
         record = bench.find(summary.name)
         for name in ("key", "name", "tag", "state", "created", "version", "observed"):
             assert getattr(summary, name) == getattr(record, name)
-        assert text_of(summary.config) == text_of(record.config)
+        assert summary.config == record.config
         segments = bench.snapshot(summary.key, everything=True).segments
         rows = bench.whole_log(summary.key)
         assert summary.assigned == len(rows)
@@ -131,7 +129,7 @@ def test_decide(bench: Bench) -> None:
     assert bench.decide(key, 0, Decision(state, opened=opened), NOW + 1)
     now = bench.snapshot(key).experiment
     assert (now.version, now.observed) == (1, 0)
-    assert text_of(now.policy_state) == text_of(state)
+    assert now.policy_state == state
     bench.assign(key, ["a", "b"])
     opened = SegmentRecord(1, new_segment(2), True, False, 0, NOW + 2)
     assert bench.decide(key, 1, Decision({"n": 1}, opened=opened), NOW + 2)
@@ -149,8 +147,8 @@ def test_decide(bench: Bench) -> None:
         assert [r.closed for r, _ in whole.segments] == [2, 1, None]
         assert [r.closed_at for r, _ in whole.segments] == [NOW + 4, NOW + 4, None]
         assert [t for _, t in whole.segments[:2]] == tallies
-        assert shape_of(whole.segments[2][0]) == shape_of(opened)
-        assert same(again.find("e"), whole.experiment)
+        assert segment_row(key, whole.segments[2][0]) == segment_row(key, opened)
+        assert again.find("e") == whole.experiment
     assert bench.decided(key, Decision({"n": 3}))
     found = bench.find("e")
     assert (found.version, found.observed, found.policy_state) == (4, 2, {"n": 3})
