@@ -81,17 +81,6 @@ def test_rewards_by_day_and_how_long_they_took(test: sa.Experiment, card: Scorec
     assert waiting.hours[0] == pytest.approx(np.mean(took) / 3.6e9, rel=1e-6)
 
 
-def test_a_test_played_to_its_end_is_judged_once_and_its_course_ends_so() -> None:
-    card = compute_scorecard(played(budget=2400, visits=2400, days=3))
-    assert card.settled
-    assert card.verdict is not None
-    assert not card.verdict.anytime
-    assert card.course is not None
-    np.testing.assert_array_equal(card.course.low[-1], card.verdict.intervals[:, 0])
-    kept = [name for name, may in zip(NAMES, card.course.plausible[-1], strict=True) if may]
-    assert tuple(kept) == card.verdict.plausible
-
-
 def test_rewards_refused_as_late_are_a_matter_of_health() -> None:
     clock = Clock(BEGIN)
     test = sa.create_experiment(
