@@ -73,13 +73,13 @@ def demo(args: argparse.Namespace) -> None:
         "starts\non a Saturday. Visitors at weekends prefer other layouts."
     )
     with Progress() as bar:
-        verdict, replay, told = run_stored(
+        verdict, replay, post = run_stored(
             world, args.seed, args.out, lambda n: bar.show(n, world.budget, "Steady, live")
         )
     peace = run_in_memory(sa.Peace(), world, args.seed)
     print(
-        f"\n{told.overtaken:,} rewards arrived after that of a later visitor, {told.late:,} took "
-        f"hours and\n{told.repeated:,} arrived twice. None was lost or counted twice. Replay of "
+        f"\n{post.overtaken:,} rewards arrived after that of a later visitor, {post.late:,} took "
+        f"hours and\n{post.repeated:,} arrived twice. None was lost or counted twice. Replay of "
         f"the log:\n{replay}"
     )
     _print_verdict(world, verdict, peace)

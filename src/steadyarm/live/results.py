@@ -455,10 +455,12 @@ class LiveResults:
 
     def silence(self, pieces: Sequence[SegmentLedger]) -> str:
         """Why pieces without a reward other than 0 have no leader."""
-        told = sum(piece.recorded - piece.zeros for piece in pieces)
+        recorded = sum(piece.recorded - piece.zeros for piece in pieces)
         visits = counted(sum(piece.used for piece in pieces), "visit")
         why = (
-            f"all {told:,} rewards so far are 0" if told else f"no reward has arrived for {visits}"
+            f"all {recorded:,} rewards so far are 0"
+            if recorded
+            else f"no reward has arrived for {visits}"
         )
         return f"{why}, so no variant leads."
 
