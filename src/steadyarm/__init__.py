@@ -1,7 +1,7 @@
-"""SteadyArm: find the best of many variants, and stay correct when rewards drift.
+"""SteadyArm: find the best of many variants, also when user behaviour changes.
 
-`__init__.pyi` lists the public names, for people, type checkers and this file, which imports each
-when it is first used (Scientific Python's SPEC 1): nobody waits for what they do not need.
+`__init__.pyi` lists the public names, for people, type checkers and this file. Names and submodules
+are imported on first use (Scientific Python's SPEC 1).
 """
 
 import ast

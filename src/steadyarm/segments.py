@@ -329,7 +329,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class SegmentStats:
-    """What a segment brought in: sums per arm, which can be added and come in any order.
+    """The rewards of a segment: sums per arm, which can be added and come in any order.
 
     Attributes
     ----------

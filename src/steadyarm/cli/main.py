@@ -45,7 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="steadyarm",
         description="Find the best of many variants with a fixed number of trials, "
-        "and stay correct when rewards drift.",
+        "also when user behaviour changes during the test.",
     )
     parser.add_argument("--version", action="version", version=f"steadyarm {steadyarm.__version__}")
     add_commands(parser, ORDER.split())

@@ -183,7 +183,7 @@ class AsyncRemoteExperiment:
         at: At = None,
         event: str | None = None,
     ) -> None:
-        """Report what an assignment, its id, or a unit brought; see `RemoteExperiment.tell`."""
+        """Report the reward of an assignment, its id or a unit; see `RemoteExperiment.tell`."""
         (outcome,) = await self.tell_many([(assignment, reward, at, event)])
         if isinstance(outcome, SteadyArmError):
             raise outcome

@@ -313,7 +313,7 @@ class RemoteExperiment:
         at: At = None,
         event: str | None = None,
     ) -> None:
-        """Report what an assignment, its id, or a unit brought; repeating it is harmless.
+        """Report the reward of an assignment, its id or a unit; repeating it is harmless.
 
         The reward of a default arm is ignored, also that of a unit which was shown one last, and
         of a unit without an assignment unless the client has on_unknown="raise".

@@ -181,7 +181,7 @@ class ConfidenceSequence:
     pieces : (n, J) from how many pieces these are
     scale : (2, n, J, K) how far a term may lie below and above its prediction, so far, if bounded
     first : (2, n, K) in the first piece
-    looks : when the test is looked at; None for a sequence that holds at all times. Bounded
+    looks : times of the interim analyses; None for a sequence that holds at all times. Bounded
         rewards have none
     """
 

@@ -430,7 +430,7 @@ class Experiment(LiveTest):
         at: At = None,
         event: str | None = None,
     ) -> None:
-        """Record what an assignment, its id, or a unit brought, in any order, late or not.
+        """Record the reward of an assignment, its id or a unit, in any order, late or not.
 
         The same reward reported again changes nothing; another one is refused. The reward of what
         was shown outside of the test is ignored.

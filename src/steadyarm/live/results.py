@@ -727,7 +727,7 @@ class Status:
     arms : of which variants `assigned` and `rewarded` are, by index; None for all of them. Of very
         many variants (`ArmSet.large`) only those that were assigned are counted
     excluded : assignments that were excluded; they are among the assigned and count nowhere else
-    outside : what is shown outside of the test; None as long as nobody needed it
+    outside : what is shown outside the test; None until it is first needed
 
     Examples
     --------

@@ -114,7 +114,7 @@ class Settings:
         such as ["visits_last_month", "spend"]; they take noise away (docs/run/covariates.md)
     stop : "when sure" lets the test stop itself at the first look that decides it; "recommend" only
         says so; None for a test that is played to its end
-    looks : when such a test is looked at: so many times, evenly over the budget; "daily", after
+    looks : interim analyses: a number, evenly spaced over the budget; "daily", after
         midnight UTC; or "weekly", after whole weeks, so that a weekly rhythm cannot mislead. 8 by
         default
     spending : how the error probability is spent: "obrien-fleming", hardly any early; or "pocock",

@@ -76,7 +76,7 @@ class Decision:
         is not decided yet
     text : the same as a person says it
     variant : the variant to ship or to keep; None if there is none
-    more : about how many more visits would tell; None if there is nothing to tell, or nobody knows
+    more : about how many more visits are needed for a decision; None if unknown
     """
 
     word: Word

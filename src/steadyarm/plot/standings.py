@@ -262,7 +262,7 @@ def effects(effects: Effects, rates: bool = False) -> Spec:
     ]
     title, against = "What each level adds, on average over all others", "the average of its factor"
     if items:
-        title, against = "What each item brings, on average over all bundles", "bundles without it"
+        title, against = "Effect of each item, on average over all bundles", "bundles without it"
     return _intervals(
         "effects",
         title,

@@ -300,7 +300,7 @@ def _greeting(settings: ServiceSettings, storage: Storage, closed: bool, tokens:
             "steadyarm token create --name NAME --scope admin"
         )
     else:
-        who = "no tokens, so whoever connects directly from this machine may do everything"
+        who = "no tokens; direct connections from this machine have full access"
     if settings.clock_from is not None:
         who += f"\n  rehearsal: the clock starts at {settings.clock_from}"
     return (

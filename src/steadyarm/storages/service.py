@@ -260,10 +260,10 @@ def _removable(name: str, known: Iterable[TokenRecord], lock_out: bool, now: int
     if lock_out or not token.is_valid(now) or any(other.scope == "admin" for other in others):
         return token
     if not others:
-        which, follows = "the last one", "nobody could use the service over HTTP"
+        which, follows = "the last one", "the service would refuse every request"
     elif token.scope == "admin":
         which = "the last one with the scope admin"
-        follows = "nobody could create or change experiments over HTTP"
+        follows = "nobody could administer the service over HTTP"
     else:
         return token
     raise InvalidInputError(

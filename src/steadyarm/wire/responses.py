@@ -202,7 +202,7 @@ class SettingsAnswer(Response):
     covariates : names of the numbers that are known of units; empty if there is none
     stop : when sure if the test stops itself, recommend if it only says so; null if it is played to
         its end
-    looks : when such a test is looked at: daily, weekly, or how often; null for others
+    looks : interim analyses: daily, weekly, or their number; null for other tests
     spending : how the error probability is spent over the looks; null for others
     futility : smallest difference that matters, in units of the reward; null if none was given
     values : by variant, what it stands for; null if that follows from the variants: factors with
@@ -340,7 +340,7 @@ class ExperimentAnswer(Response):
     totals : of all variants
     segments : segments that were opened
     observed : segments that the policy has learned from
-    outside : what is shown outside of the test; null as long as nobody needed it
+    outside : what is shown outside the test; null until it is first needed
     roll_out : the variant that was rolled out last; null if none was
     """
 
