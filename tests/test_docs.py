@@ -70,3 +70,12 @@ def test_every_public_name_exists_and_is_documented() -> None:
     assert len(set(sa.__all__)) == len(sa.__all__)
     for name in sa.__all__:
         assert getattr(sa, name).__doc__, f"{name} has no docstring"
+
+
+def test_late_comebacks_are_those_of_the_record() -> None:
+    record = (ROOT / "benchmarks/results/bench_steady_late.txt").read_text()
+    page = (ROOT / "docs/research/steady.md").read_text()
+    rows = re.findall(r"^(\d\d .+?)  +([\d. ]+?\d)(?:  above.*)?$", record, flags=re.MULTILINE)
+    assert len(rows) == 8
+    for world, numbers in rows:
+        assert f"| {world} | {' | '.join(numbers.split())} |" in page

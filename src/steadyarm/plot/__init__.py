@@ -106,11 +106,13 @@ def results(found: Sequence[Results], title: str = "") -> Chart:
     return altair_chart(standings.results(found, title))
 
 
-def error_against_budget(found: Comparison, title: str = "") -> Chart:
+def error_against_budget(
+    found: Comparison, title: str = "", width: int = 0, height: int = 0
+) -> Chart:
     """Probability of error against the budget in each world, from `sa.compare`."""
     from steadyarm.plot import sweeps
 
-    return altair_chart(sweeps.error_against_budget(found, title))
+    return altair_chart(sweeps.error_against_budget(found, title, width, height))
 
 
 def _of_test(name: str, test: Test) -> Chart:

@@ -36,17 +36,17 @@ LOG = {"type": "log", "nice": False, "padding": 15}
 def tint(policies: Iterable[str]) -> Spec:
     """The colour and the shape of each policy, as channels with one legend.
 
-    A known policy has the same style in every figure. The paper's policies come first, then others
-    by name.
+    A known policy has the same style in every figure. The legend has the order that is given.
 
     Examples
     --------
     >>> tint(["Mine", "Steady", "Peace", "Theirs"])["color"]["scale"]["domain"]
-    ['Peace', 'Steady', 'Mine', 'Theirs']
+    ['Mine', 'Steady', 'Peace', 'Theirs']
     """
-    names = set(policies)
-    all_names = [*KNOWN, *sorted(names.difference(KNOWN))]
-    order = {name: i for i, name in enumerate(all_names) if name in names}
+    names = list(dict.fromkeys(policies))
+    all_names = [*KNOWN, *sorted(set(names).difference(KNOWN))]
+    place = {name: i for i, name in enumerate(all_names) if name in names}
+    order = {name: place[name] for name in names}
     shapes = [SHAPES[i % len(SHAPES)] for i in order.values()]
     channel = color("policy", list(order), [LINES[i % len(LINES)] for i in order.values()])
     channel["legend"]["columns"] = 4
@@ -133,8 +133,13 @@ def trials_of(cells: Iterable[Results]) -> str:
 # Comparisons
 
 
-def error_against_budget(comparison: Comparison, title: str = "") -> Spec:
-    """Probability of error against the budget, with a panel for each world."""
+def error_against_budget(
+    comparison: Comparison, title: str = "", width: int = 0, height: int = 0
+) -> Spec:
+    """Probability of error against the budget, with a panel for each world.
+
+    width, height : of a panel in pixels; chosen by the number of worlds if 0
+    """
     if not isinstance(comparison, Comparison):
         raise InvalidInputError(
             f"comparison is {type(comparison).__name__}; pass the result of sa.compare()."
@@ -157,15 +162,20 @@ def error_against_budget(comparison: Comparison, title: str = "") -> Spec:
         }
         for cell in cells
     ]
-    scale = LOG if len({cell.budget for cell in cells}) > 1 else {}
-    x = field("budget", title="budget T", scale=scale, axis={"format": ",d", "tickCount": 6})
+    budgets = sorted({cell.budget for cell in cells})
+    scale = LOG if len(budgets) > 1 else {}
+    axis = {"format": ",d", "values": budgets, "labelOverlap": "greedy"}
+    x = field("budget", title="budget T", scale=scale, axis=axis)
     wins = {
         policy: sum(policy in comparison.best(*setting) for setting in settings)
         for policy in comparison.policies
     }
     best = max(wins, key=lambda name: wins[name])
     columns = min(len(worlds), 2)
-    panel = {"width": WIDTH // columns, "height": HEIGHT if columns == 1 else 220}
+    panel = {
+        "width": width or WIDTH // columns,
+        "height": height or (HEIGHT if columns == 1 else 220),
+    }
     none = NONE if any(cell.errors == 0 for cell in cells) else ""
     return chart(
         "error-against-budget",
@@ -179,7 +189,7 @@ def error_against_budget(comparison: Comparison, title: str = "") -> Spec:
         facet={"field": "setting", "type": "nominal", "sort": [*worlds.values()], "title": None},
         columns=columns,
         spec={**panel, "layer": error_layers(rows, x, tint(comparison.policies))},
-        resolve={"scale": {"x": "independent"}},
+        resolve={"scale": {"x": "independent", "y": "independent"}},
     )
 
 
