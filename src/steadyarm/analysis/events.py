@@ -344,7 +344,7 @@ class Measures:
         text, window = self.measured.text(metric), self.measured.window(metric)
         said = [f"{metric.name} is {text}; a unit without such an event counts as 0."]
         if self.end is None:
-            said = [f"{metric.name} is the mean of {text}."]
+            said = [] if text == metric.name else [f"{metric.name} is the mean of {text}."]
         if metric.ratio is not None:
             said = [
                 f"{metric.name} is {text}, as a ratio of two sums over all rows; errors use the "
