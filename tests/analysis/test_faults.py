@@ -137,7 +137,7 @@ def test_missing_rewards_can_be_dropped_or_zero(tmp_path: Path) -> None:
             r"no column 'rewrd'; .* Map it: --column reward=reward ",
         ),
         ({"columns": {"variant": "arm"}}, r"Our name comes first: arm=variant"),
-        ({"columns": {"rewards": "y"}}, r"no column 'rewards' to map; .*did you mean reward\?"),
+        ({"columns": {"rewards": "y"}}, r"'rewards' is not a column.*did you mean reward\?"),
     ],
 )
 def test_unknown_columns_name_the_nearest(

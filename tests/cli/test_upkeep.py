@@ -237,7 +237,7 @@ def test_prune_removes_what_nobody_needs(file: Path, shop: Experiment, call: Cal
     shop.archive()
     assert "no experiments" in call("prune", "--archived-before", "2020-01-01")
     told = call("prune", "--archived-before", "2100-01-01", status=1)
-    assert "would delete shop for good" in told
+    assert "would delete shop permanently" in told
     assert "Deleted: shop." in call("prune", "--archived-before", "2100-01-01", "--yes")
     shop.close()
     with closing(sqlite3.connect(file)) as database:

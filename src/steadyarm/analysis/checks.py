@@ -62,7 +62,7 @@ NO_ARM = Fault(
 )
 NO_PROBABILITY = Fault(
     "the probability is {value}",
-    "expected the probability of the row's arm, above 0 and at most 1",
+    "expected a number above 0 and at most 1: the probability of the row's arm",
     "probability",
     lambda t: usable(t).isnull(),
 )
