@@ -35,7 +35,7 @@ from steadyarm.validation import check_fraction, finite_number, whole_number
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-LEAST_NOISE = 1e-9  # of the mean squared reward: least variance that is taken for noise
+LEAST_NOISE = 1e-4  # of the mean squared reward: least variance that is taken for noise
 
 
 def posterior(X: Floats, counts: Integers, sums: Floats, ridge: float) -> tuple[Floats, Floats]:
