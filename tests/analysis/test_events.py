@@ -266,7 +266,7 @@ def test_columns_are_mapped_for_one_table_or_both(tmp_path: Path) -> None:
         analyze(**common, columns={"timestamp": "begin", "arm": "shown", "unit": "who"})
     with pytest.raises(sa.InvalidInputError, match=r"--column exposures\.arm=NAME"):
         analyze(**common, columns={"timestamp": "begin", "exposures.unit": "who"})
-    with pytest.raises(sa.InvalidInputError, match="there is no column 'reward' to map"):
+    with pytest.raises(sa.InvalidInputError, match="'reward' is not a column"):
         analyze(**common, columns={"reward": "euros"})
 
 
