@@ -277,7 +277,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"variants": "a\nb\na"}, "variants", "names must differ"),
     ({"variants": "a\nb\x07"}, "variants", "a string that can be read"),
     ({"variants": "\n".join(map(str, range(2001)))}, "variants", "2,001 variants; at most"),
-    ({"variants": "a = 1\nb"}, "variants", "values are missing for"),
+    ({"variants": "a = 1\nb"}, "variants", "alues are missing for"),
     ({"variants": "a = null\nb = 1"}, "variants", "cannot be written as TOML"),
     ({"budget": "0"}, "budget", "This is 0; expected a whole number of at least 1."),
     ({"budget": "10.000"}, "budget", "Enter a whole number, e.g. 1000."),
