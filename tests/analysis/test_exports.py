@@ -79,7 +79,7 @@ def test_exports_say_what_the_experiment_says(kind: str, ending: str, tmp_path: 
     assert found.rows == found.rewards == verdict.rewards == 1200
     assert found.recommended == verdict.name
     assert found.health.status == test.health().status
-    assert any("those of the test test itself" in note for note in found.notes)
+    assert any("those of the test test, on" in note for note in found.notes)
     assert_same_verdict(found, verdict)
 
 

@@ -117,7 +117,7 @@ def test_what_may_be_unmeant_is_noted(run: Run) -> None:
     assert "`missing` is required unless" in run("create", "test.toml", status=1)
     Path("test.toml").write_text(few + 'missing = "zero"\n')
     noted = run("create", "test.toml")
-    assert "\nNote: without a reward_window, visits a reward will not come" in noted
+    assert "\nNote: without a reward_window, visits without a reward are judged only after" in noted
     assert "\nNote: the budget is small for so many variants; steadyarm plan computes" in noted
     assert len(facts(run, "create", "test.toml", "--name", "b")["warnings"]) == 2
 

@@ -82,7 +82,7 @@ def test_units_and_rewards_are_read_line_by_line() -> None:
         (read_units, ["a", "b,c"], "line 2 has 2 columns"),
         (read_units, ["time,unit", "12"], "line 2 has 1 columns"),
         (read_rewards, ["a"], "line 1 has 1 columns"),
-        (read_rewards, ["who,reward", "a,1"], "expected reward and one of id, assignment, unit"),
+        (read_rewards, ["who,reward", "a,1"], "expected reward and one of: id, assignment, unit"),
         (read_rewards, ['"a",1', '"b'], "line 2 is not CSV"),
     ):
         with pytest.raises(sa.InvalidInputError, match=message):
@@ -137,6 +137,6 @@ def test_what_is_known_of_units(run: Run) -> None:
     for wrong in ("mobile", "device=", "=mobile"):
         assert "such as device=mobile" in run("ask", "shop", "v4", "--known", wrong, status=1)
     twice = ("--known", "spend=1", "--known", "spend=2")
-    assert "each once" in run("ask", "shop", "v4", *twice, status=1)
+    assert "each name once" in run("ask", "shop", "v4", *twice, status=1)
     assert "no attribute" in run("ask", "shop", "v4", "--known", "color=1", status=1)
     assert "finite number" in run("ask", "shop", "v4", "--known", "spend=much", status=1)

@@ -244,5 +244,5 @@ def test_prune_removes_what_nobody_needs(file: Path, shop: Experiment, call: Cal
         for table in ("experiments", "assignments", "rewards", "tallies", "segments"):
             (rows,) = database.execute(f"SELECT count(*) FROM steadyarm_{table}").fetchone()
             assert rows == 0, table
-    assert "0 experiments computed anew" in call("check")
+    assert "Replayed 0 experiments" in call("check")
     assert "expected a day" in call("prune", "--archived-before", "yesterday", status=1)
