@@ -138,5 +138,5 @@ def test_what_is_known_of_units(run: Run) -> None:
         assert "such as device=mobile" in run("ask", "shop", "v4", "--known", wrong, status=1)
     twice = ("--known", "spend=1", "--known", "spend=2")
     assert "each name once" in run("ask", "shop", "v4", *twice, status=1)
-    assert "no attribute" in run("ask", "shop", "v4", "--known", "color=1", status=1)
+    assert "not an attribute" in run("ask", "shop", "v4", "--known", "color=1", status=1)
     assert "finite number" in run("ask", "shop", "v4", "--known", "spend=much", status=1)

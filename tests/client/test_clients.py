@@ -81,7 +81,7 @@ def test_what_is_known_of_units_is_sent(
     assert (one := shop.ask("u1", {"device": "mobile"}, {"spend": 41.0}, 3.2)).value == (
         PRICES[one.arm]
     )
-    with pytest.raises(sa.InvalidInputError, match="no attribute"):
+    with pytest.raises(sa.InvalidInputError, match="not an attribute"):
         shop.ask("u2", {"color": "red"})
     with pytest.raises(sa.InvalidInputError, match="no covariate"):
         shop.ask("u2", covariates={"color": 1.0})

@@ -157,7 +157,7 @@ def test_the_rate_holds_for_each_address_and_key(monkeypatch: pytest.MonkeyPatch
     now = [1000.0]
     with shops(rate=5) as (client, storage, me, key):
         guard = client.app.state.service.guard
-        guard._used = auth.PerMinute(auth.KEY_ADDRESSES, lambda: now[0])
+        guard._sent = auth.PerMinute(auth.KEY_ADDRESSES, lambda: now[0])
         other = add_key(storage, "second", rate=5)
         guard.reload()
         transport: Any = client._client._transport

@@ -318,7 +318,7 @@ def read_metrics(
         if DECIMAL.fullmatch(text["margin"]):
             described["margin"] = float(text["margin"].replace(",", "."))
         for key in ("role", "direction"):
-            if described[key] == METRIC[key]:
+            if described.get(key) == METRIC[key]:
                 del described[key]
         try:
             metrics.append((Metric.from_description(described), described))
