@@ -167,7 +167,7 @@ def explain_unknown(variables: Iterable[str]) -> list[str]:
     Examples
     --------
     >>> explain_unknown(["STEADYARM_PROT", "STEADYARM_PORT", "STEADYARM_TOKEN", "PATH"])
-    ['STEADYARM_PROT is no setting and has no effect; did you mean STEADYARM_PORT?']
+    ['STEADYARM_PROT is not a setting and has no effect; did you mean STEADYARM_PORT?']
     """
     known = [PREFIX + name.upper() for name in {*get_type_hints(ServiceSettings), *OTHERS}]
     unknown = sorted(name for name in variables if name.startswith(PREFIX) and name not in known)
