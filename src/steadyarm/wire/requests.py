@@ -74,7 +74,7 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
         assigned, such as spend; they take noise away
     stop : when sure if the test is to stop itself at the first look that decides it, recommend if
         it is only to say so; by default it is played to its end
-    looks : interim analyses: daily, weekly, or a number from 1 to 60; 8 by default
+    looks : daily, weekly, or a number of interim analyses from 1 to 60; 8 by default
     spending : obrien-fleming or pocock: how the error probability is spent over the looks
     futility : a number above 0, the smallest difference that matters, in units of the reward; the
         test also stops when none can be shown any more
@@ -243,7 +243,7 @@ class NewEvent(Request, kw_only=True):
     unit : a text of 1 to 512 characters, such as a visitor's id
     event : the name of a metric, such as purchase; an experiment whose reward has no name of its
         own takes reward and the experiment's name
-    value : the value of the event, such as the amount of an order; 1 by default
+    value : a number, such as the amount of an order; 1 by default
     id : a text of 1 to 512 characters that identifies the event, such as the number of an order;
         metrics that a unit may have several events of need it
     at : a time such as 2025-01-31T12:00:00Z: when the event happened, by default now; it counts by
