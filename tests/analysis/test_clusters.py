@@ -195,7 +195,7 @@ def test_what_is_refused() -> None:
             sa.analyze(frame, cluster=given)  # type: ignore[arg-type]
     with pytest.raises(sa.InvalidInputError, match="no units"):
         sa.analyze(frame, cluster="store", columns={"unit": None})
-    with pytest.raises(sa.InvalidInputError, match="has no column 'day', and no times"):
+    with pytest.raises(sa.InvalidInputError, match="has no column 'day' and no times"):
         sa.analyze(frame.drop("timestamp"), cluster=["store", "day"])
     nowhere = pl.when(pl.int_range(pl.len()).is_in([2, 6])).then(None).otherwise("store")
     with pytest.raises(sa.InvalidInputError, match="row 3, row 7: the cluster 'store' is missing"):

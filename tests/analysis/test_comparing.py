@@ -59,7 +59,7 @@ def test_lifts_and_the_decision(tmp_path: Path) -> None:
 def test_an_unknown_control_is_refused(tmp_path: Path) -> None:
     rows = [{**row, "arm": row["arm"].replace("B", "B ")} for row in fixed_rows(200)]
     log = written(tmp_path / "log.csv", rows)
-    right = r"'B' is no arm of log\.csv; the arms are 'A', 'B '; did you mean 'B '"
+    right = r"'B' is not one of the arms of log\.csv: 'A', 'B '; did you mean 'B '"
     with pytest.raises(sa.InvalidInputError, match=right):
         sa.analyze(log, split="equal", control="B")
 
@@ -159,7 +159,7 @@ def test_segments_of_units_with_several_rows(tmp_path: Path) -> None:
     ("given", "message"),
     [
         (["contry"], r"no column 'contry'; .* Did you mean 'country'\?"),
-        (["arm"], "'arm' is the arm itself"),
+        (["arm"], "'arm' is the arm;"),
         (["country", "country"], "expected at most 8 different columns"),
         ([7], "expected names of columns"),
         (["test"], "has only 'one'; results by segment need at least two levels"),

@@ -70,7 +70,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     log = write_table(tmp_path / "log.csv", HEADER, rows)
     for given, message in [
         (["spent"], "has no column 'spent'"),
-        (["reward"], "'reward' is the reward itself"),
+        (["reward"], "'reward' is the reward;"),
         (list("abcdef"), "at most 5"),
         ("spend", "expected a list of names"),
     ]:
@@ -139,7 +139,7 @@ def test_units_are_adjusted_by_slopes_of_the_other_half(kept: bool, tmp_path: Pa
     usual = found
     assert usual.variance_kept is not None
     assert usual.variance_kept < (0.25 if kept else 0.6)
-    assert any("slopes of each half of the units" in note for note in usual.notes)
+    assert any("slopes for each half of the units" in note for note in usual.notes)
     base = write_table(tmp_path / "log.sqlite", HEADER, rows)
     other = sa.analyze(base, covariates=NAMES)
     assert np.allclose(other.intervals.gap_low, usual.intervals.gap_low, rtol=1e-8)

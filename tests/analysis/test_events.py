@@ -325,7 +325,7 @@ def test_splits_covariates_and_clusters_are_columns_of_exposures(tmp_path: Path)
     found = analyze(**ratio, control="A", segments=["store"])
     assert len(found.segments) == 1
     assert found.metrics["mean"].segments == ()
-    assert "mean is not split by segments" in str(found.metrics["mean"].notes)
+    assert "mean has no results by segment" in str(found.metrics["mean"].notes)
     assert found.metrics["mean"].control == "A"
     with pytest.raises(sa.InvalidInputError, match="fixed shares of the arms: --split equal"):
         analyze(**tables)

@@ -197,7 +197,7 @@ def test_a_batch_is_its_members_one_by_one() -> None:
 def test_errors_say_what_is_wrong() -> None:
     with pytest.raises(InvalidInputError, match="batch of 3 tests"):
         lack_of_fit(TWELVE, played(sa.GBAI(), additive(np.zeros((60, 3))), 3, pieces=None))
-    with pytest.raises(InvalidInputError, match="no segment yet"):
+    with pytest.raises(InvalidInputError, match="no segment was given"):
         lack_of_fit(TWELVE, [])
     segment, stats = piece_of([np.ones(2)] * 12)
     with pytest.raises(InvalidInputError, match="squares=True"):

@@ -161,7 +161,7 @@ def test_a_breakdown_says_what_is_clear_and_what_is_not(shop: Shop) -> None:
     assert text.startswith("How much variants differ depends on device (p ")
     assert "exploratory" in text
     assert "  guest: " in text
-    with pytest.raises(sa.InvalidInputError, match="they are mobile, desktop, other"):
+    with pytest.raises(sa.InvalidInputError, match="expected one of: mobile, desktop, other"):
         found.of("phone")
 
 

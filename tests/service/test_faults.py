@@ -27,6 +27,7 @@ BODIES: dict[str, Any] = {
     "/events:batch": {"events": [UNIT | {"event": "shop"}]},
     "/v1/experiments": SHOP | {"name": "other"},
     "/roll-out": {"variant": "A", "stop": True},
+    "/reopen": {"reason": "stopped by mistake"},
     "/corrections": UNIT | {"kind": "exclude", "reason": "a monitor"},
 }
 NOTHING_READ = ("/healthz", "/readyz", "/v1/experiments/{name}/breakdowns/{attribute}")

@@ -52,7 +52,7 @@ def memory() -> Iterator[Storage]:
     ("policy", "budget", "told"),
     [
         (sa.Uniform(), 2**32 + 1, "expected at most 4,294,967,296"),
-        (sa.SequentialHalving(), 10**9, "at most 67,108,864 can be"),
+        (sa.SequentialHalving(), 10**9, "expected at most 67,108,864"),
         (sa.Steady(block=10**8), 10**9, "shorter blocks"),
     ],
 )

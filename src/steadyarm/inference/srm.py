@@ -247,7 +247,7 @@ def srm_from_sums(
         verdict = _sentence(names[worst], said, residuals[worst], p_value)
     if not seen.all():
         unseen = [name for name, there in zip(names, seen, strict=True) if not there]
-        verdict += f"Not tested, because the log has no rows of: {strung(unseen)}."
+        verdict += f" Not tested, because the log has no rows of: {strung(unseen)}."
     culprit = names[worst] if p_value < NOTICE else None
     expected = np.full(K, float(rows))
     return CountTest(

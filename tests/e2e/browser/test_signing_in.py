@@ -21,7 +21,7 @@ def test_without_a_token_there_is_nothing_to_see(visitor: Visitor, guarded: Site
         expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
         assert "landing-page" not in page.get_by_role("main").inner_text()
     sign_in(page, "sa_<script>alert(1)</script>")
-    expect(page.get_by_role("alert")).to_contain_text("not known")
+    expect(page.get_by_role("alert")).to_contain_text("is unknown")
     expect(page.get_by_label("Token")).to_have_value("")
     assert "alert(1)" not in page.content()
 
@@ -43,7 +43,7 @@ def test_a_reader_reads_and_does_nothing_else(visitor: Visitor, guarded: Site) -
     csrf = page.locator("meta[name=csrf]").get_attribute("content")
     assert page.evaluate(POST, [f"{PAGE}/stop", csrf]) == 403
     page.goto(f"{PAGE}/stop")
-    expect(page.get_by_role("main")).to_contain_text("this needs admin")
+    expect(page.get_by_role("main")).to_contain_text("This needs admin")
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
     page.go_back()
