@@ -48,7 +48,7 @@ def test_units_that_do_not_fit_into_memory(
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        monkeypatch.setattr("steadyarm.analysis.source.MEMORY", "200MB")
+        monkeypatch.setattr("steadyarm.analysis.source.MEMORY", "280MB")
         found = sa.analyze(large)
     finally:
         over.set()
