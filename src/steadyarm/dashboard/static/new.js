@@ -287,6 +287,10 @@
   const blank = metrics()[metrics().length - 1];
   for (let i = 0; i < 2; i++) metrics()[metrics().length - 1].remove();
   updateMetrics();
+  for (const input of form.elements) {
+    // typed before this script ran
+    if (input.name && "defaultValue" in input && input.value !== input.defaultValue) edited.add(keyOf(input));
+  }
   form.addEventListener("input", (event) => {
     edited.add(keyOf(event.target));
     showWhatMatters();
