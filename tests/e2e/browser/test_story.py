@@ -10,7 +10,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.e2e.browser.chromium import new_context
 from tests.e2e.browser.conftest import Visitor
@@ -204,6 +204,8 @@ def test_what_went_wrong_in_the_form_is_said_at_its_fields(
     page.get_by_label("Variants", exact=True).fill("only one")
     page.get_by_label("Visitors in total").fill("many")
     page.get_by_label("Metric name").fill("purchase")
+    slow: list[Route] = []
+    page.route("**/static/new.js", lambda route: slow.append(route))
     page.get_by_role("button", name="Create experiment").click()
     alert = page.get_by_role("alert")
     expect(alert.get_by_role("link", name="Variants")).to_be_visible()
@@ -211,6 +213,8 @@ def test_what_went_wrong_in_the_form_is_said_at_its_fields(
     expect(page.get_by_label("Name", exact=True)).to_have_value(name)
     expect(page.get_by_label("Visitors in total")).to_have_attribute("aria-invalid", "true")
     page.get_by_label("Visitors in total").fill("1000")
+    (script,) = slow
+    script.continue_()
     expect(alert.get_by_role("link", name="Visitors in total")).to_have_count(0)
     page.get_by_label("Variants", exact=True).fill("one\ntwo")
     expect(alert).to_have_count(0)
