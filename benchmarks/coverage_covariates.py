@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 import steadyarm as sa
-from steadyarm.covariates import Slopes, adjusted, level_variance
+from steadyarm.covariates import Slopes, adjust_stats, level_variance
 from steadyarm.environments import CovariateEnvironment
 from steadyarm.inference import Evidence, fixed_budget
 
@@ -34,8 +34,8 @@ def evidence_of(
         for part in segment.parts(world.budget):
             stats, moments = world.play_with_covariates(part, begin, rng)
             begin = begin + part.rounds
-            beta = slopes.fitted(moments)
-            seen = adjusted(stats, moments, beta)
+            beta = slopes.fit(moments)
+            seen = adjust_stats(stats, moments, beta)
             slopes = slopes.after(stats, moments)
             pieces.append((part, seen))
             levels.append(level_variance(moments, beta))

@@ -15,7 +15,7 @@ from steadyarm.covariates import (
     KEPT,
     Moments,
     Slopes,
-    adjusted,
+    adjust_stats,
     covariate_row,
     validate_covariates,
 )
@@ -93,7 +93,7 @@ def test_adjusted_sums_are_those_of_adjusted_rewards(missing: float) -> None:
     rewards[np.random.default_rng(2).random(len(rewards)) < missing] = np.nan
     beta = np.array([0.2, 0.7, -0.4])
     stats, moments = sums_of((columns, z, rewards))
-    found = adjusted(stats, moments, beta[None])
+    found = adjust_stats(stats, moments, beta[None])
     expected, _ = sums_of((columns, z, rewards - (z - z.mean(axis=0)) @ beta))
     assert np.array_equal(found.counts, expected.counts)
     assert np.allclose(found.sums, expected.sums, rtol=1e-12)
@@ -102,7 +102,7 @@ def test_adjusted_sums_are_those_of_adjusted_rewards(missing: float) -> None:
 
 def test_slopes_of_zero_leave_the_bits() -> None:
     stats, moments = sums_of(make_rows(3))
-    found = adjusted(stats, moments, np.zeros((1, 3)))
+    found = adjust_stats(stats, moments, np.zeros((1, 3)))
     assert np.array_equal(found.sums, stats.sums)
     assert np.array_equal(found.squares, stats.squares)  # type: ignore[arg-type]
 
@@ -111,7 +111,7 @@ def test_squares_are_needed() -> None:
     stats, moments = sums_of(make_rows(3))
     bare = SegmentStats(stats.counts, stats.sums)
     with pytest.raises(InvalidInputError, match="squares=True"):
-        adjusted(bare, moments, np.zeros((1, 3)))
+        adjust_stats(bare, moments, np.zeros((1, 3)))
     with pytest.raises(InvalidInputError, match="squares=True"):
         Slopes.none(1, 3).after(bare, moments)
 
@@ -122,7 +122,7 @@ def test_squares_are_needed() -> None:
 def test_slopes_are_least_squares_inside_segments_and_arms() -> None:
     segments = [make_rows(seed, units=40) for seed in range(7)]
     beta, factor = least_squares(segments)
-    found = memory_of(segments).fitted()[0]
+    found = memory_of(segments).fit()[0]
     assert found[0] == 0.0  # all are known, so that "known" is constant
     assert np.allclose(found[1:], factor * beta, rtol=1e-10)
     assert 0.99 < factor < 1
@@ -135,7 +135,7 @@ def test_where_arms_have_few_rewards_deviations_are_from_the_mean_of_the_segment
     beta = np.linalg.lstsq(z, r, rcond=None)[0]
     explained = ((z @ beta) ** 2).sum()
     variance = ((r - z @ beta) ** 2).sum() / (20 * 9 - 2)
-    found = memory_of(segments, arms=40).fitted()[0, 1:]
+    found = memory_of(segments, arms=40).fit()[0, 1:]
     assert np.allclose(found, (1 - 2 * variance / explained) * beta, rtol=1e-10)
 
 
@@ -144,7 +144,7 @@ def test_many_segments_are_merged_without_loss() -> None:
     beta, factor = least_squares(segments)
     slopes = memory_of(segments)
     assert slopes.freedom.shape[1] <= KEPT
-    assert np.allclose(slopes.fitted()[0, 1:], factor * beta, rtol=1e-10)
+    assert np.allclose(slopes.fit()[0, 1:], factor * beta, rtol=1e-10)
 
 
 @pytest.mark.parametrize("known", [1.0, 0.7])
@@ -160,7 +160,7 @@ def test_scale_and_shift_of_covariates_change_nothing(known: float) -> None:
     found = []
     for version in (segments, moved):
         stats, moments = sums_of(version[-1])
-        found.append(adjusted(stats, moments, memory_of(version[:-1]).fitted(moments)))
+        found.append(adjust_stats(stats, moments, memory_of(version[:-1]).fit(moments)))
     raw, _ = sums_of(segments[-1])
     assert np.abs(found[0].sums - raw.sums).min() > 0.1
     assert np.allclose(found[0].sums, found[1].sums, rtol=1e-7)
@@ -169,12 +169,12 @@ def test_scale_and_shift_of_covariates_change_nothing(known: float) -> None:
 
 def test_units_without_covariates_are_told_apart_by_known() -> None:
     segments = [make_rows(seed, known=0.6, noise=0.01, units=200) for seed in range(5)]
-    assert np.allclose(memory_of(segments).fitted()[0], [1.0, 0.8, -0.5], atol=0.01)
+    assert np.allclose(memory_of(segments).fit()[0], [1.0, 0.8, -0.5], atol=0.01)
 
 
 def test_nobody_known_means_no_slopes() -> None:
     segments = [make_rows(seed, known=0.0) for seed in range(5)]
-    assert not memory_of(segments).fitted().any()
+    assert not memory_of(segments).fit().any()
 
 
 def test_constant_and_collinear_covariates_explain_nothing_more() -> None:
@@ -183,15 +183,15 @@ def test_constant_and_collinear_covariates_explain_nothing_more() -> None:
         columns, z, rewards = make_rows(seed)
         more = [np.full(len(z), 1e6), z[:, 1] + 2 * z[:, 2] - 4, np.zeros(len(z))]
         segments.append((columns, np.column_stack([z, *more]), rewards))
-    found = memory_of(segments).fitted()[0]
-    plain = memory_of([(columns, z[:, :3], r) for columns, z, r in segments]).fitted()[0]
+    found = memory_of(segments).fit()[0]
+    plain = memory_of([(columns, z[:, :3], r) for columns, z, r in segments]).fit()[0]
     assert found[[0, 3, 5]] == pytest.approx(np.zeros(3), abs=1e-9)
     assert found[1:3] + found[4] * np.array([1.0, 2.0]) == pytest.approx(plain[1:3], rel=1e-9)
 
 
 def test_slopes_wait_for_ten_rewards_a_covariate() -> None:
-    assert not memory_of([make_rows(1, units=22)]).fitted().any()  # 19 free of 22
-    assert memory_of([make_rows(1, units=24)]).fitted()[0, 1:].all()
+    assert not memory_of([make_rows(1, units=22)]).fit().any()  # 19 free of 22
+    assert memory_of([make_rows(1, units=24)]).fit()[0, 1:].all()
 
 
 # Wild covariates
@@ -206,7 +206,7 @@ def test_an_outlier_keeps_its_segment_out_of_the_fit(where: int, size: float) ->
     wild[11, 1] = size
     spoiled = [*segments[:where], (columns, wild, rewards), *segments[where + 1 :]]
     others = [*segments[:where], *segments[where + 1 :]]
-    assert np.allclose(memory_of(spoiled).fitted(), memory_of(others).fitted(), rtol=1e-12)
+    assert np.allclose(memory_of(spoiled).fit(), memory_of(others).fit(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1e3, 1e12, 1e50])
@@ -215,9 +215,9 @@ def test_an_outlier_changes_its_own_segment_little(size: float) -> None:
     columns, z, rewards = make_rows(9)
     z[11, 1] = size
     stats, moments = sums_of((columns, z, rewards))
-    found = adjusted(stats, moments, slopes.fitted(moments))
+    found = adjust_stats(stats, moments, slopes.fit(moments))
     change = np.abs(found.sums - stats.sums).sum() / np.sqrt(len(z))
-    assert change < 3 * slopes.fitted()[0, 1] * 2.0  # times the usual deviation of a covariate
+    assert change < 3 * slopes.fit()[0, 1] * 2.0  # times the usual deviation of a covariate
     around = [s.squares[0] - s.sums[0] ** 2 / s.counts[0] for s in (found, stats)]  # type: ignore[index]
     assert around[0].sum() < 1.5 * around[1].sum()
 
@@ -229,11 +229,11 @@ def test_how_far_slopes_shrink_in_a_wild_segment_depends_on_covariates_alone() -
     rng = np.random.default_rng(5)
     lost = np.where(rng.random(len(z)) < 0.5, np.nan, rewards)
     found = [
-        slopes.fitted(sums_of(rows)[1])
+        slopes.fit(sums_of(rows)[1])
         for rows in ((columns, z, rewards), (rng.permutation(columns), z, lost))
     ]
     assert np.allclose(found[0], found[1], rtol=1e-12)
-    assert 0 < found[0][0, 1] < 0.1 * slopes.fitted()[0, 1]
+    assert 0 < found[0][0, 1] < 0.1 * slopes.fit()[0, 1]
 
 
 def test_useless_covariates_cost_less_than_a_hundredth() -> None:
@@ -254,7 +254,7 @@ def test_useless_covariates_cost_less_than_a_hundredth() -> None:
         stats = SegmentStats(
             np.full((trials, 1), units), r.sum(axis=1)[:, None], (r**2).sum(axis=1)[:, None]
         )
-        beta = slopes.fitted(moments)
+        beta = slopes.fit(moments)
         slopes = slopes.after(stats, moments)
         # Given the slopes an adjusted reward has variance 1 + |β|²: exact, so no noise in here.
         before += trials
@@ -277,12 +277,12 @@ def test_each_trial_of_a_batch_has_the_bits_it_has_alone() -> None:
     for s in range(5):
         stats = stacked([pair[s][0] for pair in pairs], SegmentStats)
         moments = stacked([pair[s][1] for pair in pairs], Moments)
-        found = adjusted(stats, moments, together.fitted(moments))
+        found = adjust_stats(stats, moments, together.fit(moments))
         together = together.after(stats, moments)
     for i, own in enumerate(alone):
-        assert np.array_equal(together.fitted(moments)[i], own.fitted(moments.trial(i))[0])
+        assert np.array_equal(together.fit(moments)[i], own.fit(moments.trial(i))[0])
         before = memory_of(trials[i][:-1])
-        single = adjusted(*pairs[i][-1], before.fitted(pairs[i][-1][1]))
+        single = adjust_stats(*pairs[i][-1], before.fit(pairs[i][-1][1]))
         assert np.array_equal(found.sums[i], single.sums[0])
         assert np.array_equal(found.squares[i], single.squares[0])  # type: ignore[index]
 
@@ -295,8 +295,8 @@ def test_moments_add_and_turn() -> None:
     total = parts[0] + parts[1]
     for f in fields(Moments):
         assert np.allclose(getattr(total, f.name), getattr(whole, f.name), rtol=1e-12)
-    turned = Slopes.none(1, 3).after(stats.negated(), whole.negated())
-    assert np.array_equal(turned.fitted(), -Slopes.none(1, 3).after(stats, whole).fitted())
+    turned = Slopes.none(1, 3).after(stats.negate(), whole.negate())
+    assert np.array_equal(turned.fit(), -Slopes.none(1, 3).after(stats, whole).fit())
 
 
 def test_json_keeps_the_bits() -> None:

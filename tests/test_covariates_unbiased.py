@@ -133,7 +133,7 @@ def courses(
             total = np.zeros((1, X.shape[1]))
             for piece in fill_in_missing(POLICY, arms, [*first, *second]):
                 total += ips(X, *piece)
-            beta = slopes.fitted(second[0].moments)[0]
+            beta = slopes.fit(second[0].moments)[0]
             yield chance * further, arm_values(X, total)[0] / ROUNDS, beta
 
 

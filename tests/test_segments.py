@@ -63,7 +63,7 @@ def test_statistics_add_up() -> None:
     assert np.array_equal((a + b).sums, a.sums)
     assert np.array_equal((a + a).counts, [[2, 4]])
     assert (a + SegmentStats(a.counts, a.sums)).squares is None
-    assert np.array_equal(a.negated().sums, [[-0.5, -1.0]])
+    assert np.array_equal(a.negate().sums, [[-0.5, -1.0]])
 
 
 def test_blocks_play_every_arm_its_share_rounded_up_or_down() -> None:

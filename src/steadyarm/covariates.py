@@ -64,7 +64,7 @@ def validate_covariates(given: Any) -> tuple[str, ...]:
     return names
 
 
-def with_expected(covariates: Any, expected: Any) -> Any:
+def add_expected(covariates: Any, expected: Any) -> Any:
     """Covariates of a unit with the one that is called "expected", if it is given by itself."""
     if expected is None or not isinstance(covariates, Mapping | None):
         return covariates  # what is no mapping is refused by `covariate_row`
@@ -77,14 +77,14 @@ def with_expected(covariates: Any, expected: Any) -> Any:
     return {**(covariates or {}), EXPECTED: expected}
 
 
-def each_with_expected(
+def add_expected_to_each(
     covariates: Sequence[Any] | None, expected: Sequence[Any] | None
 ) -> Sequence[Any] | None:
     """Covariates of many units, each with its own "expected", if these are given by themselves."""
     if expected is None:
         return covariates
     known = [None] * len(expected) if covariates is None else covariates
-    return [with_expected(each, one) for each, one in zip(known, expected, strict=True)]
+    return [add_expected(each, one) for each, one in zip(known, expected, strict=True)]
 
 
 def covariate_row(names: tuple[str, ...], given: Any = None, expected: Any = None) -> Floats:
@@ -103,7 +103,7 @@ def covariate_row(names: tuple[str, ...], given: Any = None, expected: Any = Non
         wanted = 'the numbers of a unit by covariate, such as {"spend": 41.0}'
         raise InvalidInputError.of("covariates", given, wanted)
     row = np.zeros(1 + len(names))
-    for name, value in (with_expected(given, expected) or {}).items():
+    for name, value in (add_expected(given, expected) or {}).items():
         if name not in names:
             declared = f"declared are {', '.join(names)}" if names else "none were declared"
             raise InvalidInputError(
@@ -195,7 +195,7 @@ class Moments:
         """Trial i alone, as a batch of one."""
         return Moments(*(getattr(self, f.name)[i : i + 1] for f in fields(self)))
 
-    def negated(self) -> Moments:
+    def negate(self) -> Moments:
         """The same with every reward's sign turned."""
         return replace(self, products=-self.products)
 
@@ -224,7 +224,7 @@ class Moments:
         return cls(**found)
 
 
-def adjusted(stats: SegmentStats, moments: Moments, slopes: Floats) -> SegmentStats:
+def adjust_stats(stats: SegmentStats, moments: Moments, slopes: Floats) -> SegmentStats:
     """The statistics of the rewards r - β'(z - z̄), z̄ the mean over all units of the segment.
 
     stats : with squares, in the columns of the moments
@@ -235,7 +235,7 @@ def adjusted(stats: SegmentStats, moments: Moments, slopes: Floats) -> SegmentSt
     >>> z = np.array([[1.0, 0.0], [1.0, 2.0]])
     >>> moments = Moments.of_rows([0, 1], z, [5.0, 7.0], arms=2)
     >>> stats = SegmentStats(np.array([[1, 1]]), np.array([[5.0, 7.0]]), np.array([[25.0, 49.0]]))
-    >>> adjusted(stats, moments, np.array([[0.0, 0.5]])).sums
+    >>> adjust_stats(stats, moments, np.array([[0.0, 0.5]])).sums
     array([[5.5, 6.5]])
     """
     if stats.squares is None:
@@ -351,10 +351,10 @@ class Slopes:
             for f in fields(self)
         }
         while found["freedom"].shape[1] > KEPT:
-            found = {name: _merged(array) for name, array in found.items()}
+            found = {name: _merge(array) for name, array in found.items()}
         return Slopes(**found)
 
-    def fitted(self, moments: Moments | None = None) -> Floats:
+    def fit(self, moments: Moments | None = None) -> Floats:
         """(n, c) slopes β; zero until enough is known, and where covariates explain nothing.
 
         Covariates that did not vary get slope zero; those that follow from each other share one.
@@ -435,7 +435,7 @@ class Slopes:
         return cls(**found)
 
 
-def _merged(array: Floats) -> Floats:
+def _merge(array: Floats) -> Floats:
     """Pairs of neighbouring segments added; the last stays alone if their number is odd."""
     even = array[:, 0::2].copy()
     odd = array[:, 1::2]

@@ -48,12 +48,12 @@ def ips(X: Floats, segment: Segment, stats: SegmentStats) -> Floats:
     """
     m = segment.reference
     if m is None:
-        return _weighed(X, segment, stats.sums)
+        return _weigh(X, segment, stats.sums)
     surprise = stats.sums - stats.counts * arm_values(X, m)
-    return _weighed(X, segment, surprise) + segment.rounds[:, None] * m
+    return _weigh(X, segment, surprise) + segment.rounds[:, None] * m
 
 
-def _weighed(X: Floats, segment: Segment, sums: Floats) -> Floats:
+def _weigh(X: Floats, segment: Segment, sums: Floats) -> Floats:
     """A(λ)⁻¹ times the sum over arms of x_k sums_k."""
     if is_one_hot(X) and (segment.weights > 0).all():
         return np.asarray(sums / segment.weights)
@@ -87,17 +87,17 @@ def ips_squares(X: Floats, segment: Segment, stats: SegmentStats, squares: Float
     """
     m = segment.reference
     if m is None:
-        return _weighed_squares(X, segment, squares)
+        return _weigh_squares(X, segment, squares)
     v = arm_values(X, m)
     surprises = squares - 2 * v * stats.sums + stats.counts * v**2
-    out = _weighed_squares(X, segment, surprises)
-    c = _weighed(X, segment, stats.sums - stats.counts * v)
+    out = _weigh_squares(X, segment, surprises)
+    c = _weigh(X, segment, stats.sums - stats.counts * v)
     mixed = m[:, :, None] * c[:, None, :]
     level = segment.rounds[:, None, None] * m[:, :, None] * m[:, None, :]
     return np.asarray(out + mixed + mixed.swapaxes(1, 2) + level)
 
 
-def _weighed_squares(X: Floats, segment: Segment, squares: Floats) -> Floats:
+def _weigh_squares(X: Floats, segment: Segment, squares: Floats) -> Floats:
     """(n, r, r) the sum over arms of squares_k times A(λ)⁻¹x_k with itself."""
     n, r = segment.trials, X.shape[1]
     if is_one_hot(X) and (segment.weights > 0).all():

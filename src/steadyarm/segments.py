@@ -33,7 +33,7 @@ __all__ = [
     "arms_between",
     "columns_between",
     "compact_columns",
-    "drawn_together",
+    "count_drawn_together",
 ]
 
 Order = Literal["iid", "shuffled", "blocks"]
@@ -191,7 +191,7 @@ class Segment:
         weights[:, self.arms] = self.weights
         return replace(self, weights=weights, arms=None)
 
-    def checked(self, arms: int | None = None) -> Segment:
+    def check(self, arms: int | None = None) -> Segment:
         """The segment itself, if it is a proper one; for segments that anybody's code made.
 
         arms : size of the arm set; None if it is not known
@@ -314,7 +314,7 @@ class Segment:
         block = self.block if self.order == "blocks" else 1
         return self.lasting(min(int(self.rounds[0]), -(-max(used, 1) // block) * block))
 
-    def continued(self, most: int) -> Segment | None:
+    def continue_blocks(self, most: int) -> Segment | None:
         """The segment that goes on with the same allocation over at most `most` rounds.
 
         A shuffled segment goes on in whole repetitions, which keep its exact numbers of plays;
@@ -372,7 +372,7 @@ class SegmentStats:
         )
         return SegmentStats(self.counts + other.counts, self.sums + other.sums, squares)
 
-    def negated(self) -> SegmentStats:
+    def negate(self) -> SegmentStats:
         """The statistics of the same plays with every reward's sign turned."""
         return replace(self, sums=-self.sums)
 
@@ -430,7 +430,7 @@ def compact_columns(segment: Segment, seed: int, index: int, start: int, stop: i
         )
     kind = np.min_scalar_type(segment.columns - 1)
     if segment.order == "blocks":
-        length = drawn_together(segment)
+        length = count_drawn_together(segment)
         parts = [
             _blocks(segment, seed, index, group)[max(start - group * length, 0) :]
             for group in range(start // length, max(-(-stop // length), start // length + 1))
@@ -452,7 +452,7 @@ def compact_columns(segment: Segment, seed: int, index: int, start: int, stop: i
     return columns
 
 
-def drawn_together(segment: Segment) -> int:
+def count_drawn_together(segment: Segment) -> int:
     """How many positions of a live segment have one random stream, and can only be drawn together.
 
     Those of all rounds where they are shuffled; those of some whole blocks.
@@ -467,7 +467,7 @@ def _blocks(segment: Segment, seed: int, index: int, group: int) -> Integers:
     length = segment.block
     place = np.random.SeedSequence(seed, spawn_key=(index, group))
     rng = np.random.Generator(np.random.Philox(place))
-    begin = rng.random(drawn_together(segment) // length)
+    begin = rng.random(count_drawn_together(segment) // length)
     plays = block_plays(segment.weights, length, begin[:, None])
     columns = np.tile(np.arange(segment.columns), len(begin))
     drawn = np.repeat(columns, plays.ravel()).reshape(len(begin), length)
@@ -537,7 +537,7 @@ class Draws:
                     self._chunks.move_to_end(place)
                     return self._chunks[place]
         segment = read(index)
-        length = max(drawn_together(segment), CHUNK)
+        length = max(count_drawn_together(segment), CHUNK)
         start = position // length * length
         stop = min(start + length, int(segment.rounds[0]))
         chunk = _Chunk(compact_columns(segment, seed, index, start, stop), segment, start)

@@ -611,7 +611,7 @@ def p1_rage_error_bound(
     >>> print(f"{p1_rage_error_bound(arms, [0.75, 0.25], budget=40_000):.4f}")
     0.0020
     """
-    instance, T = _checked(arms, theta, budget, largest_reward)
+    instance, T = _check(arms, theta, budget, largest_reward)
     H, events = _exact_complexity(instance, m, epsilon, largest_reward)
     if H == 0.0:
         return 0.0
@@ -650,12 +650,12 @@ def phases_for(effect: float, first_cut: float = 1.0) -> int:
 def _drift_bound(
     arms: ArmSet, theta: ArrayLike, budget: int, largest_reward: float, constant: float
 ) -> float:
-    instance, T = _checked(arms, theta, budget, largest_reward)
+    instance, T = _check(arms, theta, budget, largest_reward)
     gap = instance.gap / largest_reward
     return min(1.0, arms.size * math.exp(-constant * T * gap**2 / arms.rank))
 
 
-def _checked(
+def _check(
     arms: ArmSet, theta: ArrayLike, budget: int, largest_reward: float
 ) -> tuple[Instance, int]:
     instance = Instance.from_parameter(arms, theta)

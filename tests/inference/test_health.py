@@ -15,7 +15,7 @@ from steadyarm.inference.srm import (
     attrition_balance,
     attrition_test,
     srm_test,
-    standardised,
+    standardise,
     surprise,
     total_of,
 )
@@ -64,7 +64,7 @@ def test_a_count_that_may_not_vary_but_is_off_has_probability_zero() -> None:
     one = np.ones((1, 2))
     balance = Balance(one, 2 * one, 0 * one, 0 * one, np.zeros(1), np.zeros((1, 2, 2)))
     assert surprise(balance)[0] == 0
-    assert standardised(-one, 0 * one).tolist() == [[-np.inf, -np.inf]]
+    assert standardise(-one, 0 * one).tolist() == [[-np.inf, -np.inf]]
 
 
 def test_the_report_of_a_healthy_test() -> None:

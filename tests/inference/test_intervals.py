@@ -225,7 +225,7 @@ def test_units_do_not_matter(scale: float, shift: float) -> None:
 def test_small_is_good_is_large_is_good_upside_down() -> None:
     world = moving(1500)
     pieces = played(sa.P1RAGE(), world, 3)
-    turned = [(segment, stats.negated()) for segment, stats in pieces]
+    turned = [(segment, stats.negate()) for segment, stats in pieces]
     up = fixed_budget(Evidence.from_segments(world.arms, pieces))
     down = fixed_budget(Evidence.from_segments(world.arms, turned, direction="minimize"))
     np.testing.assert_allclose(down.low, -up.high)

@@ -21,7 +21,7 @@ from steadyarm.inference.intervals import critical_values
 from steadyarm.inference.limits import (
     error_and_skew,
     in_passes,
-    shortlisted,
+    shortlist,
     skewed_limits,
     spread_of,
 )
@@ -65,7 +65,7 @@ def test_pieces_of_few_arms_give_the_evidence_of_all_arms(order: Order, referenc
 def test_a_short_list_says_no_more_than_the_whole(order: Order, direction: Direction) -> None:
     log = played(SMALL, pieces=30, order=order, blocks=12)
     evidence = replace(Evidence.from_segments(SMALL, log), direction=direction)
-    view, best = shortlisted(evidence, most=10)
+    view, best = shortlist(evidence, most=10)
     shown = view.shown
     assert shown is not None
     assert 10 <= shown.size < SMALL.size
@@ -107,7 +107,7 @@ def test_bounds_of_a_family_are_those_of_bonferroni_and_scheffe() -> None:
 @pytest.mark.parametrize("rounds", [3, 40])
 def test_who_is_plausible_in_passes_is_who_is_so_directly(order: Order, rounds: int) -> None:
     log = played(LARGE, pieces=8, columns=150, order=order, blocks=rounds)
-    view, best = shortlisted(Evidence.from_segments(LARGE, log))
+    view, best = shortlist(Evidence.from_segments(LARGE, log))
     scatter, X = score_scatter(view), LARGE.coordinates
     first = view.arms.coordinates[best[0]]
     D = (first - X)[None]
@@ -127,7 +127,7 @@ def test_confidence_sequences_count_all_arms(order: Order) -> None:
     log = played(LARGE, pieces=12, columns=150, order=order, blocks=60)
     evidence = Evidence.from_segments(LARGE, log)
     found = confidence_sequence(evidence, 40_000, 0.95)
-    view, best = shortlisted(evidence)
+    view, best = shortlist(evidence)
     truth = ConfidenceSequence(view, 40_000, None).possible(11, 0.05 / LARGE.size, best)
     assert found.shown is not None
     np.testing.assert_array_equal(found.plausible[0], truth[found.shown])
@@ -143,7 +143,7 @@ def test_confidence_sequences_count_all_arms(order: Order) -> None:
 
 def test_short_lists_have_the_best_and_who_led() -> None:
     evidence = Evidence.from_segments(LARGE, played(LARGE, pieces=20, columns=150, blocks=2))
-    view, best = shortlisted(evidence, np.array([77]))
+    view, best = shortlist(evidence, np.array([77]))
     shown = view.shown
     assert shown is not None
     assert shown[best[0]] == 77
@@ -158,7 +158,7 @@ def test_short_lists_have_the_best_and_who_led() -> None:
         assert look.shown[look.recommended[0]] == leader
     assert view.arms.names[best[0]] == LARGE.names[77]
     with pytest.raises(InvalidInputError, match="one test at a time"):
-        shortlisted(replace(evidence, rounds=np.tile(evidence.rounds, (2, 1))))
+        shortlist(replace(evidence, rounds=np.tile(evidence.rounds, (2, 1))))
 
 
 def test_drift_of_large_sets_is_seen_in_the_parameters() -> None:

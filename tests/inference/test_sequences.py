@@ -162,7 +162,7 @@ def test_small_is_good_is_large_is_good_upside_down(
 ) -> None:
     world = moving(900, sa.BoundedNoise(1.0))
     pieces = played(sa.P1RAGE(), world, 3)
-    turned = [(segment, stats.negated()) for segment, stats in pieces]
+    turned = [(segment, stats.negate()) for segment, stats in pieces]
     up = confidence_sequence(Evidence.from_segments(world.arms, pieces), 900, 0.95, reward_range)
     evidence = Evidence.from_segments(world.arms, turned, direction="minimize")
     down = confidence_sequence(evidence, 900, 0.95, reward_range)

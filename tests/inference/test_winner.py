@@ -14,7 +14,7 @@ from scipy.stats import binom, norm
 import steadyarm as sa
 from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.intervals import Intervals, fixed_budget, pairwise_value
-from steadyarm.inference.limits import shortlisted
+from steadyarm.inference.limits import shortlist
 from steadyarm.inference.sequences import confidence_path, confidence_sequence
 from steadyarm.segments import Direction, Segment, SegmentStats
 from tests.inference import large
@@ -99,7 +99,7 @@ def test_they_agree_in_large_sets(direction: Direction, boost: float) -> None:
         squares = stats.squares + 2 * stats.sums * more + stats.counts * more**2
         log.append((segment, SegmentStats(stats.counts, sums, squares)))
     evidence = Evidence.from_segments(large.SMALL, log, direction)
-    view, best = shortlisted(evidence, most=10)
+    view, best = shortlist(evidence, most=10)
     for whole, few in (
         (fixed_budget(evidence), fixed_budget(view, recommended=best)),
         (confidence_sequence(evidence, 9000), confidence_sequence(view, 9000, recommended=best)),

@@ -59,7 +59,7 @@ def played(
     rng = np.random.default_rng(seed)
     state = policy.start(world.arms, world.budget, seed=seed)
     while (segment := policy.next_segment(state)) is not None:
-        segment.checked(world.arms.size)
+        segment.check(world.arms.size)
         stats = world.play(segment, state.played, rng, squares=True)
         state = policy.observe(state, segment, stats)
         yield segment, state

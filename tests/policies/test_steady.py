@@ -122,7 +122,7 @@ def expected_values(recent: float, seed: int = 4) -> tuple[np.ndarray[Any, Any],
         segment = policy.next_segment(state)
         assert segment is not None
         state = policy.observe(state, segment, world.play(segment, state.played, rng))
-    expected, _ = policy._expected(state)
+    expected, _ = policy._extrapolate(state)
     leader = expected - expected[:, [0]]  # against A
     return leader.mean(axis=0), float((state.theta[:, 1] - state.theta[:, 0]).mean())
 

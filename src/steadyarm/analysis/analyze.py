@@ -28,10 +28,10 @@ from steadyarm.analysis.result import (
     Analysis,
     Missing,
     conclude,
-    exported_log,
+    find_export,
     own_analysis,
     read_test,
-    unpacked,
+    unpack,
 )
 from steadyarm.analysis.source import ATTRIBUTE, COVARIATE, Source, no_column, open_log
 from steadyarm.analysis.units import Rows, Stretch, Units
@@ -263,8 +263,8 @@ def analyze(
             open_measures(source, query, events, metrics, columns, question, time_format)
         ) as measures:
             return _analyze_metrics(measures, question)
-    with unpacked(source) as source:
-        path = exported_log(source)
+    with unpack(source) as source:
+        path = find_export(source)
         others = (query, split, missing, budget, cluster, time_format)
         if path is not None:
             test = read_test(path)

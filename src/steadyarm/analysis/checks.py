@@ -175,7 +175,7 @@ def refuse(log: Source, faults: Faults, table: Any = None) -> None:
 
 def _rows_with(log: Source, fault: Fault, table: Any) -> list[tuple[str, Any]]:
     """Where the first rows with a fault are, and what stands there."""
-    table = numbered(log, readable(log, log.table) if table is None else table)
+    table = number_rows(log, readable(log, log.table) if table is None else table)
     shown: dict[str, Any] = {"row": table.row}
     if fault.column in table.columns:
         shown["value"] = table[fault.column]
@@ -189,7 +189,7 @@ def _rows_with(log: Source, fault: Fault, table: Any) -> list[tuple[str, Any]]:
     return found
 
 
-def numbered(log: Source, table: Any) -> Any:
+def number_rows(log: Source, table: Any) -> Any:
     """The table with numbers of rows from 1: in their own order, or by time and unit."""
     import ibis
 

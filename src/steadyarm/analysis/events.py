@@ -313,7 +313,7 @@ class Measures:
         columns = [table[self.measured.column(part)] for part in parts]
         if self.end is None and len(parts) > 1:  # a row without the one half has no ratio
             values = [
-                _capped(as_number(self.log, column), part.metric.cap)
+                _cap(as_number(self.log, column), part.metric.cap)
                 for column, part in zip(columns, parts, strict=True)
             ]
             whole = values[0].notnull() & values[1].notnull()
@@ -651,10 +651,10 @@ def _final(column: Any, measure: Measure) -> Any:
     value = column.cast("float64").fill_null(0.0)
     if measure.kind == "conversion":
         value = ibis.ifelse(value > 0, 1, 0).cast("float64")
-    return _capped(value, measure.metric.cap)
+    return _cap(value, measure.metric.cap)
 
 
-def _capped(value: Any, cap: float | None) -> Any:
+def _cap(value: Any, cap: float | None) -> Any:
     import ibis
 
     return value if cap is None else ibis.ifelse(value > cap, cap, value)

@@ -513,7 +513,7 @@ def _lifts(sample: Sample, evidence: Evidence, intervals: Intervals) -> Lifts | 
 # Exports of live tests: what the test itself says.
 
 
-def exported_log(source: Any) -> Path | None:
+def find_export(source: Any) -> Path | None:
     """The log, if it is one file that was exported with its description beside it."""
     if isinstance(source, (list, tuple)) and len(source) == 1:
         source = source[0]
@@ -523,7 +523,7 @@ def exported_log(source: Any) -> Path | None:
 
 
 @contextmanager
-def unpacked(source: Any) -> Iterator[Any]:
+def unpack(source: Any) -> Iterator[Any]:
     """The log within a .zip file that a dashboard gave, beside its description; else the source."""
     name = source[0] if isinstance(source, (list, tuple)) and len(source) == 1 else source
     if not isinstance(name, (str, Path)) or Path(name).suffix.lower() != ".zip":

@@ -158,7 +158,7 @@ class Source:
             return expression
 
     def _guarded(self, work: Callable[[], T]) -> T:
-        return guarded(work, f"{self.name} cannot be read", self.secret)
+        return guard(work, f"{self.name} cannot be read", self.secret)
 
 
 def _without_zones(expression: Any) -> Any:
@@ -171,7 +171,7 @@ def _without_zones(expression: Any) -> Any:
     return expression.cast(zoned) if zoned else expression
 
 
-def guarded(work: Callable[[], T], what: str, secret: str | None = None) -> T:
+def guard(work: Callable[[], T], what: str, secret: str | None = None) -> T:
     """What `work` returns; errors of drivers become one of ours, without the password."""
     try:
         with warnings.catch_warnings():
@@ -262,7 +262,7 @@ def _read(places: Mapping[str, tuple[Any, str | None]]) -> list[Source]:
     (source, query), *_ = places.values()
     database = _database_of(source)
     connect, name, secret = database or (_memory_database, "DuckDB", None)
-    connection = guarded(connect, f"{name} cannot be opened", secret)
+    connection = guard(connect, f"{name} cannot be opened", secret)
     names = [query, *(place for place, _ in list(places.values())[1:])]
     try:
         if database is not None:
@@ -362,12 +362,12 @@ def _is_query(text: Any) -> bool:
 def _of_database(connection: Any, name: str, secret: str | None, label: str, query: Any) -> Source:
     """A table of a database by name, the only one, or a query."""
     if _is_query(query):
-        table = guarded(lambda: connection.sql(query), f"the query fails on {name}", secret)
+        table = guard(lambda: connection.sql(query), f"the query fails on {name}", secret)
         return Source(name, table, {}, (), False, secret)
-    tables = guarded(connection.list_tables, f"{name} cannot be read", secret)
+    tables = guard(connection.list_tables, f"{name} cannot be read", secret)
     *schema, last = _table_name(label, name, query, tables).split(".")
     where = {"database": schema[0]} if schema else {}
-    table = guarded(lambda: connection.table(last, **where), f"{name} cannot be read", secret)
+    table = guard(lambda: connection.table(last, **where), f"{name} cannot be read", secret)
     return Source(name, table, {}, (), False, secret)
 
 
@@ -394,7 +394,7 @@ def _of_sqlite(connection: Any, path: Path, label: str, query: Any) -> Source:
                 connection.insert(label, pyarrow.table(texts, schema=schema))
         return connection.table(label)
 
-    return Source(path.name, guarded(copy, f"{path.name} cannot be read"), {}, ())
+    return Source(path.name, guard(copy, f"{path.name} cannot be read"), {}, ())
 
 
 def _of_files(connection: Any, label: str, place: Any, query: str | None) -> Source:
@@ -402,22 +402,22 @@ def _of_files(connection: Any, label: str, place: Any, query: str | None) -> Sou
     csv = False
     if _is_frame(place):
         name = f"the frame of {label}" if label != "log" else "the frame"
-        guarded(lambda: _register(connection, label, place), f"{name} cannot be read")
+        guard(lambda: _register(connection, label, place), f"{name} cannot be read")
     else:
         paths = file_paths(place)
         kind = _file_kind(paths)
         name = paths[0].name if len(paths) == 1 else f"{len(paths)} {kind} files"
         statement = _reading(paths, kind, label)
-        guarded(lambda: connection.raw_sql(statement), f"{name} cannot be read")
+        guard(lambda: connection.raw_sql(statement), f"{name} cannot be read")
         csv = kind == "csv"
     if query is not None:
         if not _is_query(query):
             raise InvalidInputError(
                 f"query is {query!r}, but {name} has no tables; a query may name it {label}."
             )
-        table = guarded(lambda: connection.sql(query), f"the query fails on {name}")
+        table = guard(lambda: connection.sql(query), f"the query fails on {name}")
         return Source(name, table, {}, ())
-    table = guarded(lambda: connection.table(label), f"{name} cannot be read")
+    table = guard(lambda: connection.table(label), f"{name} cannot be read")
     return Source(name, _without_guards(table) if csv else table, {}, ())
 
 

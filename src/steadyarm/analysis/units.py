@@ -486,12 +486,10 @@ def unit_evidence(
         counts, totals = counts + m, totals + s
     rows = np.array([cohort.rows for cohort in cohorts])
     period, labels = plan.periods(buckets, rows.astype(np.int64))
-    groups = _joined(cohorts, period, labels, LEAST_UNITS)
+    groups = _join(cohorts, period, labels, LEAST_UNITS)
     calm = groups
     if len(groups) == 1:
-        calm = [
-            group for group in _joined(cohorts, period, labels, 0.0) if group.units > LEAST_UNITS
-        ]
+        calm = [group for group in _join(cohorts, period, labels, 0.0) if group.units > LEAST_UNITS]
     evidence = timeline = _pieces(arms, groups, direction, level)
     if len(calm) > 1:
         groups, timeline = calm, _pieces(arms, calm, direction, level)
@@ -556,7 +554,7 @@ class _Group:
         return self.labels[0] if len(self.labels) == 1 else f"{self.labels[0]} to {self.labels[-1]}"
 
 
-def _joined(
+def _join(
     cohorts: list[_Cohort], period: NDArray[np.int64], labels: list[str], least: float
 ) -> list[_Group]:
     """The periods; neighbours with fewer than `least` units are joined."""
@@ -681,7 +679,7 @@ def fit_halves(
     fitted, level = [], 0.0
     for h, (_, moments, mean) in enumerate(parts):
         stats, others, _ = parts[1 - h]
-        beta = Slopes.none(1, c).after(stats, others).fitted(moments)[0]
+        beta = Slopes.none(1, c).after(stats, others).fit(moments)[0]
         fitted.append((beta, mean))
         level += float(beta @ moments.squares[0].sum(axis=0) @ beta)
     return fitted, level

@@ -37,8 +37,8 @@ from steadyarm.arms.rows import (
     check_apart,
     check_distinct,
     frozen,
-    given_rows,
     is_large,
+    read_rows,
     row_blocks,
     span_from_dict,
     span_of,
@@ -111,7 +111,7 @@ class ArmSet:
         >>> arms.size, arms.rank
         (3, 2)
         """
-        return cls._of_rows(given_rows(X), names, feature_names)
+        return cls._of_rows(read_rows(X), names, feature_names)
 
     @classmethod
     def _of_rows(
@@ -186,7 +186,7 @@ class ArmSet:
         >>> arms.feature_names
         ('(constant)', 'a=hi', 'b=hi', 'a=hi:b=hi')
         """
-        return cls._made(Factorial(factors, interactions, constant))
+        return cls._make(Factorial(factors, interactions, constant))
 
     @classmethod
     def bundles(cls, items: Sequence[str], size: int, interactions: int = 2) -> ArmSet:
@@ -207,16 +207,16 @@ class ArmSet:
         >>> arms.names[0]
         'news + sport'
         """
-        return cls._made(Bundles.of(items, size, interactions))
+        return cls._make(Bundles.of(items, size, interactions))
 
     @classmethod
-    def _made(cls, recipe: Factorial | Bundles) -> ArmSet:
+    def _make(cls, recipe: Factorial | Bundles) -> ArmSet:
         """The set of a recipe; only the recipe is kept if there are many arms."""
         names, feature_names = recipe.names, recipe.feature_names
         K, rows = len(names), recipe.rows
         if rows is None or not is_large(*rows.shape):
             _check_room(K, len(feature_names))
-            given = given_rows(recipe.features())
+            given = read_rows(recipe.features())
             # effects of factors are independent, and their singular values spread by √K at most
             span = Span(given) if isinstance(recipe, Factorial) else None
             return replace(cls._of_rows(given, names[:], feature_names, span), recipe=recipe)
@@ -419,9 +419,9 @@ class ArmSet:
         if isinstance(recipe, OneHot):
             return cls.one_hot(recipe.names)
         if recipe is not None:
-            return cls._made(recipe)
+            return cls._make(recipe)
         names, feature_names = data["names"], data["feature_names"]
-        given = given_rows(data["features"])
+        given = read_rows(data["features"])
         span = span_from_dict(data["span"], given) if "span" in data else None
         arms = cls._of_rows(given, names, feature_names, span)
         return replace(arms, recipe=recipe_from_dict(data.get("recipe", {})))

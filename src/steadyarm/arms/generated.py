@@ -85,7 +85,7 @@ class FactorialRows:
 
     def take(self, indices: Indices) -> Floats:
         """Rows at the given indices."""
-        arms = _checked(indices, prod(self.levels))
+        arms = _check(indices, prod(self.levels))
         codes = np.ones((arms.size, self._starts[-1] + 1))
         for f, level in enumerate(np.unravel_index(arms, tuple(self.levels))):
             codes[:, self._starts[f] : self._starts[f + 1]] = _codes(self.levels[f])[level]
@@ -165,7 +165,7 @@ class BundleRows:
 
     def take(self, indices: Indices) -> Floats:
         """Rows at the given indices."""
-        return _products(_unrank(_checked(indices, self.shape[0]), self._counts), self._terms)
+        return _products(_unrank(_check(indices, self.shape[0]), self._counts), self._terms)
 
 
 def _products(columns: Floats, terms: Indices) -> Floats:
@@ -181,7 +181,7 @@ def _codes(levels: int) -> Floats:
     return np.vstack([-np.ones(levels - 1), np.eye(levels - 1)])
 
 
-def _checked(indices: ArrayLike, count: int) -> Indices:
+def _check(indices: ArrayLike, count: int) -> Indices:
     given = np.asarray(indices, dtype=np.int64)
     if given.size and not (given.min() >= 0 and given.max() < count):
         raise InvalidInputError(

@@ -184,7 +184,7 @@ def subset_of(rows: Rows, among: Indices | None) -> Rows:
 # What the user gave, checked
 
 
-def given_rows(X: Any) -> DenseRows:
+def read_rows(X: Any) -> DenseRows:
     """What the user gave, checked and read-only; sparse tables of SciPy become dense."""
     return DenseRows(frozen(_feature_matrix(X.toarray() if hasattr(X, "toarray") else X)))
 
@@ -435,12 +435,12 @@ def twin_in(rows: Rows, places: int | None = None) -> tuple[int, int] | None:
     """
     seen: dict[int, int] = {}
     for start, stop in row_blocks(*rows.shape):
-        for k, row in enumerate(_rounded(rows.block(start, stop), places), start):
+        for k, row in enumerate(_round(rows.block(start, stop), places), start):
             earlier = seen.setdefault(hash(row.tobytes()), k)
-            if earlier != k and (_rounded(rows.take(np.array([earlier])), places) == row).all():
+            if earlier != k and (_round(rows.take(np.array([earlier])), places) == row).all():
                 return earlier, k
     return None
 
 
-def _rounded(block: Floats, places: int | None) -> Floats:
+def _round(block: Floats, places: int | None) -> Floats:
     return (block if places is None else np.round(block, places)) + 0.0  # -0 becomes 0

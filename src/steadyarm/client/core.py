@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 import httpx2
 import msgspec
 
-from steadyarm.covariates import each_with_expected
+from steadyarm.covariates import add_expected_to_each
 from steadyarm.errors import (
     InvalidInputError,
     ServiceError,
@@ -564,7 +564,7 @@ class ExperimentCore:
             if given is not None and len(given) != len(units):
                 raise length_error(units, given, what)
         none = [None] * len(units)
-        numbers = each_with_expected(covariates, expected) or none
+        numbers = add_expected_to_each(covariates, expected) or none
         visits = zip(units, attributes or none, numbers, strict=True)
         return _batches([Visit(*visit) for visit in visits])
 

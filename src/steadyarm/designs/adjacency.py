@@ -75,7 +75,7 @@ def adjacent_optimal(arms: ArmSet) -> Design:
 def _pairs(arms: ArmSet) -> Integers:
     points = _affine_coordinates(arms.coordinates)
     vertices = _vertices(points)
-    found = vertices[np.argwhere(_joined(points[vertices]))].astype(np.int64)
+    found = vertices[np.argwhere(_are_joined(points[vertices]))].astype(np.int64)
     found.setflags(write=False)
     return found
 
@@ -102,7 +102,7 @@ def _vertices(points: Floats) -> NDArray[np.intp]:
     return np.flatnonzero([_is_face(points, [i]) for i in range(len(points))])
 
 
-def _joined(points: Floats) -> NDArray[np.bool_]:
+def _are_joined(points: Floats) -> NDArray[np.bool_]:
     """(V, V) upper triangle: which vertices are joined by an edge."""
     V = len(points)
     joined = np.zeros((V, V), dtype=bool)

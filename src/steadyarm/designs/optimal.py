@@ -358,7 +358,7 @@ def designs_for(
     """
     masks = np.ascontiguousarray(masks)
     _check(arms, masks, kind, solver)
-    designs, index = _cached(arms, masks, kind, solver)
+    designs, index = _solve_distinct(arms, masks, kind, solver)
     values = np.array([design.value for design in designs])
     if solver != "exact" or not arms.large:
         return SubsetDesigns(np.array([design.weights for design in designs]), values, index)
@@ -381,7 +381,7 @@ def forget_designs() -> None:
         _cache.floats = 0
 
 
-def _cached(
+def _solve_distinct(
     arms: ArmSet, masks: NDArray[np.bool_], kind: Kind, solver: Solver
 ) -> tuple[list[Design], NDArray[np.intp]]:
     """The designs of the distinct masks, and which of them each request has."""
@@ -439,7 +439,7 @@ def _exact(arms: ArmSet, kind: Kind, subsets: Sequence[Indices]) -> Iterator[Des
     if kind == "g" or all(chosen.size == arms.size for chosen in subsets):
         yield from solve_subsets(arms, kind, subsets, tol)
         return
-    (whole,), _ = _cached(arms, np.ones((1, arms.size), dtype=bool), kind, "exact")
+    (whole,), _ = _solve_distinct(arms, np.ones((1, arms.size), dtype=bool), kind, "exact")
     for chosen in subsets:
         if chosen.size > KEPT * arms.size:
             yield whole

@@ -95,7 +95,7 @@ def pooled_xy(
         if bound <= goal:
             return Design(K, base, shares, bound, game.lower, Status.OPTIMAL, round_)
         if last or game.worst <= goal:
-            every, game.lam = game.lam, _trimmed(game.lam, game.share)
+            every, game.lam = game.lam, _trim(game.lam, game.share)
             far = game.prove(goal, effort, 0 if last else MORE_PAIRS)
             if last or far.value <= goal:
                 break
@@ -182,9 +182,9 @@ class MultiplicativeWeights:
         lam, mu = np.zeros_like(self.lam), np.zeros_like(self._mu)
         for _ in range(count):
             gain, q = self._gains()
-            self.lam = self.lam * _damped(np.maximum(gain, 1e-9), damping)
+            self.lam = self.lam * _damp(np.maximum(gain, 1e-9), damping)
             self.lam /= self.lam.sum()
-            self._mu = self._mu * _damped(q, max(damping, 0))
+            self._mu = self._mu * _damp(q, max(damping, 0))
             self._mu /= self._mu.sum()
             lam += self.lam
             mu += self._mu
@@ -324,7 +324,7 @@ class MultiplicativeWeights:
         return self._compared.take(pairs[:, 0]) - self._compared.take(pairs[:, 1])
 
 
-def _damped(factors: Floats, damping: int) -> Floats:
+def _damp(factors: Floats, damping: int) -> Floats:
     """The factors to the power 1.5, 1, 1/2, 1/4, … for a damping of -1, 0, 1, 2, …"""
     if damping < 0:
         return np.asarray(factors * np.sqrt(factors))
@@ -419,7 +419,7 @@ class PoolField:
         return int(new.size)
 
 
-def _trimmed(lam: Floats, spare: float) -> Floats:
+def _trim(lam: Floats, spare: float) -> Floats:
     """The weights without those far below the mean, the smallest first, up to `spare` in all."""
     order = np.argsort(lam, kind="stable")
     light = (np.cumsum(lam[order]) < spare) & (lam[order] < 0.5 * lam.mean())

@@ -49,7 +49,7 @@ class Allocation(NamedTuple):
         return weights
 
 
-def mixed(parts: Sequence[tuple[float | Floats, Allocation]]) -> Allocation:
+def mix(parts: Sequence[tuple[float | Floats, Allocation]]) -> Allocation:
     """The mixture of allocations in the given proportions: numbers, or arrays (n, 1).
 
     Allocations have a row for each trial, or one row for all of them.
@@ -58,7 +58,7 @@ def mixed(parts: Sequence[tuple[float | Floats, Allocation]]) -> Allocation:
     --------
     >>> one = Allocation(np.array([[0.5, 0.5]]), np.array([0, 7]))
     >>> other = Allocation(np.array([[0.2, 0.8]]), np.array([3, 7]))
-    >>> both = mixed([(1.0, one), (1.0, other)])
+    >>> both = mix([(1.0, one), (1.0, other)])
     >>> both.arms.tolist(), both.weights.round(2).tolist()
     ([0, 3, 7], [[0.25, 0.1, 0.65]])
     """
@@ -127,7 +127,7 @@ def exact_counts(X: Floats, weights: Floats, length: int) -> tuple[Integers, NDA
     counts[:, most] = _largest_remainders(distinct[:, most], length)
     if length >= r == K and np.count_nonzero(X) == r and (np.diag(X) == 1).all():
         regular = np.flatnonzero(distinct.min(axis=1) > 1e-15 * distinct.sum(axis=1))
-        improved = _exchanged_independent(distinct[regular], counts[regular])
+        improved = _exchange_independent(distinct[regular], counts[regular])
         counts[regular] = improved
         least = (improved / (length * distinct[regular])).min(axis=1)
         good[regular] = least >= LEAST_SHARE * (1 - ROUNDING)
@@ -136,7 +136,7 @@ def exact_counts(X: Floats, weights: Floats, length: int) -> tuple[Integers, NDA
         regular = np.flatnonzero(values[:, 0] > 1e-15 * values.sum(axis=1))
         # the design's information becomes the identity
         U = X[most] @ (vectors / np.sqrt(np.abs(values))[:, None, :])[regular]
-        improved = _exchanged(U, distinct[np.ix_(regular, most)], counts[np.ix_(regular, most)])
+        improved = _exchange(U, distinct[np.ix_(regular, most)], counts[np.ix_(regular, most)])
         counts[np.ix_(regular, most)] = improved
         least = np.linalg.eigvalsh((U.swapaxes(1, 2) * (improved / length)[:, None, :]) @ U)[:, 0]
         good[regular] = least >= LEAST_SHARE * (1 - ROUNDING)
@@ -158,8 +158,8 @@ def _largest_remainders(weights: Floats, length: int) -> Floats:
     return np.asarray(counts + (rank < length - counts.sum(axis=1, keepdims=True)))
 
 
-def _exchanged_independent(weights: Floats, counts: Floats) -> Floats:
-    """`_exchanged` for arms that share no features: all matrices are diagonal."""
+def _exchange_independent(weights: Floats, counts: Floats) -> Floats:
+    """`_exchange` for arms that share no features: all matrices are diagonal."""
     counts, (n, K) = counts.copy(), weights.shape
     open_ = np.arange(n)
     length = counts[0].sum() if n else 0.0
@@ -182,7 +182,7 @@ def _exchanged_independent(weights: Floats, counts: Floats) -> Floats:
     return counts
 
 
-def _exchanged(U: Floats, weights: Floats, counts: Floats) -> Floats:
+def _exchange(U: Floats, weights: Floats, counts: Floats) -> Floats:
     """Counts (n, K) after exchanges of one round, on arms U (n, K, r) of each design.
 
     Without a round of arm k the inverse P of the information grows by vv' / (length - u'v), v = Pu.
@@ -200,7 +200,7 @@ def _exchanged(U: Floats, weights: Floats, counts: Floats) -> Floats:
         loss = np.where(counts[open_] > 0, size / kept, np.inf)
         leave = first_largest(-loss)
         least = loss[rows, leave]
-        without = _updated(U[open_], V, reach, size, leave, kept[rows, leave])
+        without = _update(U[open_], V, reach, size, leave, kept[rows, leave])
         gain = np.where(weights[open_] > 0, without[2] / (length + without[1]), -1.0)
         gain[rows, leave] = -1.0
         enter = first_largest(gain)
@@ -208,7 +208,7 @@ def _exchanged(U: Floats, weights: Floats, counts: Floats) -> Floats:
         if not better.any():
             break
         by = -(length + without[1][rows, enter])
-        V, reach, size = _updated(U[open_], *without, enter, by)
+        V, reach, size = _update(U[open_], *without, enter, by)
         trace = trace + least - gain[rows, enter]
         open_, leave, enter = open_[better], leave[better], enter[better]
         V, reach, size, trace = V[better], reach[better], size[better], trace[better]
@@ -217,7 +217,7 @@ def _exchanged(U: Floats, weights: Floats, counts: Floats) -> Floats:
     return counts
 
 
-def _updated(
+def _update(
     U: Floats, V: Floats, reach: Floats, size: Floats, k: Integers, by: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """V = U P, u'Pu and |Pu|² of all arms after P has become P + vv' / by, v = P u_k."""

@@ -15,7 +15,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.estimators import arm_values, standard_errors
 from steadyarm.inference.evidence import Evidence, json_ready
 from steadyarm.inference.limits import best_of_all, spread_of
-from steadyarm.inference.variance import gathered, list_freedom
+from steadyarm.inference.variance import list_freedom, sum_groups
 from steadyarm.validation import check_fraction, whole_number
 from steadyarm.wording import listed, strung
 
@@ -247,7 +247,7 @@ def drift_report(
         raise InvalidInputError("a drift report needs rewards; no round has been played.")
     grouped = group_pieces(evidence, periods)
     evidence = _few_arms(evidence, grouped)
-    gap, shift, each, looks = _tested(evidence, grouped, budget, ended)
+    gap, shift, each, looks = _test(evidence, grouped, budget, ended)
     X, names = evidence.arms.coordinates, evidence.arms.names
     sign = evidence.sign
     theta, covariance, units = grouped.theta[0], grouped.covariance[0], grouped.units[0]
@@ -311,11 +311,11 @@ def drift_p_values(
     >>> bool((gaps > 0.05).all() and (level > 0.05).all())
     True
     """
-    gap, shift, _, _ = _tested(evidence, group_pieces(evidence, periods), budget, ended)
+    gap, shift, _, _ = _test(evidence, group_pieces(evidence, periods), budget, ended)
     return gap, shift
 
 
-def _tested(
+def _test(
     evidence: Evidence, grouped: Periods, budget: int | None, ended: bool
 ) -> tuple[Floats, Floats, Floats, tuple[float, ...] | None]:
     """(n,), (n,), (n, K) p-values of gaps, average and single arms, and the milestones reached.
@@ -338,7 +338,7 @@ def _tested(
         if not there.any():
             continue
         reached.append(1.0 if m == len(MILESTONES) - 1 else share)
-        prefix = _masked(evidence, there[:, None] & (before < due[m]))
+        prefix = _mask(evidence, there[:, None] & (before < due[m]))
         found, shifted, arms = _variations(prefix, group_pieces(prefix, SHARES))
         each = np.where((found / weight <= gap)[:, None], arms, each)
         gap, shift = np.minimum(gap, found / weight), np.minimum(shift, shifted / weight)
@@ -354,7 +354,7 @@ def _holm(gap: Floats, shift: Floats) -> tuple[Floats, Floats]:
     return np.maximum(gap, either), np.maximum(shift, either)
 
 
-def _masked(evidence: Evidence, kept: NDArray[np.bool_]) -> Evidence:
+def _mask(evidence: Evidence, kept: NDArray[np.bool_]) -> Evidence:
     """The evidence of the pieces that are kept, (n, J); the others have no rounds."""
     within = evidence.within
     return replace(
@@ -499,12 +499,12 @@ def group_pieces(evidence: Evidence, periods: int | Sequence[Hashable] = 4) -> P
     """
     index, labels = _index(evidence, periods)
     P = len(labels)
-    rounds = gathered(evidence.rounds, index, P)
-    pieces = gathered((evidence.rounds > 0).astype(np.int64), index, P)
+    rounds = sum_groups(evidence.rounds, index, P)
+    pieces = sum_groups((evidence.rounds > 0).astype(np.int64), index, P)
     N = np.maximum(rounds, 1)[:, :, None]
-    theta = gathered(evidence.scores, index, P) / N
+    theta = sum_groups(evidence.scores, index, P) / N
     if evidence.within is not None:
-        spread, units = gathered(evidence.within, index, P), rounds
+        spread, units = sum_groups(evidence.within, index, P), rounds
         if evidence.weights is not None:
             freedom = list_freedom(evidence, index)
             units = np.minimum(1 + freedom.astype(np.int64), rounds)
@@ -512,7 +512,7 @@ def group_pieces(evidence: Evidence, periods: int | Sequence[Hashable] = 4) -> P
     if evidence.block > 1 and (pieces[rounds > 0] >= LEAST_PIECES).all():
         unknown = np.zeros((*theta.shape, theta.shape[2]))
         return by_pieces(evidence, Periods(labels, rounds, theta, unknown, pieces, "", index))
-    squares = gathered(evidence.squares, index, P)
+    squares = sum_groups(evidence.squares, index, P)
     spread = squares / N[..., None] - theta[..., :, None] * theta[..., None, :]
     spread /= np.maximum(N[..., None] - 1, 1)
     if evidence.block > 1:
@@ -525,7 +525,7 @@ def by_pieces(evidence: Evidence, periods: Periods) -> Periods:
 
     A period of fewer than five pieces has units 0: nothing can be said of it.
     """
-    pieces = gathered((evidence.rounds > 0).astype(np.int64), periods.index, len(periods.labels))
+    pieces = sum_groups((evidence.rounds > 0).astype(np.int64), periods.index, len(periods.labels))
     N = np.maximum(periods.rounds, 1)
     growth = pieces / np.maximum(pieces - 1, 1) / N**2
     spread = _scatter(evidence, periods.theta, periods.index) * growth[:, :, None, None]
@@ -553,8 +553,8 @@ def allocations_of(evidence: Evidence, periods: Periods) -> Allocations | None:
     return Allocations(
         inverse,
         (inverse @ X.T).swapaxes(2, 3),
-        gathered(plays, periods.index, P),
-        gathered(freedom, periods.index, P),
+        sum_groups(plays, periods.index, P),
+        sum_groups(freedom, periods.index, P),
     )
 
 

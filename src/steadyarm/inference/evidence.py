@@ -189,7 +189,7 @@ class Evidence:
             direction,
             np.stack(known, axis=1) if len(known) == len(withins) else None,
             weights,
-            _stacked(references, scores[0].shape),
+            _stack(references, scores[0].shape),
             columns,
             binary=some & (zero_or_one if binary is None else binary),
             bounds=bounds,
@@ -275,7 +275,7 @@ def _within(X: Floats, segment: Segment, stats: SegmentStats, squares: Floats) -
     return ips_squares(X, replace(segment, reference=None), stats, terms)
 
 
-def _stacked(references: list[Floats | None], shape: tuple[int, ...]) -> Floats | None:
+def _stack(references: list[Floats | None], shape: tuple[int, ...]) -> Floats | None:
     """(n, J, r) references, zero where there is none; None if there is none at all."""
     if all(m is None for m in references):
         return None

@@ -514,7 +514,7 @@ def lack_of_fit(arms: ArmSet, segments: Iterable[tuple[Segment, SegmentStats]]) 
             f"the segments belong to a batch of {log[0][0].trials} tests; give one test to "
             "lack_of_fit, or use lack_of_fit_p_values."
         )
-    found = _compared(arms, log)
+    found = _compare(arms, log)
     plays, R, V = found.plays[0], found.residuals[0], np.diagonal(found.covariance[0])
     known = ROUNDING * V.max() < V
     if not found.rank[0] or not known.any() or found.freedom[0, 1] < LEAST_FREEDOM:
@@ -592,12 +592,12 @@ def lack_of_fit_p_values(arms: ArmSet, segments: Iterable[tuple[Segment, Segment
     >>> bool((lack_of_fit_p_values(arms, [(piece, stats)]) < 0.05).all())
     True
     """
-    found = _compared(arms, list(segments))
+    found = _compare(arms, list(segments))
     tested = (found.rank > 0) & (found.freedom[:, 1] >= LEAST_FREEDOM)
     return np.where(tested, found.p_value, 1.0)
 
 
-def _compared(arms: ArmSet, log: list[tuple[Segment, SegmentStats]]) -> _Comparison:
+def _compare(arms: ArmSet, log: list[tuple[Segment, SegmentStats]]) -> _Comparison:
     """Distances of all pieces, tested as `periods.variation` tests distances between periods.
 
     With M = I - N X (X'NX)⁻ X' a piece's distances are M y, y the sums of the arms' rewards. If

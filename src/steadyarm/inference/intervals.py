@@ -20,7 +20,7 @@ from steadyarm.inference.limits import (
     others_than,
     quadratic,
     rare_events,
-    shortlisted,
+    shortlist,
     skewed_limits,
     value_limits,
 )
@@ -283,7 +283,7 @@ def fixed_budget(
     alpha = 1 - check_fraction(level, "level")
     best = recommended_arms(evidence, recommended)
     if evidence.arms.large:
-        evidence, best = shortlisted(evidence, best)
+        evidence, best = shortlist(evidence, best)
     analysis = SingleAnalysis(evidence)
     scatter, freedom, X = analysis.scatter, analysis.freedom, evidence.arms.coordinates
     z, z_pair, z_best = critical_values(X, analysis.covariance, freedom, alpha, evidence.family)
@@ -322,7 +322,7 @@ def fixed_budget(
         shown=evidence.shown,
         others=others,
     )
-    return settled(found, ahead)
+    return settle(found, ahead)
 
 
 def variance_kept(adjusted: Evidence, raw: Evidence) -> float | None:
@@ -440,7 +440,7 @@ def refused(events: RareEvents | None, low: Floats, high: Floats) -> Booleans:
     return np.asarray(events.too_few & (np.isfinite(low) | np.isfinite(high)))
 
 
-def settled(found: Intervals, lead: Floats) -> Intervals:
+def settle(found: Intervals, lead: Floats) -> Intervals:
     """What follows where a winner is declared: no other arm is plausible, all gaps are above 0.
 
     The lowest of the limits that declare the winner holds for all of its gaps at once: it is too

@@ -24,7 +24,7 @@ from steadyarm.inference.intervals import (
     critical_values,
     pairwise_value,
 )
-from steadyarm.inference.limits import shortlisted
+from steadyarm.inference.limits import shortlist
 from steadyarm.inference.sequences import ConfidenceSequence
 from steadyarm.validation import check_fraction
 
@@ -124,7 +124,7 @@ def lifts(
     [0.33, 0.15, 0.55]
     """
     alpha = 1 - check_fraction(level, "level")
-    evidence, row = _compared(evidence, control)
+    evidence, row = _compare(evidence, control)
     analysis, arm = SingleAnalysis(evidence), np.full(len(evidence.rounds), row)
     alone = pairwise_value(analysis.freedom, alpha)[:, None]
     together = simultaneous_value(analysis, row, alpha)[:, None]
@@ -190,7 +190,7 @@ def lift_sequence(
     True
     """
     check_fraction(level, "level")
-    evidence, row = _compared(evidence, control)
+    evidence, row = _compare(evidence, control)
     sequence = ConfidenceSequence(evidence, budget, reward_range, looks)
     return _at_piece(sequence, evidence.rounds.shape[1] - 1, row, level, intervals)
 
@@ -228,7 +228,7 @@ def lift_path(
     [True]
     """
     check_fraction(level, "level")
-    evidence, row = _compared(evidence, control)
+    evidence, row = _compare(evidence, control)
     sequence = ConfidenceSequence(evidence, budget, reward_range, looks)
     pieces = evidence.rounds.shape[1]
     wanted = range(pieces) if at is None else at
@@ -292,7 +292,7 @@ def _limits_with_winner(
     return limits
 
 
-def _compared(evidence: Evidence, control: int) -> tuple[Evidence, int]:
+def _compare(evidence: Evidence, control: int) -> tuple[Evidence, int]:
     """The evidence on the arms that are compared, and the row of the control among them.
 
     Lifts are not turned by the direction, so gaps are taken as if small rewards were good: then
@@ -305,7 +305,7 @@ def _compared(evidence: Evidence, control: int) -> tuple[Evidence, int]:
         raise InvalidInputError.of("control", control, f"the index of an arm, 0 to {size - 1}")
     row = int(control)
     if evidence.arms.large:
-        evidence, _ = shortlisted(evidence, also=[row])
+        evidence, _ = shortlist(evidence, also=[row])
         assert evidence.shown is not None
         row = int(np.searchsorted(evidence.shown, row))
     return replace(evidence, direction="minimize"), row

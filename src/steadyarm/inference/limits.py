@@ -315,7 +315,7 @@ def gap_limits(
 
     reach = np.stack(events.refused_reach(z))
     one = np.abs(ratio) * reach[:, rows, best][:, :, None]
-    one, other = _turned(one, multiple < 0), _turned(reach, np.full(ratio.shape, sign > 0))
+    one, other = _turn(one, multiple < 0), _turn(reach, np.full(ratio.shape, sign > 0))
     usual = np.abs(ratio) * z * np.sqrt(first), z * np.sqrt(variance)
     down, up = np.hypot(np.maximum(one, usual[0]), np.maximum(other, usual[1]))
     low = np.where((one[0] > 0) | (other[0] > 0), np.fmin(low, gaps - down), low)
@@ -324,7 +324,7 @@ def gap_limits(
     return np.where(events.clicks, few[0], low), np.where(events.clicks, few[1], high)
 
 
-def _turned(reach: Floats, turn: Booleans) -> Floats:
+def _turn(reach: Floats, turn: Booleans) -> Floats:
     """(2, n, K) how far down and up, the other way round where `turn` says so."""
     return np.where(turn, reach[::-1], reach)
 
@@ -350,8 +350,8 @@ def _click_gap_limits(
 
     parts = (events.estimates, events.unit, events.size)
     other, first = reach(*parts), reach(*(part[rows, best][:, None] for part in parts))
-    first = _turned(np.abs(ratio) * first, sign * ratio < 0)
-    other = _turned(other, np.full(ratio.shape, sign > 0))
+    first = _turn(np.abs(ratio) * first, sign * ratio < 0)
+    other = _turn(other, np.full(ratio.shape, sign > 0))
     alone = events.variance + np.square(ratio) * events.variance[rows, best][:, None]
     alone = np.maximum(alone, SMALLEST)
     shared = np.where(np.isfinite(error), error, 0.0) ** 2 / alone  # 1 if errors are independent
@@ -428,7 +428,7 @@ def evenly_spaced(pieces: int, most: int = LEADERS) -> Indices:
     return np.unique(at)
 
 
-def shortlisted(
+def shortlist(
     evidence: Evidence,
     recommended: Indices | None = None,
     most: int = SHORT,

@@ -25,7 +25,7 @@ from steadyarm.inference.intervals import (
     gap_directions,
     recommended_arms,
     refused,
-    settled,
+    settle,
 )
 from steadyarm.inference.limits import (
     ARMS_AT_ONCE,
@@ -36,7 +36,7 @@ from steadyarm.inference.limits import (
     others_than,
     quadratic,
     rare_events,
-    shortlisted,
+    shortlist,
     skewed_limits,
     value_limits,
 )
@@ -120,7 +120,7 @@ def confidence_sequence(
     """
     best = recommended_arms(evidence, recommended)
     if evidence.arms.large:
-        evidence, best = shortlisted(evidence, best)
+        evidence, best = shortlist(evidence, best)
     sequence = ConfidenceSequence(evidence, budget, reward_range, looks)
     return sequence.intervals(evidence.rounds.shape[1] - 1, level, best)
 
@@ -161,7 +161,7 @@ def confidence_path(
     [('B',)]
     """
     if evidence.arms.large:
-        evidence, _ = shortlisted(evidence)
+        evidence, _ = shortlist(evidence)
     sequence = ConfidenceSequence(evidence, budget, reward_range, looks)
     wanted = range(evidence.rounds.shape[1]) if at is None else at
     return [sequence.intervals(int(j), level, None, count_all) for j in wanted]
@@ -276,7 +276,7 @@ class ConfidenceSequence:
             shown=self.evidence.shown,
             others=others,
         )
-        return settled(found, ahead)
+        return settle(found, ahead)
 
     def leads(
         self, j: int, level: float, best: NDArray[np.int64], lead: Floats | None = None
@@ -636,7 +636,7 @@ def stopping_of(
         here = (look < 0) & (sequence.looks_at(j) >= 0)
         if not here.any():
             continue
-        chosen = _decided(sequence, towards, j, level)
+        chosen = _decide(sequence, towards, j, level)
         hopeless = np.zeros(n, dtype=bool)
         if futility is not None:
             hopeless = futile_at(sequence, j, level, futility, control) & (chosen < 0)
@@ -647,7 +647,7 @@ def stopping_of(
     return Stopping(look, rounds, variant, futile)
 
 
-def _decided(
+def _decide(
     sequence: ConfidenceSequence,
     towards: tuple[int, ConfidenceSequence] | None,
     j: int,

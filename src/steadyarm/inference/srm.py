@@ -146,7 +146,7 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
     """
     log = _Played.of(names, pieces)
     balance = total_of(assignment_balance(piece, log.joint) for piece in log.pieces)
-    found = log.judged(balance, _got(int(balance.observed.sum())))
+    found = log.judge(balance, _got(int(balance.observed.sum())))
     found = replace(found, lost=sum(int(piece.lost[0]) for piece in log.pieces))
     for j, piece in enumerate(log.pieces):
         for k in np.flatnonzero(impossible_counts(piece)[0])[:1].tolist():
@@ -185,7 +185,7 @@ def attrition_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Cou
     """
     log = _Played.of(names, pieces)
     balance = total_of(attrition_balance(log.pieces, log.joint))
-    found = log.judged(balance, _misses, too_many=True)
+    found = log.judge(balance, _misses, too_many=True)
     if found.p_value < MENTION:
         return found
     missing = int(balance.observed.sum())
@@ -232,7 +232,7 @@ def srm_from_sums(
     seen = sums > 0
     variance = np.maximum(spread, 0.0) * rows / np.where(seen, sums, 1.0)
     off = np.where(seen, sums - rows, 0.0)
-    residuals = standardised(off, variance, 1e-6 * rows)
+    residuals = standardise(off, variance, 1e-6 * rows)
     normal = variance >= NORMAL * largest**2
     each = 2 * ndtr(-np.abs(residuals))
     each = np.where(normal, each, _bennett(np.abs(off) / largest, variance / largest**2))
@@ -293,10 +293,10 @@ class _Played:
         """Of the arm in a column."""
         return str(self.names[int(self.arms[k])])
 
-    def judged(self, balance: Balance, says: Says, too_many: bool = False) -> CountTest:
+    def judge(self, balance: Balance, says: Says, too_many: bool = False) -> CountTest:
         """The result of a test; `too_many` if only too many of something is a fault."""
         off, variance = balance.observed[0] - balance.expected[0], balance.variance[0]
-        residuals, shown = standardised(off, variance), np.arange(len(self.arms))
+        residuals, shown = standardise(off, variance), np.arange(len(self.arms))
         if self.joint:
             p, statistic, freedom = (float(value[0]) for value in surprise(balance))
         else:
@@ -477,7 +477,7 @@ def chi_squared(off: Floats, covariance: Floats) -> tuple[Floats, Floats, Intege
     return p_value, statistic, freedom
 
 
-def standardised(difference: Floats, variance: Floats, slack: float = WHOLE) -> Floats:
+def standardise(difference: Floats, variance: Floats, slack: float = WHOLE) -> Floats:
     """Differences in standard deviations; infinite where there is none but they exceed `slack`."""
     known = variance > NEGLIGIBLE
     off = np.abs(difference) > slack
@@ -496,7 +496,7 @@ def assignment_balance(piece: LoggedSegment, joint: bool = True) -> Balance:
         shares = piece.drawn / np.maximum(size, 1.0)[:, None]
         return _part(piece.assigned.astype(np.float64), shares, size, joint)
     size = np.full(len(piece.rows), np.inf)
-    return _part(piece.assigned.astype(np.float64), normalised(piece.segment), size, joint)
+    return _part(piece.assigned.astype(np.float64), normalise(piece.segment), size, joint)
 
 
 def attrition_balance(pieces: Iterable[LoggedSegment], joint: bool = True) -> Iterator[Balance]:
@@ -549,7 +549,7 @@ def _strata(pieces: Iterable[LoggedSegment]) -> Iterator[Floats]:
         yield joined
 
 
-def normalised(segment: Segment) -> Floats:
+def normalise(segment: Segment) -> Floats:
     """Weights that sum to one; zero where nothing was played."""
     total = segment.weights.sum(axis=1)
     proper = (segment.weights >= 0).all(axis=1) & (np.abs(total - 1) < 1e-3)  # False for nan
@@ -564,7 +564,7 @@ def normalised(segment: Segment) -> Floats:
 
 def impossible_counts(piece: LoggedSegment) -> Booleans:
     """(n, K) counts that cannot be, whatever the draws."""
-    counts, weights = piece.assigned, normalised(piece.segment)
+    counts, weights = piece.assigned, normalise(piece.segment)
     wrong = (piece.rows > piece.opened)[:, None] & (counts > 0) | (counts > 0) & (weights <= 0)
     return np.asarray(wrong if piece.drawn is None else wrong | (counts > piece.drawn))
 

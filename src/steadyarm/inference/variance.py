@@ -64,11 +64,11 @@ def score_scatter(evidence: Evidence) -> Scatter:
       fewer than ten pieces are taken as independent rounds, times Hoeffding's B/(B-1).
     """
     group = _groups(evidence, GROUPS, LEAST_ROUNDS)
-    rounds, sums = gathered(evidence.rounds, group), gathered(evidence.scores, group)
+    rounds, sums = sum_groups(evidence.rounds, group), sum_groups(evidence.scores, group)
     if evidence.within is not None:
-        method, parts = "lists", gathered(evidence.within, group)
+        method, parts = "lists", sum_groups(evidence.within, group)
     else:
-        squares = gathered(evidence.squares, group)
+        squares = sum_groups(evidence.squares, group)
         method, parts = "rounds", _around_mean(squares, sums, rounds)
     total, freedom = parts.sum(axis=1), np.full(len(rounds), np.inf)
     if method == "lists":
@@ -162,11 +162,11 @@ def plain_thirds(evidence: Evidence, upto: bool = False) -> tuple[Floats, NDArra
     group = np.tile(np.arange(evidence.rounds.shape[1]), (len(evidence.rounds), 1))
     if not upto:
         group = _groups(evidence, DIFFERENCES, 1)
-    rounds, sums = gathered(evidence.rounds, group), gathered(evidence.scores, group)
+    rounds, sums = sum_groups(evidence.rounds, group), sum_groups(evidence.scores, group)
     if evidence.within is not None:
-        spreads = gathered(evidence.within, group)
+        spreads = sum_groups(evidence.within, group)
     else:
-        spreads = _around_mean(gathered(evidence.squares, group), sums, rounds)
+        spreads = _around_mean(sum_groups(evidence.squares, group), sums, rounds)
     spread = np.diagonal(spreads, axis1=2, axis2=3)
     with np.errstate(over="ignore", invalid="ignore"):  # cubes that no double can hold
         return third_moments(sums, spread, rounds, np.inf), np.cumsum(rounds > 0, axis=1)
@@ -182,9 +182,9 @@ def _around_mean(squares: Floats, sums: Floats, rounds: NDArray[np.int64]) -> Fl
 def _differences(evidence: Evidence) -> tuple[Floats, NDArray[np.int64]]:
     """Half the squared differences of neighbours, those at both ends whole; how many pieces."""
     group = _groups(evidence, DIFFERENCES, 1)
-    rounds = gathered(evidence.rounds, group)
+    rounds = sum_groups(evidence.rounds, group)
     pieces = (rounds > 0).sum(axis=1)
-    steps = _steps(gathered(evidence.scores, group), rounds)
+    steps = _steps(sum_groups(evidence.scores, group), rounds)
     if not steps.shape[1]:
         return np.zeros_like(evidence.squares[:, 0]), pieces
     last = np.maximum(pieces - 2, 0)
@@ -243,7 +243,7 @@ def list_freedom(evidence: Evidence, index: NDArray[np.int64] | None = None) -> 
     assert evidence.weights is not None
     plays = np.rint(evidence.rounds[:, :, None] * evidence.weights)
     freedom = np.where(plays > 0, np.maximum(plays - 1, 1), 0.0)
-    freedom = np.cumsum(freedom, axis=1) if index is None else gathered(freedom, index)
+    freedom = np.cumsum(freedom, axis=1) if index is None else sum_groups(freedom, index)
     played = freedom > 0
     inverse = np.where(played, 1 / np.maximum(freedom, 1), 0.0).sum(axis=2)
     return np.asarray(played.sum(axis=2) / np.where(inverse > 0, inverse, 1.0))
@@ -289,7 +289,7 @@ def inverse_weights(evidence: Evidence) -> Floats | None:
     return np.cumsum(np.stack([once, twice]), axis=2)
 
 
-def gathered(
+def sum_groups(
     values: NDArray[Number], group: NDArray[np.int64], groups: int | None = None
 ) -> NDArray[Number]:
     """Sums of (n, J, ...) over the pieces of each group: (n, G, ...)."""

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
-from steadyarm.covariates import Moments, Slopes, adjusted, level_variance
+from steadyarm.covariates import Moments, Slopes, adjust_stats, level_variance
 from steadyarm.designs.rounding import Allocation, exact_allocation
 from steadyarm.errors import BudgetSpentError, InvalidInputError, RewardsPendingError
 from steadyarm.estimators import fill_missing, rewards_so_far
@@ -36,7 +36,7 @@ from steadyarm.segments import (
     Segment,
     SegmentStats,
     columns_between,
-    drawn_together,
+    count_drawn_together,
 )
 from steadyarm.storages.records import (
     POSITIONS,
@@ -200,7 +200,7 @@ class SegmentLedger:
             np.array(data[name], dtype=np.int64) for name in ("counts", "assigned", "forgotten")
         )
         sums, squares = (np.array(data[name], dtype=np.float64) for name in ("sums", "squares"))
-        segment, moments = Segment.from_dict(data).checked(arms), None
+        segment, moments = Segment.from_dict(data).check(arms), None
         if covariates:
             moments = Moments.from_dict(data["moments"], segment.columns, covariates)
         return cls(
@@ -243,7 +243,7 @@ def build_ledger(
     if settings.covariates:
         moments = moments_in(settings.covariates, settings.missing, series, tally, given_up)
     if settings.direction == "minimize":
-        stats, moments = stats.negated(), None if moments is None else moments.negated()
+        stats, moments = stats.negate(), None if moments is None else moments.negate()
     return SegmentLedger(
         index=record.index,
         segment=record.segment,
@@ -360,7 +360,7 @@ def next_segment(
             "read the recommendation."
         )
     if carrying is not None:
-        going_on = None if policy.waits else carrying.continued(spare)
+        going_on = None if policy.waits else carrying.continue_blocks(spare)
         if going_on is None:
             raise RewardsPendingError(
                 f"{why_it_waits(policy)}; some are still missing. Report them, or use a policy "
@@ -376,7 +376,7 @@ def next_segment(
             )
         if scratch is not None:
             planned = early_segment(policy, state, scratch, planned)
-        segment = settings.mix_shares(planned.checked(settings.arms.size))
+        segment = settings.mix_shares(planned.check(settings.arms.size))
     if scratch is not None:
         segment = segment.lasting(segment.part_length(budget))
     elif policy.unbiased:
@@ -477,8 +477,8 @@ def adjust_ledgers(
     for ledger in ledgers:
         seen, moments = ledger, ledger.moments
         if slopes is not None and moments is not None and ledger.recorded:
-            beta = slopes.fitted(moments)
-            stats, level = adjusted(ledger.stats, moments, beta), level_variance(moments, beta)
+            beta = slopes.fit(moments)
+            stats, level = adjust_stats(ledger.stats, moments, beta), level_variance(moments, beta)
             seen = replace(ledger, stats=stats, level=float(level[0]))
             slopes = slopes.after(ledger.stats, moments)
         results.append(seen)
@@ -543,7 +543,7 @@ def check_servable(settings: Settings, state: State) -> None:
     first = policy.next_segment(state)
     if first is None or first.trials != 1:
         return
-    together = drawn_together(first)
+    together = count_drawn_together(first)
     most = CACHED // np.min_scalar_type(first.columns - 1).itemsize
     if together > most:
         raise InvalidInputError(

@@ -14,7 +14,7 @@ from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from steadyarm.covariates import with_expected
+from steadyarm.covariates import add_expected
 from steadyarm.errors import (
     BudgetSpentError,
     InvalidInputError,
@@ -259,7 +259,7 @@ class Experiment(LiveTest):
         if attributes is None and covariates is None and expected is None:
             return Visit(unit, {}, included=included)
         levels = levels_in(self.settings.attributes, attributes)
-        values = values_in(self.settings.covariates, with_expected(covariates, expected))
+        values = values_in(self.settings.covariates, add_expected(covariates, expected))
         return Visit(unit, dict.fromkeys(levels, 1.0) | values, included=included)
 
     def _includes(self, unit: str) -> bool:

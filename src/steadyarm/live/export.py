@@ -61,7 +61,7 @@ def segment_to(record: SegmentRecord) -> dict[str, Any]:
 
 def segment_from(values: Mapping[str, Any]) -> SegmentRecord:
     """The segment that `segment_to` wrote."""
-    segment = Segment.from_dict(values).checked()
+    segment = Segment.from_dict(values).check()
     whole_number(values["rounds"], "rounds", least=1)
     rest = {name: value for name, value in values.items() if name not in segment.to_dict()}
     rest["early"] = EarlySums.read(values["early"])

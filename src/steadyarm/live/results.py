@@ -489,7 +489,7 @@ class LiveResults:
         """Whether rewards follow the model that arms which share features are judged by."""
         minimize = self.settings.direction == "minimize"
         pieces = [
-            (piece.segment, piece.stats.negated() if minimize else piece.stats)
+            (piece.segment, piece.stats.negate() if minimize else piece.stats)
             for piece in judged
             if piece.recorded
         ]
@@ -862,5 +862,5 @@ def _would_play(settings: Settings, state: State, played: Segment) -> bool:
     if planned is None:
         return False
     size = settings.arms.size
-    planned = settings.mix_shares(planned.checked(size)).dense(size)
+    planned = settings.mix_shares(planned.check(size)).dense(size)
     return np.array_equal(planned.weights > 0, played.dense(size).weights > 0)

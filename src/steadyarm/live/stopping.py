@@ -17,7 +17,7 @@ import numpy as np
 
 from steadyarm.inference.boundaries import FIRST_LOOK, Looks
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.limits import shortlisted
+from steadyarm.inference.limits import shortlist
 from steadyarm.inference.sequences import ConfidenceSequence, futile_at
 from steadyarm.live.decisions import SegmentLedger
 from steadyarm.live.estimates import MetricResult
@@ -280,7 +280,7 @@ def verdict_at_look(results: LiveResults, metrics: tuple[MetricResult, ...] = ()
     decides = clear = bool(looks) and plain.word in ("ship", "keep")
     if evidence.arms.large:
         control = [] if settings.control is None else [settings.arms.index(settings.control)]
-        evidence, _ = shortlisted(evidence, also=control)
+        evidence, _ = shortlist(evidence, also=control)
     sequence = ConfidenceSequence(evidence, settings.budget, None, schedule)
     if looks and not verdict.unhealthy and not clear and _is_futile(settings, sequence):
         assert settings.futility is not None

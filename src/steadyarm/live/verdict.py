@@ -29,7 +29,7 @@ from steadyarm.inference import (
 from steadyarm.inference.boundaries import Looks
 from steadyarm.inference.intervals import recommended_arms
 from steadyarm.inference.lift import lifts_between
-from steadyarm.inference.limits import SHORT, shortlisted
+from steadyarm.inference.limits import SHORT, shortlist
 from steadyarm.inference.sequences import NO_ARM, decided_for
 from steadyarm.live.estimates import Estimates, MetricResult, differences, lift_text, with_ends
 from steadyarm.live.settings import Settings
@@ -442,7 +442,7 @@ def build_evidence(
     """
     if settings.direction == "minimize":
         segments = [
-            (s if s.reference is None else replace(s, reference=-s.reference), stats.negated())
+            (s if s.reference is None else replace(s, reference=-s.reference), stats.negate())
             for s, stats in segments
         ]
     arms, direction = arms_judged(settings.policy, settings.arms), settings.direction
@@ -486,7 +486,7 @@ def compute_verdict(
     best = recommended_arms(evidence, recommended.arm[:1] if as_policy else None)
     control = None if settings.control is None else settings.arms.index(settings.control)
     if evidence.arms.large:
-        evidence, best = shortlisted(evidence, best, also=[] if control is None else [control])
+        evidence, best = shortlist(evidence, best, also=[] if control is None else [control])
         if control is not None:
             assert evidence.shown is not None
             control = int(np.searchsorted(evidence.shown, control))

@@ -348,7 +348,7 @@ class Candidate:
             size *= max(arms.rank / FEW_FEATURES, 1.0)
         return size * SLOW if isinstance(self.policy, ThompsonPolicy) else size
 
-    def judged(self, arms: ArmSet, trials: int) -> int:
+    def count_judged(self, arms: ArmSet, trials: int) -> int:
         """How many of the simulated tests are checked for a clear answer.
 
         Few are checked for policies that are biased under drift: they are there for comparison.

@@ -199,7 +199,7 @@ class _Work:
         for candidate in self.candidates:
             label, trials = candidate.label, _trials(self.question, candidate, self.trials)
             few = max(trials // 4, LEAST_TRIALS)
-            judged = candidate.judged(self.question.arms, trials)
+            judged = candidate.count_judged(self.question.arms, trials)
             for budget in budgets:
                 tests = min(few, judged) if asked else few
                 calls[label, budget] = candidate, rhythm, budget, tests, SEARCHING, asked
@@ -240,7 +240,10 @@ class _Work:
         trials, guess = _trials(question, candidate, self.trials), first_guess(question)
         wanted = question.error
         if clear:
-            trials, wanted = candidate.judged(question.arms, trials), 1 - (question.clear or 0.0)
+            trials, wanted = (
+                candidate.count_judged(question.arms, trials),
+                1 - (question.clear or 0.0),
+            )
             guess = min(2 * (enough or guess), question.most_rounds)
 
         def count(budget: int, trials: int, stream: int) -> Point:

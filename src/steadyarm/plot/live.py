@@ -37,7 +37,7 @@ from steadyarm.plot.spec import (
     scale_of,
     shown,
     shown_apart,
-    thinned,
+    thin_out,
 )
 from steadyarm.wording import counted, labels_of, listed, percent
 
@@ -116,7 +116,7 @@ def estimates(course: Course, picked: Sequence[str] | None, measure: Measure) ->
             "high": course.high[j, k],
             "not ruled out": course.plausible[j, k],
         }
-        for j in thinned(len(course.rounds), POINTS)
+        for j in thin_out(len(course.rounds), POINTS)
         for k, name in names.items()
     ]
     clock = _clock(course.times, "visits in the verdict")

@@ -25,7 +25,7 @@ from steadyarm.live.scorecard import (
 from steadyarm.live.session import Session
 from steadyarm.live.verdict import Verdict
 from steadyarm.plot import live, standings
-from steadyarm.plot.spec import Measure, Spec, thinned
+from steadyarm.plot.spec import Measure, Spec, thin_out
 from steadyarm.segments import Direction
 
 Test = Experiment | Scorecard | Session | Analysis
@@ -123,7 +123,7 @@ def _course(test: Seen) -> Course:
 def _course_of_log(found: Analysis) -> Course:
     """The end of the log, where intervals are tightest; a log has no budget."""
     evidence, level = found.evidence, found.intervals.level
-    at = thinned(evidence.rounds.shape[1], LOOKS)
+    at = thin_out(evidence.rounds.shape[1], LOOKS)
     path = confidence_path(evidence, int(evidence.played[0]), level, None, at)
 
     def stacked(name: str) -> Any:

@@ -286,7 +286,7 @@ def p_text(value: float) -> str:
     return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
-def thinned(count: int, most: int) -> list[int]:
+def thin_out(count: int, most: int) -> list[int]:
     """At most so many of the indices, the first and the last among them."""
     return [int(j) for j in np.unique(np.linspace(0, count - 1, min(count, most)).round())]
 

@@ -83,7 +83,7 @@ class State:
     def to_dict(self) -> dict[str, Any]:
         """Numbers and lists only: everything but the arms."""
         return {"budget": self.budget} | {
-            name: _written(array) for name, array in self._arrays().items()
+            name: _write_array(array) for name, array in self._arrays().items()
         }
 
     @classmethod
@@ -453,7 +453,7 @@ def _mask(among: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     return mask
 
 
-def _written(array: NDArray[Any]) -> dict[str, Any]:
+def _write_array(array: NDArray[Any]) -> dict[str, Any]:
     """An array as JSON has it; a long one compressed in base64, which is read back bit for bit.
 
     Matrices of many separate arms are almost all zeros.

@@ -232,7 +232,7 @@ class IPSPolicy(Policy[IPSStateT]):
         values |= {"support": np.zeros((1, 1), dtype=np.int64) if few else None}
         kind: Any = self.state_type
         state: IPSStateT = kind(**values, **kind.initial(trials, arms, r))
-        return replace(state, **self._redesigned(state, np.ones(trials, dtype=bool)))
+        return replace(state, **self._redesign(state, np.ones(trials, dtype=bool)))
 
     def next_segment(self, state: IPSStateT) -> Segment | None:
         """The allocation in force, up to the segment's end or that of a piece."""
@@ -271,9 +271,9 @@ class IPSPolicy(Policy[IPSStateT]):
         ended = (after.played >= self.segment_end(state)) & (after.played < after.budget)
         if not ended.any():
             return after
-        return replace(after, **self._redesigned(after, ended))
+        return replace(after, **self._redesign(after, ended))
 
-    def _redesigned(self, state: IPSStateT, ended: NDArray[np.bool_]) -> dict[str, Any]:
+    def _redesign(self, state: IPSStateT, ended: NDArray[np.bool_]) -> dict[str, Any]:
         """The allocation of the state's fields, chosen anew where a trial's old one has ended."""
         chosen = self.allocation(state)
         if not isinstance(chosen, Allocation):

@@ -129,7 +129,7 @@ def policy_from(given: Any, published: bool = False) -> Policy[Any]:
     name = settings.pop("name", None)
     if not isinstance(name, str):
         raise InvalidInputError.of("policy", given, "a policy, or its name")
-    found = _imported(name) if ":" in name else _find(name)
+    found = _import(name) if ":" in name else _find(name)
     kind = found if isinstance(found, type) else type(found)
     known = [field.name for field in fields(kind)]
     for key in settings:
@@ -220,7 +220,7 @@ def _with_settings(name: str, policy: Policy[Any]) -> str:
     return f"{name} ({', '.join(texts)})" if texts else name
 
 
-def _imported(given: str) -> Policy[Any]:
+def _import(given: str) -> Policy[Any]:
     """A policy of a user, from a module in the current folder or an installed one."""
     if not {"", os.getcwd()} & set(sys.path):  # a command that was installed has it not
         sys.path.insert(0, os.getcwd())

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.optimal import Solver, designs_for
-from steadyarm.designs.rounding import Allocation, mixed
+from steadyarm.designs.rounding import Allocation, mix
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies.base import State, rank_arms
 from steadyarm.policies.ips import (
@@ -144,7 +144,7 @@ class P1RAGE(IPSPolicy[IPSState]):
         virtual = rage_elimination(
             state.arms, self.estimates(state), self.max_phases, self.first_cut, self.solver
         )
-        return mixed([(0.5, virtual), (0.5, g)])
+        return mix([(0.5, virtual), (0.5, g)])
 
     def segment_end(self, state: IPSState) -> NDArray[np.int64]:
         """The next round of redesign."""
@@ -205,7 +205,7 @@ class P1Peace(IPSPolicy[IPSState]):
         if not state.played.any():
             return g
         virtual = peace_elimination(state.arms, self.estimates(state), state.ties, self.solver)
-        return mixed([(0.5, virtual), (0.5, g)])
+        return mix([(0.5, virtual), (0.5, g)])
 
     def segment_end(self, state: IPSState) -> NDArray[np.int64]:
         """The next round of redesign."""

@@ -362,7 +362,7 @@ class SequentialHalving(Policy[HalvingState]):
             survivors=np.ones((trials, arms.size), dtype=bool),
         )
         while state.epoch[0] < _halvings_of(arms) and not _plays(state).any():
-            state = _halved(state, np.argsort(state.ties, axis=1, kind="stable"))
+            state = _halve(state, np.argsort(state.ties, axis=1, kind="stable"))
         return state
 
     def next_segment(self, state: HalvingState) -> Segment | None:
@@ -386,7 +386,7 @@ class SequentialHalving(Policy[HalvingState]):
             sums=np.where(here, stats.sums, state.sums),
             squares=squares,
         )
-        halved = _halved(after, rank_arms(_means(after), state.ties))
+        halved = _halve(after, rank_arms(_means(after), state.ties))
         return replace(
             halved,
             epoch=np.where(active, halved.epoch, state.epoch),
@@ -424,7 +424,7 @@ def _means(state: HalvingState) -> NDArray[np.float64]:
     return np.where(unplayed, np.where(np.isfinite(lowest), lowest - 1.0, 0.0), means)
 
 
-def _halved(state: HalvingState, order: NDArray[np.int64]) -> HalvingState:
+def _halve(state: HalvingState, order: NDArray[np.int64]) -> HalvingState:
     """The first ⌈|S|/2⌉ survivors of all arms in `order` (n, K) are kept."""
     alive = np.take_along_axis(state.survivors, order, axis=1)
     most = (state.survivors.sum(axis=1) + 1) // 2

@@ -3,7 +3,7 @@
     λ* ← the G-optimal design; play it for two segments
     for each of `updates` equal parts of the budget:
         θ̂ ← mean of the unbiased scores of all rounds
-        v ← value of every arm at the end, if recent changes last         _expected
+        v ← value of every arm at the end, if recent changes last         _extrapolate
         λ̄ ← mean XY design of the arms within 2⁻ⁱ of the best in v        noise_elimination
         s ← share of λ*, which falls during the test                      balanced_share
         play s λ* + (1 - s) λ̄, in whole numbers of plays over a block     allocation
@@ -24,7 +24,7 @@ from steadyarm.arms import ArmSet
 from steadyarm.arms.generated import forms
 from steadyarm.arms.rows import DenseRows
 from steadyarm.designs.optimal import Solver
-from steadyarm.designs.rounding import Allocation, exact_allocation, mixed
+from steadyarm.designs.rounding import Allocation, exact_allocation, mix
 from steadyarm.errors import InvalidInputError
 from steadyarm.kernels import first_largest, quadratic_forms
 from steadyarm.policies.base import State
@@ -156,10 +156,10 @@ class Steady(IPSPolicy[SteadyState]):
         chosen = Allocation(np.tile(g.weights, (state.trials, 1)), g.arms)
         known = state.pieces >= 2
         if self.robustness < 1 and known.any():
-            expected, errors = self._expected(state)
+            expected, errors = self._extrapolate(state)
             virtual = noise_elimination(state.arms, expected, errors, self.solver)
             share = np.where(known, self.balanced_share(state), 1.0)[:, None]
-            chosen = mixed([(share, g), (1 - share, virtual)])
+            chosen = mix([(share, g), (1 - share, virtual)])
         if self.order == "iid":
             return chosen
         block = self.block_length(state.arms, state.budget)
@@ -181,7 +181,7 @@ class Steady(IPSPolicy[SteadyState]):
         adaptive = (1 - self.robustness) * rise
         return np.maximum(1 - adaptive, LEAST_BALANCED * self.robustness)
 
-    def _expected(self, state: SteadyState) -> tuple[Floats, Floats]:
+    def _extrapolate(self, state: SteadyState) -> tuple[Floats, Floats]:
         """(n, K) values of arms at the end if recent changes last, and errors of gaps to the best.
 
         Arms are compared with the leader of the whole test so far: by how much an arm has gained on

@@ -198,13 +198,13 @@ def plan_report(plan: Plan, command: str = "") -> str:
         reasons=[text.replace("\n", " ") for text in reasons],
         needs=need_tables(plan),
         charts=[sweeps.plan(plan, clear) for clear in kinds],
-        budgets=[turned for table in budget_tables(plan) for turned in _turned(table)],
+        budgets=[turned for table in budget_tables(plan) for turned in _turn(table)],
         assumptions=_assumptions(plan),
         question=toml_of(_known(plan.question.to_dict())).strip(),
     )
 
 
-def _turned(table: Table) -> Iterator[Table]:
+def _turn(table: Table) -> Iterator[Table]:
     """Budgets below each other, policies beside each other, in as many tables as needed."""
     visits, *budgets = table.header
     for first in range(0, len(table.rows), ACROSS):

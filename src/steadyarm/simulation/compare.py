@@ -195,11 +195,11 @@ def _environments(name: str, maker: Any, budgets: list[int] | None, seed: int) -
         return
     if not callable(maker):
         check_environment(maker)
-    if draw := _drawn_by(maker):
+    if draw := _find_draws(maker):
         if len(draw) == 1:
             yield DrawnWorlds(maker, stream_of(seed, name))
             return
-        maker = partial(_drawn_at, maker, stream_of(seed, name))
+        maker = partial(_draw_at, maker, stream_of(seed, name))
     if budgets is None:
         raise InvalidInputError(
             f"the world {name!r} is made for a budget; say for which: budgets=[…]."
@@ -225,11 +225,11 @@ def _environments(name: str, maker: Any, budgets: list[int] | None, seed: int) -
         yield world
 
 
-def _drawn_at(maker: Any, seed: int, budget: int) -> DrawnWorlds:
+def _draw_at(maker: Any, seed: int, budget: int) -> DrawnWorlds:
     return DrawnWorlds(partial(maker, budget), seed)
 
 
-def _drawn_by(maker: Any) -> list[str]:
+def _find_draws(maker: Any) -> list[str]:
     """Names of the parameters of a function that draws worlds; empty for other functions."""
     try:
         names = list(inspect.signature(maker).parameters)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from steadyarm import __version__
 from steadyarm.arms import ArmSet
-from steadyarm.covariates import Slopes, adjusted
+from steadyarm.covariates import Slopes, adjust_stats
 from steadyarm.environments.environment import RewardSource, noise_text
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies import Policy
@@ -503,7 +503,7 @@ def play(
         state = policy.start(arms, budget, trials, seed=seed)
         segment = policy.next_segment(state)
     while segment is not None:
-        segment.checked(arms.size)
+        segment.check(arms.size)
         cut = record and policy.unbiased
         total = SegmentStats.empty(trials, segment.columns)
         for part in segment.parts(budget, PARTS) if cut else (segment,):
@@ -512,7 +512,7 @@ def play(
             else:
                 stats = environment.play(part, at, rng, squares=record or policy.needs_squares)
                 if environment.direction == "minimize":
-                    stats = stats.negated()
+                    stats = stats.negate()
             if record:
                 played.append((part, stats))
             at, total = at + part.rounds, total + stats if cut else stats
@@ -528,7 +528,7 @@ def play(
             if learned:
                 segment = policy.next_segment(state)
             else:
-                segment = _continued(segment, int((late[0][0] - at).max()))
+                segment = _extend(segment, int((late[0][0] - at).max()))
         if lag and segment is not None:
             segment = replace(segment, rounds=np.minimum(segment.rounds, budget - at))
             segment = segment if segment.rounds.any() else None
@@ -537,7 +537,7 @@ def play(
     return Batch(recommendations, played, segments, plays, clock.seconds)
 
 
-def _continued(segment: Segment, rounds: int) -> Segment:
+def _extend(segment: Segment, rounds: int) -> Segment:
     """The same allocation for so many rounds, rounded up to whole blocks."""
     segment = segment.in_blocks()
     block = segment.block if segment.order == "blocks" else 1
@@ -575,10 +575,10 @@ def _play_adjusted(
         stats, moments = environment.play_with_covariates(part, start, rng)
         start = start + part.rounds
         if environment.direction == "minimize":
-            stats, moments = stats.negated(), moments.negated()
+            stats, moments = stats.negate(), moments.negate()
         if slopes is None:
             slopes = Slopes.none(segment.trials, moments.covariates)
-        seen = adjusted(stats, moments, slopes.fitted(moments))
+        seen = adjust_stats(stats, moments, slopes.fit(moments))
         slopes = slopes.after(stats, moments)
         total = seen if total is None else total + seen
     assert total is not None
