@@ -335,7 +335,7 @@ class SegmentStats:
     ----------
     counts : (n, K) how often each arm was played
     sums : (n, K) sum of its rewards
-    squares : (n, K) sum of its squared rewards, or None where nobody asked for standard errors
+    squares : (n, K) sum of its squared rewards, or None without standard errors
 
     Examples
     --------

@@ -10,7 +10,7 @@ moves, in the features of the arms. Where low rewards are wanted give ``-theta``
 
 Bounds have all constants. They hold for rewards of size at most one, or `largest_reward`: the
 proofs use |r_t| ≤ 1, although the setting of the paper allows means and noise of up to one each,
-hence rewards of up to two. There is no bound for noise without bounds, such as Gaussian noise.
+so rewards of up to two. There is no bound for unbounded noise, such as Gaussian noise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Metrics of a log: columns of one table, or what events after an exposure say of a unit.
+"""Metrics of a log: columns of one table, or sums of the events after an exposure.
 
 Metrics are those of live tests; people write them in a line:
 
@@ -8,7 +8,7 @@ Metrics are those of live tests; people write them in a line:
     refunds = count(refund), minimize
 
 Of two tables, exposures and events, a unit is in the log with its first exposure, and its reward is
-what its events brought within the metric's window after that.
+the sum of its events within the metric's window after that.
 """
 
 from __future__ import annotations

@@ -545,7 +545,7 @@ def _columns_by_table(
 def _name_columns(
     source: Source, label: str, mapped: Mapping[str, str | None], extra: Mapping[str, str]
 ) -> Source:
-    """The source with columns named as ours; those that nobody mapped go by usual names, too."""
+    """The source with our column names. Columns that were not mapped are found by usual names."""
     there = list(source.table.columns)
     wanted = {ours: mapped.get(ours, ours) for ours in KNOWN[label]}
     taken = {name for name in (*wanted.values(), *extra.values()) if name in there}

@@ -36,11 +36,11 @@ R = TypeVar("R")
 class AsyncClient(BaseClient):
     """A connection to a SteadyArm service for programs under asyncio; all tasks share one.
 
-    It has the verbs of `Client`, to be awaited, and makes the same decisions. A client belongs to
+    It has the methods of `Client` as coroutines and makes the same decisions. A client belongs to
     one event loop. A buffer is written in other threads, and emptied in one.
 
-    A call may be cancelled at any time. If its request was on the way, nobody knows whether it
-    was processed; to repeat it is as harmless as after a lost answer.
+    A call may be cancelled at any time. If its request was already sent, the service may or may
+    not have processed it. You can safely repeat the call.
 
     Parameters and attributes are those of `Client`.
 

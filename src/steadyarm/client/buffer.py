@@ -305,6 +305,6 @@ class Delivery:
                 if not self._stopped:
                     self.deliver()
                 pause = SOONEST
-            except Exception as error:  # a thread has nobody to raise to; closing may cut it short
+            except Exception as error:  # a thread has no caller; closing may interrupt it
                 pause = min(2 * pause, LONGEST)
                 log.info("buffered rewards wait on: %s", error)

@@ -380,7 +380,7 @@ class Service:
         self.breaker.fail()
 
     def check_up(self, bridged: bool | None = None) -> None:
-        """Raise the last failure while nobody should wait for the service.
+        """Raise the last failure while the breaker is open.
 
         bridged : whether there is something to do without it: a default arm or a buffer
         """
@@ -433,7 +433,7 @@ class Service:
         return "stored" if stored else "repeated"
 
     def settle(self, experiment: str | None, report: Report, result: Result) -> Result:
-        """Ignore a reward or an event that nobody counts, unless on_unknown="raise"."""
+        """Ignore a reward or an event that no experiment counts, unless on_unknown="raise"."""
         if self.on_unknown == "raise" or not isinstance(result, UnknownAssignmentError):
             return result
         self.count("ignored")

@@ -1,14 +1,14 @@
-"""Who visits a page, whether they may, and what they are shown if not.
+"""Sessions of the dashboard: sign in, sign out, and what a viewer may do.
 
 People sign in with a token. The browser then has a cookie with a random id, and the storage a hash
-of that id with the hash of the token. Both are looked up at every request, so that a session ends
-for all processes at once when somebody signs out or the token is removed, whoever has copied the
-cookie. The cookie is signed, since keys for forms are bound to ids, also of people who have not
-signed in: no other site can make up an id and its key.
+of that id with the hash of the token. Both are looked up at every request. When somebody signs out
+or the token is removed, the session ends in all processes, also for copies of the cookie. The
+cookie is signed, because the keys of forms are bound to ids, also before people sign in: no other
+site can make up an id and its key.
 
-The cookie is SameSite=Lax, not Strict: a link in a mail or a chat must not ask people to sign in
-who have done so. With Lax other sites can only make the browser follow links, which change
-nothing; whatever changes something is a POST, and that needs the key of the session as well.
+The cookie is SameSite=Lax, not Strict: people who follow a link in a mail or a chat stay signed
+in. With Lax other sites can only make the browser follow links, which change nothing. Every change
+is a POST, which also needs the key of the session.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ HINTS = {
 
 @dataclass(frozen=True)
 class Viewer:
-    """Somebody who visits a page.
+    """A person who visits a page.
 
     Attributes
     ----------
-    name : of the token; None if nobody signed in, or nobody has to
-    scope : what the viewer may do; None for nobody
+    name : of the token; None without sign-in
+    scope : what the viewer may do; None for nothing
     csrf : the key that forms and scripts send along with a POST
     root : the path under which a proxy serves this service; empty for none
     """
@@ -147,7 +147,7 @@ class Access:
             return _new_session()
 
     async def viewer(self, scope: RequestScope, session: BrowserSession) -> Viewer:
-        """The viewer of a session; whoever is on this machine may do all before the first token.
+        """The viewer of a session. Before the first token, people on this machine may do all.
 
         RefusedError if there has been no token and the request comes from elsewhere, or if no token
         is left.
@@ -168,7 +168,7 @@ class Access:
         return self._viewer(token.name, token.scope, session)
 
     def nobody(self, session: BrowserSession) -> Viewer:
-        """Somebody who has not signed in."""
+        """A viewer who has not signed in."""
         return self._viewer(None, None, session)
 
     def _viewer(self, name: str | None, scope: Scope | None, session: BrowserSession) -> Viewer:

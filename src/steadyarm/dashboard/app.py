@@ -118,7 +118,7 @@ async def sign_out(service: Service, request: Request, viewer: Viewer) -> Respon
 
 
 def _is_needless(service: Service, request: Request, viewer: Viewer) -> bool:
-    """Whether nobody has to sign in, or the viewer has done so."""
+    """Whether sign-in is not required, or the viewer is signed in."""
     if service.guard.open:
         service.guard.check_direct(request.scope)
         return True

@@ -125,7 +125,7 @@ def malicious_switch(
     noise: Noise | None = None,
     published: bool = False,
 ) -> Environment:
-    """θ = (0, 1, …, 1) in the first third, then 2e₁: whoever drops e₁ early is wrong.
+    """θ = (0, 1, …, 1) in the first third, then 2e₁: a policy that drops e₁ early is wrong.
 
     With `published` the one round at the switch has θ = 0, as in the paper's published runs.
 

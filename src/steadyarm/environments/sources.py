@@ -221,7 +221,7 @@ class Replay(World):
         arms : the variants
         period : when each row was logged, such as its day
         arm : index of the arm that was shown
-        reward : what it brought
+        reward : its reward
         budget : rounds of the test
         direction : whether high or low rewards are wanted
 

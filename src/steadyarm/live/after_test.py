@@ -1,11 +1,11 @@
-"""What units see that are not part of a test: the default after its end, and roll-outs.
+"""What units outside of a test see: the default after its end, and roll-outs.
 
-A test is over when it is stopped or its budget is spent. Its units keep their variants. Whoever
-comes later sees the default: the recommended variant if the decision is clear, else the control,
-and without a control the leader. The default is chosen once, when the first such unit comes after
-the last planned analysis, and stored: a late reward may change the leader, but not what somebody
-was shown. Only an operator changes that, with a roll-out. Until that analysis new units see the
-control; without a control the default is chosen at once.
+A test is over when it is stopped or its budget is spent. Its units keep their variants. Later
+units see the default: the recommended variant if the decision is clear, else the control, and
+without a control the leader. The default is chosen once, when the first such unit comes after the
+last planned analysis, and stored. Late rewards may change the leader, but not the default. Only an
+operator changes it, with a roll-out. Until that analysis new units see the control; without a
+control the default is chosen immediately.
 
 Who belongs to a share of a roll-out is a pure function of the experiment's seed and the unit
 (`place_of_unit`), so that all processes agree, and shares that grow keep their units.

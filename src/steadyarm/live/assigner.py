@@ -219,7 +219,7 @@ def refusal(
         case "early":
             return InvalidInputError(
                 f"the {what} of {target!r} is said to have happened before its assignment; check "
-                "its time, and the clock of whoever reported it, and report it again."
+                "its time and the clock of the sender, and report it again."
             )
     late = _why_too_late(metric, now if event.at is None else event.at, outcome, now)
     return RewardTooLateError(
@@ -250,6 +250,5 @@ def when_of(at: Any, now: int) -> int:
         return min(when, now)
     moment = to_datetime(to_micros(at, LATEST)).isoformat().replace("+00:00", "Z")
     raise InvalidInputError(
-        f"the reward is said to happen at {moment}, which lies in the future; check `at`, and the "
-        "clock of whoever reports it."
+        f"`at` is {moment}, which lies in the future; check the time and the clock of the sender."
     )

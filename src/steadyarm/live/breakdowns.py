@@ -1,9 +1,9 @@
-"""Breakdown: what a live test found among units of each level of an attribute, such as a device.
+"""Breakdown: results of a live test in each level of an attribute of units, such as a device.
 
 The units of a level are part of the test, with the same known probabilities, so that estimates
-and intervals come from `Evidence` like all others. Looking at parts is exploratory: whoever looks
-at many of them finds differences, so intervals hold for all levels and variants at once, and one
-test says whether the differences between levels are more than chance.
+and intervals come from `Evidence` like all others. Breakdowns are exploratory: among many parts
+some differ by chance. Intervals therefore hold for all levels and variants simultaneously, and
+one test says whether the differences between levels are more than chance.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def compute_breakdown(
     )
 
 
-Part = tuple[SegmentRecord, Tally]  # what some of a segment's visits brought
+Part = tuple[SegmentRecord, Tally]  # the sums of some of a segment's visits
 
 
 def _visits_of(series: str, results: LiveResults, snapshot: Snapshot, sums: Sums) -> list[Part]:

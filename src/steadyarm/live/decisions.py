@@ -1,16 +1,16 @@
 """Decisions: ledgers of the segments of a live test, which of them end, and which one opens next.
 
-Decisions, verdicts and pages all read ledgers. A `Session` keeps its own and adds to them; those of
-an `Experiment` are made by `build_ledger` from the sums that its storage keeps.
+Decisions, verdicts and pages all read ledgers. A `Session` adds to its own ledgers; `build_ledger`
+computes those of an `Experiment` from the sums in its storage.
 
 Decisions are pure functions of ledgers, or of a snapshot and the time. Any process may
 decide, and the storage accepts the first decision; a replay of the log reaches the same ones. The
 order of a decision: the policy observes complete segments; a segment that only carried on must end
 with its block; a segment opens if positions are needed.
 
-While rewards of earlier segments are missing, the next allocation rests on a state that is not
-kept: the policy's own, and what these segments have brought so far (`early_sums`). Where a policy
-cannot use that, or hardly any reward has come, the current allocation is carried on.
+While rewards of earlier segments are missing, the next allocation rests on a temporary state: the
+policy's own, updated with the rewards that have come so far (`early_sums`). If a policy cannot use
+them, or hardly any reward has come, the current allocation goes on.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ class Transition:
     superseded : the segment that must end with its block; None for none
     opened : the segment to open; None for none
     carried_on : whether it goes on with the current allocation
-    early : what segments that wait for rewards have brought so far, if `opened` rests on it
+    early : rewards so far of incomplete segments, if `opened` rests on them
     slopes : of the covariates, after the segments in `closed`; None without covariates
     """
 
@@ -387,7 +387,7 @@ def next_segment(
 def early_sums(
     settings: Settings, waiting: Sequence[SegmentLedger]
 ) -> tuple[EarlySums, ...] | None:
-    """What segments that wait for rewards have brought so far, for the next allocation.
+    """Rewards so far of segments that wait for more, for the next allocation.
 
     All variants of a segment were assigned at the same times, so that their rewards so far have
     the same ages, and scores by inverse propensities compare them fairly. What has not come yet

@@ -622,8 +622,8 @@ class Experiment(LiveTest):
             `Session.recommend` says more. False asks for a single analysis. True asks for the
             sequence alone, for tests of any size if a reward_range was given and the set is not
             large.
-        by : an attribute of units, to see what variants brought in each of its levels instead of a
-            verdict; exploratory
+        by : an attribute of units, for results in each of its levels instead of a verdict;
+            exploratory
         """
         bounds = self.settings.reward_range if anytime else None
         if by is not None:

@@ -23,9 +23,9 @@ FEW = 3  # names that are listed
 
 
 def headline(card: Scorecard) -> str:
-    """How far, who leads, how sure that is, and what is unusual, in a few sentences.
+    """Progress, the leading variant, its certainty and warnings, in a few sentences.
 
-    Where a health check fails nobody leads: the sentences say what to look at instead.
+    If a health check fails, no variant leads, and the sentences say what to check instead.
     """
     status, K = card.status, card.size
     if status.state == "draft":

@@ -405,7 +405,7 @@ def check_storage(url: str | None = None) -> StorageCheck:
 
 
 def _in_words(error: Exception) -> str:
-    """An error that nobody foresaw, in a line."""
+    """An unexpected error, in a line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 

@@ -1,9 +1,8 @@
-"""Results of further metrics: what variants brought beside the reward, and whether it is safe.
+"""Results of secondary metrics and guardrails.
 
 A metric is one more sum over the same assignments, whose probabilities are known, so its estimates
-and intervals come from the same `Evidence` as those of the reward. No decision about assignments
-rests on them. A metric has a window of its own, and its results rest on visits whose window has
-ended.
+and intervals come from the same `Evidence` as those of the reward. Metrics do not change the
+allocation. A metric has its own window, and its results rest on visits whose window has ended.
 """
 
 from __future__ import annotations
@@ -104,9 +103,9 @@ def _of_metric(settings: Settings, metric: Metric) -> Settings:
 def _tallies(
     snapshot: Snapshot, sums: Sums, name: str, primary: str
 ) -> list[tuple[SegmentRecord, Tally]]:
-    """Segments with the tally of a metric in place of the reward's, as if nobody had observed them.
+    """Segments with the tally of a metric in place of the reward's, marked as not observed.
 
-    Observing is about the reward: other metrics may have longer windows.
+    Segments are observed for the reward. Other metrics may have longer windows.
     """
     segments = []
     for record, tally in snapshot.segments:
@@ -183,9 +182,9 @@ def _widening(metric: Metric, below: Metric, results: LiveResults) -> Floats:
 def ratio_widening(name: str, below: str, sums: Floats, squares: Floats) -> Floats:
     """(K,) by how much errors of a ratio are larger than its linearization shows.
 
-    Deviations from a ratio are small where few units brought something of what it is divided by,
-    because the ratio was chosen to fit them. With the effective number m of these units (Kish)
-    their variance is multiplied by m / (m - 1), and the quantile is Student's.
+    Deviations from a ratio are too small where few units have a denominator above 0, because the
+    ratio is fitted to them. With the effective number m of these units (Kish) their variance is
+    multiplied by m / (m - 1), and the quantile is Student's.
 
     Parameters
     ----------

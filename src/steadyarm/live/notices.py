@@ -71,12 +71,12 @@ def make_messages(
     now: int,
     public_url: str | None = None,
 ) -> tuple[dict[str, Any], list[Message]]:
-    """Return what is noticed of an experiment now, and a message for each event.
+    """Return the new state of an experiment's notices, and a message for each new event.
 
-    What is true when an experiment is seen for the first time happened before its last assignment,
-    so that an endpoint that was added after it is not told of old experiments.
+    Events that are found when an experiment is seen for the first time are dated before its last
+    assignment, so that an endpoint that was added later gets no messages about old experiments.
 
-    public_url : under which people reach the dashboard, for links
+    public_url : address of the dashboard, for links
     """
     after, news = find_news(summary, card, notice.state, now)
     messages = []

@@ -151,7 +151,7 @@ class LiveResults:
         return pieces[: complete.index(False) if False in complete else None]
 
     def judged(self) -> list[SegmentLedger]:
-        """The pieces that are judged and brought rewards."""
+        """The mature pieces that have recorded rewards."""
         return [piece for piece in self.mature if piece.recorded]
 
     @property
@@ -465,7 +465,7 @@ class LiveResults:
         return f"{why}, so no variant leads."
 
     def _check_silence(self) -> Finding | None:
-        """A failing check of a test whose visits should have brought a reward by now."""
+        """A failing check if no visit has a reward although one should have come by now."""
         settings = self.settings
         if any(p.stats.sums.any() or np.any(p.stats.squares) for p in self.pieces):
             return None
@@ -497,7 +497,7 @@ class LiveResults:
         return lack_of_fit(arms, pieces) if pieces else None
 
     def state_so_far(self) -> State:
-        """The state with what further mature pieces brought; policies that wait use whole ones."""
+        """The state updated with further mature pieces; policies that wait use whole segments."""
         policy = self.settings.policy
         early = policy.waits and self.state.played[0] > 0
         fresh = [
@@ -700,9 +700,9 @@ def results_by_day(
 
 
 def rewards_until(settings: Settings, snapshot: Snapshot, now: int) -> int | None:
-    """Until when a missing reward may still arrive: window and grace; None if none may.
+    """Until when a missing reward may still arrive: window and grace; None if there is no limit.
 
-    Without a window nobody knows, and where nothing may be missing no window counts.
+    There is no limit without a reward window, or if missing rewards are an error.
     """
     patience = settings.patience
     if patience is None or settings.missing == "fail":
@@ -799,7 +799,7 @@ def _standing(settings: Settings, snapshot: Snapshot, now: int) -> tuple[bool, d
     """Whether neither visits nor rewards are to come, and of which segments rewards are given up.
 
     Missing rewards of a segment count as the rule says once the segment is over, or the test has
-    ended. Without a reward window only whoever stops the test knows that no reward is to come.
+    ended. Without a reward window, missing rewards are expected until the test is stopped.
     """
     stopped = snapshot.experiment.state in ("stopped", "archived")
     waiting = any(tally.waiting for _, tally in snapshot.segments)

@@ -206,7 +206,7 @@ class Settings:
                 field="bulk",
             )
         self._check_traffic()
-        self._check_missing()  # last: whoever left it out may have made a plain mistake, too
+        self._check_missing()  # last: other mistakes have a simpler explanation
 
     def _take_primary(self) -> None:
         """Take over what a primary metric among the metrics says of the reward."""
@@ -672,7 +672,7 @@ def values_of(names: Sequence[str], given: Mapping[str, Any] | None = None) -> S
 
     names : those of the recipe, if the set of variants has one
 
-    Whoever gets a value shares it with others, and must not change it.
+    Values are shared between callers. Do not change them.
 
     Examples
     --------

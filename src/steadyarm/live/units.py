@@ -1,13 +1,13 @@
-"""Units: what is known of them when they are assigned, as attributes and covariates.
+"""Units: their attributes and covariates, which are known when they are assigned.
 
-An attribute, such as the kind of a device, has a few levels, all declared beforehand. To a storage
-a level is one more metric, whose value is 1 for every assignment of that level: its sums count the
-visits of the level, and its products with the reward add up what these visits brought. Attributes
-never steer anything.
+An attribute, such as the kind of a device, has a few levels, all declared beforehand. A storage
+stores a level as one more metric, whose value is 1 for every assignment of that level: its sums
+count the visits of the level, and its products with the reward are the rewards of these visits.
+Attributes never change the allocation.
 
-A covariate is a number. To a storage it is one more metric (see `storages.counting`), whose events
-are refused once the policy has observed their segment, since decisions rest on it.
-`steadyarm.covariates` says what is done with the sums; `moments_in` makes them from what is stored.
+A covariate is a number. A storage stores it as one more metric (see `storages.counting`), whose
+events are refused once the policy has observed their segment, since decisions rest on it.
+`moments_in` computes moments from the stored sums, and `steadyarm.covariates` uses them.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ class Policy(ABC, Generic[StateT]):
 
     Examples
     --------
-    Whoever runs a policy calls four methods:
+    Four methods run a policy:
 
     >>> import steadyarm as sa
     >>> policy, rng = sa.GBAI(), np.random.default_rng(1)

@@ -96,7 +96,7 @@ class P1RAGE(IPSPolicy[IPSState]):
     Parameters
     ----------
     max_phases : most virtual phases averaged. Algorithm 3 averages up to m + 1; the paper runs
-        with m = 15, hence 16.
+        with m = 15, so 16 phases.
     first_cut : gap allowed at the first cut, halved at every further one; 2⁰ in Algorithm 3
     updates : "epochs" redesigns after rounds 1, 1 + R, 1 + 2R, … as the paper's experiments do;
         "rounds" redesigns after every round, Algorithm 2 to the letter

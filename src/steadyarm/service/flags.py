@@ -191,7 +191,7 @@ async def event(
     """Report an event of a unit to every experiment that measures it; 422 if none counts it."""
     (outcomes,) = await _report(service, request, [(body, happened_at(body.at, body.sent))])
     errors = {name: outcome for name, outcome in outcomes.items() if _may_pass(outcome)}
-    if errors:  # whoever reads only the status must know that the event is to be sent again
+    if errors:  # a client that reads only the status must know that it has to send the event again
         stored = [name for name, outcome in outcomes.items() if not isinstance(outcome, Exception)]
         kept = f"The event is stored in {strung(stored, 8)}. " if stored else ""
         error = next(iter(errors.values()))

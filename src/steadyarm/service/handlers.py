@@ -408,7 +408,7 @@ async def recommendation(
 async def breakdown(
     service: Service, request: Request, query: requests.RecommendationQuery
 ) -> tuple[int, responses.BreakdownAnswer]:
-    """What variants brought in each level of an attribute of units; exploratory."""
+    """Results of all variants in each level of an attribute of units; exploratory."""
     experiment, attribute = await service.experiment(request), request.path_params["attribute"]
     if attribute not in experiment.settings.attributes:
         known = ", ".join(experiment.settings.attributes) or "none"

@@ -43,7 +43,7 @@ class Metrics:
 
     Attributes
     ----------
-    connections : counts the open ones; set by whoever opens the socket
+    connections : returns the number of open connections; set once the socket is open
     """
 
     def __init__(self, storage: Storage, count_waiting: Callable[[], int]) -> None:

@@ -121,7 +121,7 @@ def kind_of(error: Exception) -> str:
 
 
 def problem_of(error: Exception, scope: Scope) -> Problem:
-    """An error as a problem; one that nobody foresaw is logged and keeps its details to itself.
+    """An error as a problem. An unexpected error is logged, and its details are not sent.
 
     A publishable key reads no rewards and no names of other experiments.
     """
@@ -149,7 +149,7 @@ def problem_of(error: Exception, scope: Scope) -> Problem:
 def problem_response(error: Exception, scope: Scope, ofrep: bool = False) -> Response:
     """The response that reports an error.
 
-    ofrep : whether whoever reads it knows OFREP, and nothing of problems
+    ofrep : True for a client of OFREP, which does not know problem details
     """
     if isinstance(error, HTTPException):
         error = explain_router_error(

@@ -251,8 +251,8 @@ def _check_access(settings: ServiceSettings, closed: bool, tokens: int) -> None:
         why = "all tokens have been removed" if closed else "there is no token yet"
         alone = "" if closed else ", or serve this machine alone with --host 127.0.0.1"
         raise InvalidInputError(
-            f"--host is {settings.host}, which others can reach, and {why}, so nobody would be let "
-            f"in; create one with: steadyarm token create --name NAME --scope admin{alone}."
+            f"--host is {settings.host}, which others can reach, and {why}; create one with: "
+            f"steadyarm token create --name NAME --scope admin{alone}."
         )
 
 

@@ -567,7 +567,7 @@ class Service:
                 live.close_windows()
 
     async def _repeat(self, work: Callable[[], Awaitable[object]], pause: float) -> None:
-        """Do something again and again; log its errors, because nobody waits for it."""
+        """Repeat work in the background, with a pause. Errors are logged."""
         while True:
             try:
                 await work()

@@ -27,8 +27,8 @@ FEWEST_IN_BATCH = 100  # items in a request of the Python client
 HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 PUBLIC = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 ROOT = re.compile(r"(/[A-Za-z0-9._~-]+)+")
-# With which paths of the service itself begin: if a root path did, too, nobody could tell a path
-# that a proxy has cut off from one that it has not.
+# First parts of the service's own paths. A root path must not begin with one of them: the service
+# could not tell whether a proxy has removed the root path.
 OWN_PATHS = frozenset(
     (
         *("v1", "ofrep", "experiments", "new", "tokens", "static", "sign-in", "sign-out"),

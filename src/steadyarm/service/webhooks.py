@@ -1,8 +1,8 @@
-"""Webhooks: endpoints are told when an experiment starts, is decided, turns unhealthy or ends.
+"""Webhooks: messages to endpoints when an experiment starts, is decided, turns unhealthy or ends.
 
-One process of a service watches the experiments of its storage, whoever runs them. Messages wait in
-an outbox until they are accepted, so that nothing is lost when a process is killed. They are signed
-as Standard Webhooks asks for.
+One process of a service watches all experiments of its storage, also those that other processes
+run. Messages wait in an outbox until they are accepted, so that nothing is lost when a process is
+killed. They are signed as Standard Webhooks specifies.
 """
 
 from __future__ import annotations

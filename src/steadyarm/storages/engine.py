@@ -113,7 +113,7 @@ class SteadyClock:
     """Follows a clock, but not its jumps, until a new time has lasted for a minute.
 
     A clock that is wrong for seconds would close reward windows for good. The monotonic clock of
-    this machine, which nobody sets, bridges the time.
+    this machine, which cannot be set, bridges the time.
 
     Examples
     --------
@@ -146,7 +146,7 @@ class Database:
     Attributes
     ----------
     shown : the URL without its password
-    sqlite : SQLite, where whoever writes is alone; else PostgreSQL
+    sqlite : True for SQLite, which has one writer at a time; False for PostgreSQL
     file : of SQLite; None of PostgreSQL, and of SQLite in memory
     shard : the shard of `tallies` and `series` to which this object adds
     """

@@ -225,8 +225,8 @@ class ExperimentHead:
     created : time of its creation
     version : number of decisions; a decision made on an older version is refused
     observed : number of segments that the policy has observed
-    outside : what is shown outside of the test, JSON-like; None as long as nobody has said so. Once
-        there is something nothing new is assigned
+    outside : what units outside of the test see, JSON-like; None until this is chosen. Once it is
+        chosen, no further unit is assigned
     layer : the tests of a layer have no unit in common; None for no layer
     place : where its share of the layer begins, from 0 to below 1; None for no layer
     reopened : number of the look at which it had stopped itself when it was reopened last, 0 for
@@ -335,8 +335,8 @@ class SegmentRecord:
     used : the counter: number of positions that were assigned
     closed : rank (1, 2, ...) in which the policy observed it; None while it is open
     closed_at : time of its closing
-    early : what earlier segments that waited for rewards had brought so far, if its allocation
-        rests on it; None if it rests on complete segments alone
+    early : rewards so far of earlier incomplete segments, if its allocation rests on them; None if
+        it rests on complete segments alone
     """
 
     index: int
@@ -661,7 +661,7 @@ class DaySums:
 
 @dataclass(frozen=True)
 class SeriesSums:
-    """What the assignments of one segment and day (UTC) brought of one metric, or of a product.
+    """Sums of one metric, or of a product, over the assignments of one segment and day (UTC).
 
     Attributes
     ----------
@@ -865,7 +865,7 @@ class AuditEntry:
     id : counts upwards in the order in which entries were stored; some numbers may be missing
     created : time of the entry
     author : over HTTP the name of the token, on the command line the name of the user of the
-        operating system; empty if nobody was named
+        operating system; empty if unknown
     action : what was done, its object first, such as "token.created"
     experiment : the name of the experiment; None for what concerns the whole storage
     detail : further facts, JSON-like; no units, since these are erased on request, and no secrets

@@ -147,8 +147,8 @@ class SessionRecord:
 class Tokens:
     """The tokens of a storage.
 
-    A storage is open until its first token is added, and closed for ever after that, even when all
-    tokens are removed: a service on it then admits nobody.
+    A storage is open until its first token is added. After that a service on it refuses requests
+    without a valid token, even when all tokens are removed.
     """
 
     def __init__(self, database: Database) -> None:
@@ -245,8 +245,8 @@ def _token_of(row: AnyRow) -> TokenRecord:
 def _removable(name: str, known: Iterable[TokenRecord], lock_out: bool, now: int) -> TokenRecord:
     """The token of that name; without `lock_out` the last one and the last admin are refused.
 
-    Publishable keys do not count as others that are left: they let nobody in but visitors of pages.
-    Expired tokens let nobody in either.
+    Publishable keys and expired tokens do not count as other tokens: they do not grant access to
+    the service.
     """
     named = {token.name: token for token in known}
     token = named.pop(name, None)
@@ -392,8 +392,8 @@ class Webhooks:
     """Endpoints, notices and the outbox of a database.
 
     A message and the notice that it follows from are stored in one transaction. It stays in the
-    outbox until it was accepted. Whoever takes it moves the time of its next attempt, so that it is
-    sent again if the process is killed.
+    outbox until it was accepted. The process that takes it moves the time of its next attempt, so
+    that it is sent again if the process is killed.
     """
 
     def __init__(self, database: Database) -> None:
@@ -542,7 +542,7 @@ def _put(connection: Connection, messages: Sequence[Message], now: int) -> None:
 
 
 def _detail(endpoint: Endpoint) -> dict[str, Any]:
-    """What the audit log, which nobody can change, keeps: neither path nor secret."""
+    """What the audit log records: neither path nor secret, because entries cannot be removed."""
     parts = urlsplit(endpoint.url)
     return {"webhook": endpoint.id, "host": f"{parts.scheme}://{parts.netloc}"}
 

@@ -4,8 +4,8 @@ SQLite has one writer at a time, who needs no further locks. On PostgreSQL rows 
 order: the experiment, segments, assignments or rewards by unit or number, tallies, series.
 
 Units take positions of the segment opened last. A reward has one row, which the first transaction
-inserts. Events of one assignment add up, so whoever records one locks the assignment, and reads
-what others have recorded before.
+inserts. Events of one assignment add up, so a transaction that records one locks the assignment
+first and reads the events that were recorded before.
 """
 
 from __future__ import annotations
@@ -682,7 +682,7 @@ def _inserting(table: Table, complete: Callable[[Insert], Insert]) -> _Change:
 
 
 def _replace_reward(statement: Insert) -> Insert:
-    """Replace rewards that are made of events: whoever does has locked their assignment."""
+    """Replace rewards that are made of events. The caller has locked their assignments."""
     new = {name: statement.excluded[name] for name in ("reward", "created", "at")}
     return statement.on_conflict_do_update(index_elements=rewards.primary_key, set_=new)
 

@@ -166,7 +166,7 @@ def _create(connection: Connection) -> tuple[str | None, State]:
 
 
 def _wait(connection: Connection) -> None:
-    """Wait until nobody else changes tables; SQLite has only one writer."""
+    """Wait until no other process changes tables. SQLite has only one writer."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": TURN})
 
@@ -282,9 +282,9 @@ def _copy(reading: Connection, writing: Connection, new: Database) -> dict[str, 
 def backup_storage(url: str | None, target: str | Path, *, force: bool = False) -> Path:
     """Copy the SQLite storage at a URL as it is at one moment, and check the copy.
 
-    Others may go on using the storage.
+    The storage can stay in use.
 
-    force : replace an existing file, which nobody may be using
+    force : replace an existing file, which must not be in use
     """
     parsed, target = database_url(url), Path(os.path.abspath(target))
     file = file_of(parsed)

@@ -342,7 +342,7 @@ def _cases() -> Iterator[tuple[ArmSet, int]]:
 def _run(
     policy: AnyPolicy, arms: ArmSet, budget: int, trials: int, seed: int
 ) -> Iterator[tuple[State, Segment, SegmentStats]]:
-    """Each state, the segment that followed and what it brought, in a drifting noisy world."""
+    """Each state, the segment that follows it and its rewards, in a drifting noisy world."""
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=arms.rank)
     state: State = policy.start(arms, budget, trials=trials, seed=seed)

@@ -386,9 +386,9 @@ class ExperimentAnswer(Response):
 
 
 class CreatedExperiment(ExperimentAnswer):
-    """A new experiment, and what its settings may cause that nobody wants.
+    """A new experiment, with warnings about its settings.
 
-    warnings : sentences; empty if all is well
+    warnings : sentences; empty if there is nothing to warn of
     """
 
     warnings: list[str]
