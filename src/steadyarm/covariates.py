@@ -1,4 +1,4 @@
-"""Covariates: what is known of a unit before it is assigned, as numbers, takes noise away.
+"""Covariates: numbers that are known of a unit before it is assigned, and that reduce noise.
 
 With z the covariates of a unit and r its reward, r - β'(z - z̄) is judged in place of r; z̄ is the
 mean of z over all units assigned in the same segment. All rounds of a segment have the same

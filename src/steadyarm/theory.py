@@ -1,8 +1,8 @@
-"""Theory: how hard a test is, and how often its verdict can be wrong at most.
+"""Theory: complexities of tests, and bounds of error probabilities.
 
 Complexities and bounds of Xiong, Camilleri, Fazel, Jain and Jamieson (AISTATS 2024). Theorems and
-equations are numbered as there; the appendix holds Theorems 3 to 5 and both corollaries. What
-does not hold as printed is said where it matters and in ``docs/research/theory.md``.
+equations are numbered as there; the appendix holds Theorems 3 to 5 and both corollaries.
+``docs/research/theory.md`` lists statements that do not hold as printed.
 
 A complexity is a number H such that errors fall like exp(-T/H), up to constants and logarithms.
 `theta` is the parameter of a stationary world, or the average over the rounds of one that

@@ -1,4 +1,4 @@
-"""Checks that many parts share; each error says what was given and what was expected."""
+"""Shared validation. Each error says what was given and what was expected."""
 
 from __future__ import annotations
 

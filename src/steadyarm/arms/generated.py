@@ -1,8 +1,8 @@
-"""Factorial and bundle sets: arms made from their index, and what their structure saves.
+"""Factorial and bundle sets: arms are computed from their index.
 
-Columns of two-level factors are Walsh functions of the index, so that values and quadratic forms
-of all arms come out of one fast transform. Other rows are computed in blocks; `values_of` and
-`forms` choose.
+Columns of two-level factors are Walsh functions of the index, so that one fast transform gives the
+values and quadratic forms of all arms. Other rows are computed in blocks. `values_of` and `forms`
+choose.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What commands share: how they are declared, how files are read, results and progress shown.
+"""Shared by all commands: declaring them, reading files, showing results and progress.
 
-Only what a command runs imports NumPy and the rest of the package, so that help and errors of the
-command line come at once: `sa.simulate` and other names of `steadyarm` are imported when used.
+Help and errors of the command line are quick because NumPy and the rest of the package are
+imported when a command runs: `sa.simulate` and other names of `steadyarm` are imported on use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AsyncClient and AsyncRemoteExperiment: live tests of a service, for programs under asyncio.
 
-These are `blocking.Client` and `blocking.RemoteExperiment` with await; see there what each verb
-does. What they decide is in `core`.
+They have the methods of `blocking.Client` and `blocking.RemoteExperiment` as coroutines. The
+logic that both share is in `core`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What clients send and what answers mean, without I/O: `blocking` and `asyncio` send the calls."""
+"""Client logic without I/O: requests, retries and answers. `blocking` and `asyncio` send calls."""
 
 from __future__ import annotations
 

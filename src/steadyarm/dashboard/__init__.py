@@ -1,1 +1,1 @@
-"""Pages for people, beside the service's interface for programs."""
+"""The dashboard: pages of the service for people."""

@@ -1,4 +1,4 @@
-"""The application: the service and the dashboard's pages; the pages to sign in and to act."""
+"""The application with service and dashboard; the pages for signing in, actions and tokens."""
 
 from __future__ import annotations
 

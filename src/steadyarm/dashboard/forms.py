@@ -1,8 +1,8 @@
 """The page for a new experiment: its form, the same test as TOML and Python, and the planner.
 
-The rules of an experiment are in its settings. This module reads numbers and lists from what
-people type, makes a description of them, and shows errors of the settings at their fields. The
-planner beside the form says how many visitors the test needs; it is simulated in a few seconds.
+`live.settings` validates an experiment. This module reads numbers and lists from text fields,
+builds a description of the experiment, and shows errors of the settings at their fields. The
+planner beside the form simulates in a few seconds how many visitors the test needs.
 """
 
 from __future__ import annotations

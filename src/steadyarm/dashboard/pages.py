@@ -1,4 +1,4 @@
-"""The pages that show experiments and their charts; they read scorecards and change nothing."""
+"""The pages that show experiments and their charts. They read scorecards and change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How pages are answered: templates and their filters, static files, headers, redirects."""
+"""Responses of pages: templates and their filters, static files, headers, redirects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether tracking is right: what has arrived at a test lately, and what became of it."""
+"""The page that checks tracking: recent assignments, rewards and events, and refused ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page of an experiment shows of its scorecard: variants, forecasts, texts and charts."""
+"""The contents of an experiment's page, from its scorecard: tables, forecasts, texts and charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worlds in which something is known of every unit before it is assigned."""
+"""Worlds whose units have covariates, known before they are assigned."""
 
 from __future__ import annotations
 

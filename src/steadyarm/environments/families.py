@@ -1,4 +1,4 @@
-"""Families of worlds: those of the paper, further ways to move over time, and all by name."""
+"""Families of worlds: those of the paper and further ones that drift, and all by name."""
 
 from __future__ import annotations
 

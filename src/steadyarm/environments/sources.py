@@ -1,4 +1,4 @@
-"""Worlds whose rewards a function of yours draws, or which replay a logged data set."""
+"""Worlds whose rewards come from a function of yours or from a logged data set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known after a test, and how surely: intervals that hold under drift, health, drift."""
+"""Statistical inference: intervals that hold under drift, health checks and drift reports."""
 
 from steadyarm.inference.boundaries import Looks, boundaries, spent
 from steadyarm.inference.drift import DriftReport, drift_p_values, drift_report

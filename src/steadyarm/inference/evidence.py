@@ -1,8 +1,8 @@
-"""Evidence: scores of a test in consecutive pieces, all that intervals and drift reports need.
+"""Evidence: scores of a test in consecutive pieces, from which all intervals are computed.
 
-A piece is a segment or part of one. What is kept of it does not grow with its rounds: their
-number, the sum of the scores and the sum of the scores times themselves. A batch of n tests has
-a leading axis, as everywhere.
+A piece is a segment or part of one. Its size does not grow with its rounds: it has their number,
+the sum of the scores and the sum of their outer products. A batch of n tests has a leading axis,
+as everywhere.
 """
 
 from __future__ import annotations

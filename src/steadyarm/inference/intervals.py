@@ -1,4 +1,4 @@
-"""Intervals for time-averaged rewards and gaps after a test, although it adapted and drifted."""
+"""Intervals for time-averaged rewards and gaps, valid after adaptive tests that drifted."""
 
 from __future__ import annotations
 

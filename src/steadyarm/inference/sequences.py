@@ -1,4 +1,4 @@
-"""Confidence sequences: intervals that hold at all times at once, for tests that are watched."""
+"""Confidence sequences: intervals that hold at all times simultaneously, for monitored tests."""
 
 from __future__ import annotations
 

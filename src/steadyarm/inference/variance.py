@@ -1,4 +1,4 @@
-"""How much a sum of scores scatters, estimated from the scores: never too little on average.
+"""The variance of a sum of scores, estimated from the scores. On average it is never too small.
 
 The sum of the scores less the sum of the true parameters is a martingale, so the variance of the
 whole is the sum of the variances of its parts. Which parts can be seen depends on how arms were

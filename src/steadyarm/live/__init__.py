@@ -1,1 +1,1 @@
-"""Live tests: assign variants, record rewards, decide, and say what was found."""
+"""Live tests: assign variants, record rewards, decide, and report results."""

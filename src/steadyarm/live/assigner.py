@@ -1,4 +1,4 @@
-"""What callers give to an experiment and get from it: visits, assignments, reports, refusals."""
+"""Arguments and results of an experiment's methods: visits, assignments, reports, refusals."""
 
 from __future__ import annotations
 

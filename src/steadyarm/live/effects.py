@@ -1,4 +1,4 @@
-"""Effects of the parts that variants are made of: levels of factors, or items of bundles."""
+"""Effects of the parts of variants: levels of factors, or items of bundles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates of variants with intervals, as all results have them, and texts made of them."""
+"""Estimates of variants with intervals, as all results contain them, and their texts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Experiment: ask/tell for a live test that is kept in a storage.
+"""Experiment: a live test in a storage, with ask and tell.
 
-An experiment validates arguments, stores assignments and rewards, and carries out what `decisions`
-computes. Any number of processes may hold the same experiment.
+An experiment validates arguments, stores assignments and rewards, and applies the decisions that
+`decisions` computes. Any number of processes may load the same experiment.
 """
 
 from __future__ import annotations

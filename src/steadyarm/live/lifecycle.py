@@ -1,4 +1,4 @@
-"""Experiments are created, loaded and described here; and a whole storage is checked."""
+"""Create, load and describe experiments; check a whole storage."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Metrics: what is measured of a live test beside, or instead of, one unnamed reward.
+"""Metrics of a live test.
 
 One metric is primary: it is the reward that the policy learns from. Secondary metrics and
-guardrails never steer anything; they are further sums over the same assignments. A metric is what
-one unit brings within its window, from one event (a sign-up) or from several (all purchases).
-`measured` computes what is known of them.
+guardrails do not change the allocation; they are further sums over the same assignments. A metric
+is the value of one unit within its window, from one event (a sign-up) or from several (all
+purchases). `measured` computes their results.
 """
 
 from __future__ import annotations

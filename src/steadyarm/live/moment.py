@@ -1,7 +1,6 @@
-"""Moment: what is stored of a test at one moment, and what follows from it.
+"""Moment: the stored state of a test at one moment, and the results that follow from it.
 
-Experiments, scorecards and analyses of exports read tests through it, so that all of them conclude
-the same.
+Experiments, scorecards and analyses of exports all read tests through it, so their results agree.
 """
 
 from __future__ import annotations

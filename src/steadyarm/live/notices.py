@@ -1,7 +1,8 @@
-"""Events that endpoints are told of: what has become true of an experiment since it was last seen.
+"""Events of experiments that webhooks report, such as a decision.
 
-An event is found by comparing a scorecard with what was noticed before, so it does not matter who
-caused it, or whether a service ran when it happened. `Webhooks.notice` stores both together.
+An event is found by comparing a scorecard with the state that was stored before. So events are
+found whatever caused them, also if no service ran at the time. `Webhooks.notice` stores state and
+messages together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replay: a live experiment computed anew from its log, and compared.
+"""Replay: recompute a live experiment from its log, and compare the results.
 
 Arms, units and rewards must be the same. Sums, allocations and estimates must agree to 1e-9.
 """

@@ -1,7 +1,7 @@
-"""LiveResults: everything that a live test says of itself, in a session or in a storage.
+"""LiveResults: all results of a live test, in a session or in a storage.
 
-It is a function of the policy's state and of the ledgers of the segments, and changes nothing.
-`compute_results` makes it from what a storage keeps.
+They are a function of the policy's state and of the ledgers of the segments. `compute_results`
+computes them from a snapshot of a storage.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Scorecard: a live test at one moment, as pages, reports and plots show it.
 
-It is made from the sums that storages keep. Sections that not every reader needs are computed when
-they are read first.
+It is computed from stored sums. Sections are computed when they are first read.
 """
 
 from __future__ import annotations

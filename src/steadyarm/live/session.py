@@ -1,7 +1,7 @@
-"""Session: ask/tell for one live test, kept in memory and written as JSON.
+"""Session: a live test in memory, with ask and tell, that can be saved as JSON.
 
-A session is the test that an `Experiment` runs, without a storage: the same draws, decisions and
-verdicts, from ledgers of its own. Rewards may come late and in any order.
+A session is the test that an `Experiment` runs, without a storage: it has its own ledgers and the
+same draws, decisions and verdicts. Rewards may come late and in any order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Settings: everything that a live experiment was created with, checked once.
-
-They do not change after they were checked.
-"""
+"""Settings of a live experiment. They are validated once and never change."""
 
 from __future__ import annotations
 

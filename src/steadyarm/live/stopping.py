@@ -1,7 +1,7 @@
 """Interim analyses of a test that may stop early: when they are made, and what they decide.
 
-Which visits an interim analysis rests on follows from how many were assigned and when, never from
-rewards, so that every process and every replay makes the same ones. Limits are those of
+The visits of an interim analysis follow from the number and times of assignments, never from
+rewards, so that every process and every replay agree. Limits are those of
 `inference/sequences.py` with the boundaries of `inference/boundaries.py`.
 """
 

@@ -1,4 +1,4 @@
-"""Verdict: what a live test concludes so far, how surely, on which assumption, and what to do."""
+"""Verdict: the conclusion of a live test so far, its certainty, assumption, and decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The algorithms, each named as in its paper; files hold families of them."""
+"""The policies, each named as in its paper, in files by family."""
 
 from steadyarm.policies.base import Policy, Recommendations, State
 from steadyarm.policies.fixed import GBAI, AdjacentBAI, Uniform

@@ -1,6 +1,6 @@
 """Policies whose allocation is fixed beforehand: Uniform, G-BAI and Adjacent-BAI.
 
-They learn nothing on the way, so that no drift can mislead them.
+They do not learn during the test, so that no drift can mislead them.
 """
 
 from __future__ import annotations

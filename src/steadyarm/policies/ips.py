@@ -1,6 +1,6 @@
-"""What the inverse-propensity policies share: a sum of unbiased scores and a rule per segment.
+"""The base of policies with inverse propensities: a sum of unbiased scores and a rule per segment.
 
-A subclass defines which allocation follows from the estimate and when the segment ends, and how
+A subclass defines the allocation that follows from the estimate, when the segment ends, and how
 its own state changes, if it has any.
 """
 

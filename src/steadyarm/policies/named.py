@@ -1,4 +1,4 @@
-"""From a name to a policy: ours, those of installed packages, variants, and own classes."""
+"""Policies by name: ours, variants of them, those of installed packages, and your own classes."""
 
 from __future__ import annotations
 

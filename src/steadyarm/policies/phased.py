@@ -1,8 +1,8 @@
 """Policies that eliminate arms for good: Peace, OD-LinBAI and Sequential Halving.
 
-They were made for worlds that stand still: an eliminated arm never comes back, and estimates use
-one epoch only. They are the rivals that drift misleads. Peace and OD-LinBAI share `PhasedPolicy`:
-epochs of a rounded design, judged by least squares.
+They are made for stationary worlds: an eliminated arm never comes back, and estimates use one
+epoch only, so drift misleads them. Peace and OD-LinBAI share `PhasedPolicy`: epochs of a rounded
+design, estimated by least squares.
 """
 
 from __future__ import annotations

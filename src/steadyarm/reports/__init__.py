@@ -1,4 +1,4 @@
-"""Reports: one HTML page each, with its charts inside, to be sent or printed."""
+"""Reports: one HTML page each, with its charts inside, to send or print."""
 
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.reports.offline import analysis_report, plan_report

@@ -1,4 +1,4 @@
-"""The report on a live test: a scorecard in words, tables and charts, and how to check it."""
+"""The report on a live test: its scorecard as text, tables and charts, and how to verify it."""
 
 from __future__ import annotations
 

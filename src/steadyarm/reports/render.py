@@ -1,4 +1,4 @@
-"""Render reports: templates, their filters, and files."""
+"""Rendering of reports: templates, their filters, and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application: the routes behind one middleware, on a storage."""
+"""The application of the service: routes, middleware and a storage."""
 
 from __future__ import annotations
 

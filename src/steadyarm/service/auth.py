@@ -1,15 +1,15 @@
-"""Who may do what: tokens, publishable keys, and requests that need neither.
+"""Access: tokens, publishable keys, and requests that need neither.
 
-A token is 32 random bytes, of which only a hash is kept. A service whose storage has never had a
-token serves this machine without one, but only programs that connect directly: what came through a
-proxy, or under another name than that of this machine, may come from anywhere. Once there has been
-a token, every request needs one, for ever.
+A token is 32 random bytes, of which only a hash is stored. If a storage has never had a token, its
+service accepts requests without one, but only from programs on this machine that connect directly:
+a request through a proxy, or under another host name, may come from anywhere. After the first
+token, every request needs one, even when all tokens are removed.
 
-A publishable key is a token that stands in pages, so anybody may read it. It opens little: routes
-that assign variants and report rewards, of the experiments that it names, from pages of the origins
-that it declares, so many requests in a minute from each address, and if it was made so only for
-units that a server has signed. A browser states truly which page sends a request; other programs
-may state what they like, so origins keep away other sites, the rate and signatures everybody else.
+A publishable key is a token in the source of a page, so everybody can read it. It grants access
+only to routes that assign variants and report rewards, for the experiments that it names, from
+pages of the origins that it declares, up to a number of requests per minute and address. It can
+also require units that a server has signed. Browsers send the true origin of a page and other
+programs may not, so origins exclude other sites, and the rate and signatures limit everything else.
 
 A page of another origin may only read the response if CORS headers allow it. They are sent for
 these routes alone, for origins that a key of the experiment declares, and never with credentials.

@@ -1,9 +1,9 @@
-"""Flags and events: what programs that know no experiments ask for, and report.
+"""Flags and events: requests that name no experiment.
 
-A flag of OpenFeature is an experiment, and its evaluation an assignment; OFREP says how requests
-and answers look. An event names what a unit did, and goes to every experiment that measures it.
+A flag of OpenFeature is an experiment, and its evaluation an assignment. OFREP defines requests
+and answers. An event names an action of a unit, and goes to every experiment that measures it.
 Both pass the queues of each experiment (`Live`), as assignments and rewards do. `routes` lists the
-handlers, and `handlers` says what a handler is.
+handlers, and `handlers` describes what a handler is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What each route does; `routes` lists them.
+"""The handlers of the routes; `routes` lists them.
 
 A handler gets the service, the request and, if it has a third argument, the decoded body or query.
-It gives a status and a struct, or a response that is no JSON; errors become problems. Its
-signature and docstring are what the OpenAPI document says of the route.
+It returns a status and a struct, or a response that is not JSON. Errors become problems. The
+OpenAPI document describes the route with its signature and docstring.
 """
 
 from __future__ import annotations

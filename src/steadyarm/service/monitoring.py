@@ -1,4 +1,4 @@
-"""What operators see of the service: metrics for Prometheus, readiness, and warming up."""
+"""Monitoring of the service: metrics for Prometheus, readiness, and warming up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems: every error as application/problem+json (RFC 9457), translated in this one place."""
+"""Problems: errors as application/problem+json (RFC 9457). All errors are translated here."""
 
 from __future__ import annotations
 

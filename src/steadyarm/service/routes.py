@@ -1,6 +1,6 @@
-"""The list of routes, and the OpenAPI document that is made from it.
+"""The list of routes, and the OpenAPI document.
 
-The application, its guard and the reference are made from the same list.
+The application, its guard and the reference are generated from the same list.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Service: what all handlers share: the storage, the threads that use it, loaded experiments.
 
 Two pools of threads use the storage: one writes, one reads and decides. Each experiment collects
-its requests in batches (`Live`). So requests that arrive while a transaction is being written share
-the next one, and a busy experiment has no more work in a queue than others.
+its requests in batches (`Live`). Requests that arrive during a transaction share the next one, and
+a busy experiment has no more work in a queue than others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Simulation: policies in environments, many independent trials, and how often they are wrong."""
+"""Simulation: many independent trials of policies in environments, and their error rates."""
 
 from steadyarm.simulation.compare import Comparison, compare
 from steadyarm.simulation.simulate import Results, clopper_pearson, simulate

@@ -1,4 +1,4 @@
-"""compare: policies in worlds at budgets, all at once; and Comparison, what came out."""
+"""compare: error rates of several policies in several worlds at several budgets."""
 
 from __future__ import annotations
 

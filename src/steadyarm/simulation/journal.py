@@ -1,4 +1,4 @@
-"""The journal of a sweep: finished results as JSON lines, from which a stopped sweep goes on."""
+"""The journal of a comparison: finished results as JSON lines, so that it can be resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many independent runs of a policy in an environment, and how often it was wrong."""
+"""simulate: independent trials of a policy in an environment, and its error rate."""
 
 from __future__ import annotations
 

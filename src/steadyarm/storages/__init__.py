@@ -1,4 +1,4 @@
-"""Where live experiments are kept: SQLite, in a file or in memory, and PostgreSQL."""
+"""Storages of live experiments: SQLite, in a file or in memory, and PostgreSQL."""
 
 from __future__ import annotations
 

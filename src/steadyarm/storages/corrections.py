@@ -4,8 +4,8 @@ Entries of the audit log are only ever appended. They become visible in the orde
 reader who goes on after the last id seen misses none.
 
 A correction locks all segments, so that no reward and no decision comes in between. Sums are not
-subtracted but counted anew from the rows that are left, because a wrong reward may be so large that
-the others are lost beside it.
+subtracted but computed again from the remaining rows, because the precision of the other rewards
+is lost next to a very large wrong one.
 """
 
 from __future__ import annotations

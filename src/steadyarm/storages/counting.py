@@ -1,7 +1,7 @@
-"""Counting: what rewards and events count as, and their sums by segment, arm and day.
+"""Counting: the values of rewards and events, and their sums by segment, arm and day.
 
-A metric is what one assignment brings, made of one event or of several: the first that was
-recorded, the one that happened last, their sum or the largest. Events are kept as they were
+A metric is a value of one assignment, computed from one event or from several: the first that was
+recorded, the one that happened last, their sum or the largest. Events are stored as they were
 reported. A *series* has the sums of one metric, or of the products of several.
 """
 

@@ -1,4 +1,4 @@
-"""Records: what a storage keeps of an experiment and its assignments.
+"""Records: an experiment and its assignments as a storage returns them.
 
 Times are whole microseconds since 1970 (UTC).
 """

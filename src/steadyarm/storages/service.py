@@ -1,4 +1,4 @@
-"""What a service keeps beside experiments: tokens, sessions, webhooks and a heartbeat."""
+"""Tokens, sessions, webhooks and the heartbeat of a service."""
 
 from __future__ import annotations
 

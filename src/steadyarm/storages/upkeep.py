@@ -1,4 +1,4 @@
-"""Upkeep of whole databases: the version of the tables, faults, copies, backups, and old rows."""
+"""Maintenance of databases: the version of the tables, checks, copies, backups and old rows."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every policy, storage and environment must satisfy, to run on your own."""
+"""Checks that every policy and every environment must pass, to run on your own."""

@@ -1,4 +1,4 @@
-"""What every environment must satisfy, as functions to run on any of them, your own included.
+"""Checks that every environment must pass, your own included.
 
     from steadyarm.testing.environments import CHECKS
     for check in CHECKS:

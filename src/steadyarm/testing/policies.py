@@ -1,4 +1,4 @@
-"""What every policy must satisfy, as functions to run on any of them, your own included.
+"""Checks that every policy must pass, your own included.
 
     from steadyarm.testing.policies import CHECKS
     for check in CHECKS:

@@ -1,8 +1,8 @@
-"""What the service answers to providers of OpenFeature, in the words of OFREP.
+"""Responses to providers of OpenFeature, in the terms of OFREP.
 
-OFREP is the OpenFeature Remote Evaluation Protocol. A flag is an experiment, its variants are the
-variants. Fields that OFREP may leave out are left out here, too: a flag without value tells the
-application to use the default in its own code.
+OFREP is the OpenFeature Remote Evaluation Protocol. A flag is an experiment with its variants.
+Optional fields of OFREP are optional here, too: a flag without value tells the application to use
+the default in its own code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What requests contain, and what is wrong with one that does not fit.
+"""Bodies and queries of requests, and errors of malformed ones.
 
-A request checks shapes and types. The rules of an experiment, such as the budgets that it accepts,
-stand in `live.settings` alone. What a docstring says of a field completes the sentence "unit is
-true; expected …".
+A request checks shapes and types. `live.settings` alone has the rules of an experiment, such as
+the budgets that it accepts. The description of a field in a docstring also completes errors: "unit
+is true; expected …".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the service answers, and what the command line prints as JSON.
+"""Responses of the service, which the command line also prints as JSON.
 
-Each response has attributes of the object that `Experiment` gives. The client gives responses to
-programs as they are. It ignores fields that it does not know, so it may be older than its service.
-JSON has no infinite numbers: null takes their place.
+Each response has attributes of an object that `Experiment` returns. The client returns responses
+as they are. It ignores unknown fields, so it may be older than the service. JSON has no infinite
+numbers: null takes their place.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ A token is text of three parts with dots between them, `v1.<payload>.<signature>
 - the signature is HMAC-SHA256 of `v1.<payload>`, with the secret as it was printed for a key, in
   base64url without padding.
 
-Programs in other languages make the same in a few lines.
+Other languages can produce it in a few lines.
 """
 
 from __future__ import annotations

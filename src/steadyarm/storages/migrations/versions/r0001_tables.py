@@ -1,7 +1,6 @@
-"""All tables.
+"""All tables of release 1.0.0, as `schema` defines them.
 
-There is no release yet, so this revision makes the tables as `schema` has them now. Its statements
-are written out, and further revisions follow, with the first release.
+Before the next revision, write the statements of this one out, so that `schema` can change.
 """
 
 from alembic import op
