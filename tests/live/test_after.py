@@ -185,5 +185,3 @@ def test_refuse_keeps_errors_and_says_why() -> None:
     itself = create(budget=2000, after="refuse", control="A", stop="when sure", looks=8)
     with pytest.raises(sa.WrongStateError, match="is stopped"):
         play(itself, 2000)
-    with pytest.raises(sa.InvalidInputError, match="after"):
-        create(after="hide")

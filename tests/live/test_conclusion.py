@@ -1,239 +1,233 @@
-"""What to do, in a word and a sentence; and verdicts of tests that have a control."""
+"""What is said of a verdict: the decision with its reason, and the headline of a scorecard."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from importlib import import_module
+from dataclasses import MISSING, dataclass, fields, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.verdict import Decision, Verdict, compare_with_control, make_decision
+from steadyarm.inference import Finding, HealthReport
+from steadyarm.live.headline import headline
+from steadyarm.live.results import Status
+from steadyarm.live.scorecard import Scorecard
+from steadyarm.live.settings import Settings
+from steadyarm.live.verdict import Verdict, compare_with_control, make_decision
 
-NAMES = ("today", "guest", "video")
+NAMES = ("control", "guest", "video")
+Lifts = dict[str, tuple[float, float, float]]
+"""Relative lifts with their limits."""
 
 
 def verdict(
-    lifts: dict[str, tuple[float, float, float]],
-    control: str | None = "today",
-    value: float = 0.1,
-    plausible: tuple[str, ...] = NAMES,
-    minimize: bool = False,
+    lifts: Lifts,
+    control: str | None = "control",
+    plausible: tuple[str, ...] | None = None,
+    names: tuple[str, ...] = NAMES,
     defined: bool = True,
     **given: Any,
 ) -> Verdict:
-    """A verdict with these lifts and their limits, relative to the value of the control."""
-    rows = np.array([lifts.get(name, (0.0, 0.0, 0.0)) for name in NAMES])
-    apart = rows * value
-    sign = -1.0 if minimize else 1.0
-    estimates = value + apart[:, 0]
-    best = int(np.argmax(sign * estimates))
-    gaps = sign * (estimates[best] - estimates)
-    width = np.full(3, 0.02)
-    shares = rows if defined else np.full_like(rows, np.nan)
-    values: dict[str, Any] = {
-        "rewards": 1000,
-        "judged": 1000,
-        "names": NAMES,
-        "variants": 3,
-    } | given
+    """A verdict with these lifts, relative to a value of 0.1 of the control."""
+    rows = np.array([lifts.get(name, (0.0, 0.0, 0.0)) for name in names])
+    estimates = 0.1 * (1 + rows[:, 0])
+    best, width = int(estimates.argmax()), np.full(len(names), 0.02)
+    gaps = estimates[best] - estimates
     if control is not None:
-        ends = np.sort(apart[:, 1:], axis=1)
-        values |= {"control": control, "lifts": apart[:, 0], "lift_intervals": ends}
-        values |= {"relative": shares[:, 0], "relative_intervals": shares[:, 1:]}
+        shares = rows if defined else np.full_like(rows, np.nan)
+        given |= {
+            "control": control,
+            "lifts": 0.1 * rows[:, 0],
+            "lift_intervals": 0.1 * rows[:, 1:],
+        }
+        given |= {"relative": shares[:, 0], "relative_intervals": shares[:, 1:]}
     return Verdict(
         arm=best,
-        name=NAMES[best],
+        name=names[best],
+        names=names,
+        variants=len(names),
         estimates=estimates,
         standard_errors=width,
         intervals=np.column_stack([estimates - 0.1, estimates + 0.1]),
         gaps=gaps,
         gap_intervals=np.column_stack([gaps - width, gaps + width]),
-        plausible=plausible,
+        plausible=plausible or names,
         level=0.95,
         anytime=True,
         method="m",
         assumption="a",
-        **values,
+        **{"rewards": 1000, "judged": 1000} | given,
     )
 
 
-def decided(found: Verdict, direction: Any = "maximize", **given: Any) -> Decision:
-    usual: dict[str, Any] = {"budget": 2000, "over": True, "spent": True}
-    return make_decision(found, direction, **usual | given)
-
-
-BETTER = {"guest": (0.0823, 0.0312, 0.1341), "video": (0.01, -0.05, 0.07)}
-CLOSE = {"guest": (0.04, -0.04, 0.12), "video": (-0.02, -0.09, 0.05)}
-WORSE = {"guest": (-0.1, -0.15, -0.05), "video": (-0.2, -0.3, 0.0)}
-
-
-def test_the_recommended_variant_is_shipped_if_it_beats_the_control() -> None:
-    said = "Ship guest: it beats today by 8 % (3 to 13 %)."
-    ship = Decision("ship", said, "guest")
-    assert decided(verdict(BETTER)) == ship
-    assert decided(verdict(BETTER), over=False, spent=False) == ship  # limits hold at all times
-    absolute = decided(verdict(BETTER, defined=False))
-    assert absolute.text == "Ship guest: it beats today by 0.00823 (0.00312 to 0.01341)."
-
-
-def test_the_control_is_kept_if_no_other_is_better() -> None:
-    assert decided(verdict(WORSE)) == Decision(
-        "keep", "Keep today: no other variant beats it.", "today"
-    )
-    sure = decided(verdict(CLOSE | {"guest": (-0.01, -0.1, 0.1)}, plausible=("today",)))
-    assert sure.word == "keep"
-    assert decided(verdict(CLOSE | {"guest": (-0.01, -0.1, 0.1)})).word == "unclear"
-
-
-def test_what_is_not_clear_says_how_much_more_would_tell() -> None:
-    # the interval reaches 0.08 below a lift of 0.04: (2² - 1) times as many visits again
-    assert decided(verdict(CLOSE)) == Decision(
-        "unclear", "No clear winner; about 3,000 more visits are needed.", None, 3000
-    )
-    running = decided(verdict(CLOSE), over=False, spent=False)
-    assert running.word == "running"
-    assert running.text == "Too early to decide; about 3,000 more visits are needed."
-    newer = replace(verdict(CLOSE), waiting=3000)
-    assert decided(newer, over=False, spent=False) == Decision(
-        "running", "Too early to decide; recent visits are not included yet."
-    )
-    waiting = decided(verdict(CLOSE), over=False)
-    assert waiting.text == "Not decided yet: rewards of the last visits may still come."
-    tiny = CLOSE | {"guest": (0.0001, -0.08, 0.08)}  # hundreds of budgets
-    assert decided(verdict(tiny)) == Decision("unclear", "No clear winner.")
-    unknown = CLOSE | {"guest": (0.04, -np.inf, np.inf)}
-    assert decided(verdict(unknown)).more is None
-
-
-def test_without_a_control_the_winner_is_shipped() -> None:
-    found = verdict(BETTER, control=None, plausible=("guest",))
-    assert decided(found) == Decision(
-        "ship", "Ship guest: it is the best, all others are ruled out.", "guest"
-    )
-    open_ = decided(verdict(BETTER, control=None, plausible=("guest", "video")))
-    assert open_.word == "unclear"
-    assert open_.more is not None
-    assert compare_with_control(found, "maximize") is None
-
-
-def test_a_declared_winner_beats_the_control() -> None:
-    touching = BETTER | {"guest": (0.08, 0.0, 0.16)}
-    assert decided(verdict(touching)).word == "unclear"
-    ship = decided(verdict(touching, plausible=("guest",)))
-    assert ship.text == "Ship guest: it beats today by 8 % (0 to 16 %)."
-
-
-def test_nothing_is_decided_from_an_unhealthy_test() -> None:
-    found = verdict(BETTER, unhealthy="Not healthy: do not decide yet. B got too few.")
-    assert decided(found) == Decision("unhealthy", "Not healthy: do not decide.")
-    careful = verdict(BETTER, caution="These intervals hold for a single analysis.")
-    assert decided(careful).word == "unclear"
-    assert decided(careful, over=False, spent=False).word == "running"
+# Decisions
 
 
 @dataclass(frozen=True)
 class Rail:
-    name: str
+    name: str = "refunds"
     broken: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
 
 
-def test_guardrails_have_a_say() -> None:
-    fine = Rail("refunds", broken=("video",))
-    assert decided(verdict(BETTER), guardrails=[fine]).word == "ship"
-    broken = decided(verdict(BETTER), guardrails=[Rail("refunds", broken=("guest",))])
-    assert (broken.word, broken.variant) == ("keep", "today")
-    assert broken.text == (
-        "Keep today, not guest: it beats today by 8 % (3 to 13 %), but refunds got worse by more "
-        "than the margin."
-    )
-    unsure = decided(verdict(BETTER), guardrails=[Rail("refunds", unsure=("guest",))])
-    assert unsure.word == "unclear"
-    assert "refunds may have got worse" in unsure.text
-    alone = verdict(BETTER, control=None, plausible=("guest",))
-    lone = decided(alone, guardrails=[Rail("refunds", broken=("guest",))])
-    assert lone.text == "Do not ship guest: refunds got worse by more than the margin."
+BETTER: Lifts = {"guest": (0.0823, 0.0312, 0.1341), "video": (0.01, -0.05, 0.07)}
+TOUCHING = BETTER | {"guest": (0.08, 0.0, 0.16)}
+CLOSE: Lifts = {"guest": (0.04, -0.04, 0.12), "video": (-0.02, -0.09, 0.05)}
+BEHIND = CLOSE | {"guest": (-0.01, -0.1, 0.1)}
+TINY = CLOSE | {"guest": (0.0001, -0.08, 0.08)}
+UNKNOWN = CLOSE | {"guest": (0.04, -np.inf, np.inf)}
+WORSE: Lifts = {"guest": (-0.1, -0.15, -0.05), "video": (-0.2, -0.3, 0.0)}
+WON = verdict(BETTER, control=None, plausible=("guest",))
+OPEN = verdict(BETTER, control=None, plausible=("guest", "video"))
+SICK = verdict(BETTER, unhealthy="Not healthy: do not decide yet. B got too few.")
+CAREFUL = verdict(BETTER, caution="These intervals hold for a single analysis.")
+RUNNING: dict[str, Any] = {"over": False, "spent": False}
+BROKEN, UNSURE = Rail(broken=("guest",)), Rail(unsure=("guest",))
 
 
-# Verdicts of sessions
-
-
-def session(
-    control: Any = "today", rounds: int = 3000, budget: int = 3000, **given: Any
-) -> sa.Session:
-    usual: dict[str, Any] = {"policy": sa.Steady(), "seed": 1} | given
-    live = sa.Session(arms=sa.ArmSet.one_hot(list(NAMES)), budget=budget, control=control, **usual)
-    rng = np.random.default_rng(1)
-    rates = {"today": 0.3, "guest": 0.4, "video": 0.3}
-    for _ in range(rounds):
-        try:
-            shown = live.ask()
-        except sa.BudgetSpentError:  # policies of epochs may end before
-            break
-        live.tell(shown, float(rng.random() < rates[shown.name]))
-    return live
-
-
-def test_a_verdict_says_how_variants_differ_from_the_control() -> None:
-    found = session().recommend()
-    assert found.control == "today"
-    np.testing.assert_allclose(found.lifts, found.estimates - found.estimates[0], atol=1e-12)
-    guest, today = found.of("guest"), found.of("today")
-    assert guest.lift == pytest.approx(0.1, abs=0.04)
-    assert guest.relative == pytest.approx(guest.lift / today.estimate)
-    assert guest.lift_low > 0
-    assert guest.relative_low > 0
-    assert (today.lift, today.lift_low, today.lift_high) == (0.0, 0.0, 0.0)
-    assert found.decision.word == "ship"
-    assert found.decision.variant == "guest"
-    assert f"Against today: +{guest.relative:.0%}".replace("%", " %") in str(found)
-
-
-def test_interim_lifts_are_wider_and_spend_a_fifth() -> None:
-    live = session(rounds=1500)
-    usual, whole = live.recommend(), live.recommend(anytime=True)
-    assert usual.anytime
-    width = np.ptp(usual.lift_intervals, axis=1)[1:]
-    assert (width > np.ptp(whole.lift_intervals, axis=1)[1:]).all()
-    level = live.recommend(0.99, anytime=True)
-    np.testing.assert_allclose(usual.lift_intervals, level.lift_intervals, rtol=1e-6)
-
-
-@pytest.mark.parametrize("policy", [sa.Peace(), sa.LinearThompson()])
-def test_policies_that_leave_variants_out_give_lifts_of_their_own_errors(
-    policy: sa.Policy[Any],
+@pytest.mark.parametrize(
+    ("found", "how", "word", "variant", "says"),
+    [
+        (verdict(BETTER), {}, "ship", "guest", "guest: it beats control by 8 % (3 to 13 %)."),
+        (verdict(BETTER), RUNNING, "ship", "guest", "by 8 %"),  # limits hold at all times
+        (verdict(BETTER, defined=False), {}, "ship", "guest", "by 0.00823 (0.00312 to 0.01341)."),
+        (verdict(TOUCHING), {}, "unclear", None, "No clear winner"),
+        (verdict(TOUCHING, plausible=("guest",)), {}, "ship", "guest", "8 % (0 to 16 %)"),
+        (verdict(WORSE), {}, "keep", "control", "no other variant beats it"),
+        (verdict(BEHIND, plausible=("control",)), {}, "keep", "control", "no other"),
+        (verdict(BEHIND), {}, "unclear", None, "No clear winner"),
+        (verdict(CLOSE), {}, "unclear", None, "No clear winner; about 3,000 more visits"),
+        (verdict(CLOSE), RUNNING, "running", None, "Too early to decide; about 3,000 more visits"),
+        (verdict(CLOSE, waiting=3000), RUNNING, "running", None, "recent visits are not included"),
+        (verdict(CLOSE), {"over": False}, "running", None, "rewards of the last visits may still"),
+        (verdict(TINY), {}, "unclear", None, "No clear winner."),  # hundreds of budgets
+        (verdict(UNKNOWN), {}, "unclear", None, "No clear winner."),
+        (WON, {}, "ship", "guest", "it is the best, all others are ruled out"),
+        (OPEN, {}, "unclear", None, "more visits"),
+        (SICK, {}, "unhealthy", None, "Not healthy: do not decide."),
+        (CAREFUL, {}, "unclear", None, ""),
+        (CAREFUL, RUNNING, "running", None, ""),
+        (verdict(BETTER), {"guardrails": [Rail(broken=("video",))]}, "ship", "guest", ""),
+        (verdict(BETTER), {"guardrails": [BROKEN]}, "keep", "control", "but refunds got worse by"),
+        (verdict(BETTER), {"guardrails": [UNSURE]}, "unclear", None, "refunds may have got worse"),
+        (WON, {"guardrails": [BROKEN]}, "unclear", None, "Do not ship guest: refunds got worse"),
+    ],
+)
+def test_a_decision_follows_from_the_verdict(
+    found: Verdict, how: dict[str, Any], word: str, variant: str | None, says: str
 ) -> None:
-    found = session(policy=policy).recommend()
-    known = ~np.isnan(found.lifts)
-    low, high = found.lift_intervals[known].T
-    assert (low <= found.lifts[known]).all()
-    assert (found.lifts[known] <= high).all()
-    z, errors = 2.2414, np.nan_to_num(found.standard_errors, nan=np.inf)  # two comparisons
-    reach = z * (errors + errors[0])
-    reach[0] = 0.0
-    np.testing.assert_allclose((high - low) / 2, reach[known], rtol=1e-4)
-    relative = found.relative_intervals
-    apart = (found.lift_intervals[:, 0] > 0) == (relative[:, 0] > 0)
-    assert apart[~np.isnan(relative[:, 0])].all()
+    usual: dict[str, Any] = {"budget": 2000, "over": True, "spent": True}
+    decision = make_decision(found, "maximize", **usual | how)
+    assert (decision.word, decision.variant) == (word, variant)
+    assert says in decision.text
+    # The interval reaches 0.08 below a lift of 0.04: (2² - 1) times as many visits again.
+    assert (decision.more == 3000) == ("3,000 more visits" in decision.text)
+    assert (decision.more is not None) == ("more visits" in decision.text)
 
 
-# Tables
+def test_without_a_control_nothing_is_compared_with_it() -> None:
+    assert compare_with_control(WON, "maximize") is None
+    assert compare_with_control(verdict(BETTER), "maximize") is not None
 
 
-def test_a_verdict_becomes_a_data_frame() -> None:
-    pandas, polars = import_module("pandas"), import_module("polars")
-    found = session().recommend()
-    frame, other = found.to_pandas(), found.to_polars()
-    assert isinstance(frame, pandas.DataFrame)
-    assert isinstance(other, polars.DataFrame)
-    assert list(frame.columns) == other.columns
-    assert frame["name"].tolist() == list(NAMES)
-    assert frame["recommended"].tolist() == [False, True, False]
-    np.testing.assert_array_equal(frame["lift"], found.lifts)
-    np.testing.assert_array_equal(other["relative_high"].to_numpy()[1], frame["relative_high"][1])
-    bare = session(control=None).recommend().to_pandas()
-    assert list(bare.columns) == list(frame.columns)
-    assert np.isnan(bare["lift"]).all()
+# Headlines
+
+SIX = ("A", "B", "C", "D", "E", "F")
+STATUS = Status(
+    "test", "running", datetime(2026, 11, 1, tzinfo=UTC), 10_000, (1000,) * 6, (990,) * 6, 9, 8
+)
+STOPPED = replace(STATUS, state="stopped")
+SPENT = replace(STATUS, assigned=(2000,) * 5 + (0,))
+NONE = replace(STATUS, assigned=(0,) * 6)
+SICK_REPORT = HealthReport((Finding("assignments", "fail", 1e-9, "B got too few.", "Find why."),))
+UP, EVEN, DOWN = (0.08, 0.03, 0.13), (0.005, -0.05, 0.06), (-0.125, -0.2, -0.05)
+LESS, HIDDEN = (-0.015, -0.05, 0.02), (0.0, -np.inf, np.inf)
+
+
+def scorecard(status: Status = STATUS, **given: Any) -> Scorecard:
+    settings = Settings(sa.ArmSet.one_hot(SIX), sa.Steady(), status.budget, 1, missing="drop")
+    values: dict[str, Any] = {f.name: None for f in fields(Scorecard) if f.default is MISSING}
+    values |= {"settings": settings, "status": status, "verdict": still("AB")}
+    values |= {"policy_ended": False, "by_day": True, "obstacle": ""}
+    return Scorecard(**values | given)
+
+
+def still(plausible: str) -> Verdict:
+    """A verdict in which A leads and these can still win."""
+    return verdict({}, None, tuple(plausible), SIX)
+
+
+def against(*lifts: tuple[float, float, float]) -> Verdict:
+    """A verdict on A to F with B as the control, and these lifts of the others."""
+    a, *others = lifts
+    return verdict(dict(zip("ACDEF", (a, *others), strict=True)), "B", SIX, SIX)
+
+
+def unknown() -> Verdict:
+    """Nothing is known yet."""
+    found = against(*[HIDDEN] * 5)
+    found.intervals[:] = found.gap_intervals[:] = (-np.inf, np.inf)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("status", "found", "says"),
+    [
+        (STATUS, still("A"), "A leads, and the other 5 are ruled out already."),
+        (STATUS, still("AB"), "A leads; B can still win."),
+        (STATUS, still("ABCDE"), "A leads; 5 of 6 variants can still win."),
+        (STATUS, still("ABCDEF"), "A leads, but it is too early to rule out any other."),
+        (STOPPED, still("A"), "A is the best; the other 5 are ruled out."),
+        (STOPPED, still("AB"), "A has the best estimate; B may be as good."),
+        (SPENT, still("A"), "A is the best; the other 5 are ruled out."),
+        (SPENT, against(UP, EVEN, EVEN, EVEN, EVEN), "the other four do not differ clearly"),
+        (STATUS, against(UP, EVEN, EVEN, EVEN, EVEN), "A beats B by 8 % (3 to 13 %);"),
+        (STATUS, against(UP, UP, EVEN, DOWN, DOWN), "C beats it, too; E and F are worse; D"),
+        (STATUS, against(DOWN, DOWN, DOWN, DOWN, DOWN), "no other variant beats B."),
+        (STATUS, against(EVEN, LESS, DOWN, DOWN, DOWN), "ahead of B by 0.5 % (-5 to 6 %), which"),
+        (SPENT, against(LESS, DOWN, DOWN, DOWN, DOWN), "B has the best estimate; 4 variants"),
+        (STATUS, unknown(), "but it is too early to tell which is best."),
+        (SPENT, unknown(), "that is too little to tell which is best."),
+    ],
+)
+def test_a_headline_says_how_far_the_test_is_and_who_is_ahead(
+    status: Status, found: Verdict, says: str
+) -> None:
+    begins = "Stopped after" if status is STOPPED else "After"
+    visits = "all" if status is SPENT else "6,000 of"
+    said = headline(scorecard(status, verdict=found))
+    assert said.startswith(f"{begins} {visits} 10,000 visits, ")
+    assert says in said
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (replace(NONE, assigned=(2, 1, 0, 0, 0, 0)), "After 3 of 10,000 visits: no reward"),
+        (NONE, "Waiting for the first of 10,000 visits to 6 variants."),
+        (replace(NONE, state="stopped"), "Ended before the first visit."),
+        (replace(NONE, state="draft"), "Not started yet: 6 variants, 10,000 visits."),
+    ],
+)
+def test_before_the_first_reward(status: Status, says: str) -> None:
+    said = headline(scorecard(status, verdict=None, obstacle="no reward has been reported yet."))
+    assert said.startswith(says)
+
+
+def test_a_failing_check_is_said_and_nobody_leads_before_it_is_explained() -> None:
+    said = headline(scorecard(health=SICK_REPORT))
+    assert said.endswith("not healthy, do not decide yet. B got too few. Find why.")
+    assert "leads" not in said
+    warned = HealthReport((Finding("assignments", "warn", 1e-3, "", ""),))
+    assert headline(scorecard(health=warned)) == headline(scorecard())
+
+
+def test_a_scorecard_without_a_verdict_decides_nothing() -> None:
+    until = datetime(2026, 11, 15, 14, tzinfo=UTC)
+    assert scorecard(verdict=None).decision.text == "Too early to decide."
+    waiting = scorecard(SPENT, verdict=None, rewards_until=until).decision
+    assert (waiting.word, "too early" in waiting.text.lower()) == ("running", False)
+    assert scorecard(SPENT, verdict=None).decision.word == "unclear"
+    assert scorecard(verdict=None, health=SICK_REPORT).decision.word == "unhealthy"

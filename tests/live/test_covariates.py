@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 
 import steadyarm as sa
 from steadyarm.estimators import ips
@@ -93,24 +92,6 @@ def test_decisions_rest_on_adjusted_rewards() -> None:
     shares = [[p.segment.weights[0].tolist() for p in s.results().pieces] for s in (with_, without)]
     assert shares[0][0] == shares[1][0]
     assert shares[0] != shares[1]
-
-
-@pytest.mark.parametrize(
-    ("policy", "rounds"),
-    [(sa.Steady(), 700), (sa.GBAI(), 700), (sa.Peace(), 300), (sa.TopTwoThompson(), 300)],
-)
-def test_json_goes_on_to_the_bit(policy: Any, rounds: int) -> None:
-    session = new(policy)
-    play(session, rounds)
-    waiting = session.ask({"spend": 1.5, "age": 30.0})
-    text = session.to_json()
-    again = sa.Session.from_json(text)
-    assert again.to_json() == text
-    for each in (session, again):
-        each.tell(waiting.number, 2.0)
-        play(each, rounds=98, first=rounds + 1)
-    assert session.to_json() == again.to_json()
-    assert np.array_equal(session.recommend().estimates, again.recommend().estimates)
 
 
 def test_verdicts_use_late_rewards_of_earlier_segments() -> None:

@@ -42,41 +42,6 @@ def test_the_primary_metric_says_what_the_reward_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metrics", "words"),
-    [
-        ("revenue", "expected a list of metrics"),
-        ([{"kind": "money"}], "tables of their fields"),
-        ([{"name": "revenue", "kond": "money"}], "did you mean kind"),
-        ([{"name": "a*b"}], "letters, digits"),
-        ([{"name": "x", "kind": "euro"}], "kind of the metric 'x' is 'euro'; expected one of"),
-        ([{"name": "x", "missing": "fail"}], "expected one of 'zero', 'drop'"),
-        ([{"name": "x", "margin": 1}], "only guardrails have one"),
-        ([{"name": "x", "role": "guardrail"}], "how much worse"),
-        ([{"name": "x", "role": "guardrail", "margin": "a lot"}], "how much worse"),
-        ([{"name": "x", "role": "guardrail", "margin": -1}], "how much worse"),
-        ([{"name": "x", "several": "sum"}], "needs a window, such as"),
-        ([{"name": "x", "grace": "1d"}], "needs a window"),
-        ([{"name": "reward"}], "only the primary metric"),
-        ([{"name": "x"}, {"name": "x"}], "two metrics are called 'x'"),
-        (
-            [{"name": "x", "role": "primary"}, {"name": "y", "role": "primary"}],
-            "'x' and 'y' are both primary",
-        ),
-        ([{"name": "x", "ratio": ["reward", "y"]}], "'x' is a ratio of 'y'"),
-        ([{"name": "x", "ratio": "reward"}], "the names of two metrics"),
-        (
-            [{"name": "x", "ratio": ["reward", "reward"], "cap": 3}],
-            "a ratio; it cannot be primary",
-        ),
-    ],
-)
-def test_bad_metrics_are_refused_with_the_field(metrics: Any, words: str) -> None:
-    with pytest.raises(sa.InvalidInputError, match=words) as refused:
-        described(metrics=metrics, missing="drop")
-    assert refused.value.field == "metrics"
-
-
-@pytest.mark.parametrize(
     ("settings", "limits"),
     [
         ({}, (-np.inf, np.inf)),

@@ -86,29 +86,6 @@ def shop() -> Shop:
     return played()
 
 
-@pytest.mark.parametrize(
-    ("attributes", "message"),
-    [
-        (["device"], "expected levels by attribute"),
-        ({"device": "mobile"}, "expected a list of 2 to 20 texts"),
-        ({"device": ["mobile"]}, "expected a list of 2 to 20 texts"),
-        ({"device": [f"{i}" for i in range(21)]}, "expected a list of 2 to 20 texts"),
-        ({"device": ["mobile", "mobile"]}, "'mobile' twice"),
-        ({"device": ["mobile", "a=b"]}, "'a=b'"),
-        ({"device": ["mobile", "a*b"]}, "without"),
-        ({"device": ["mobile", 3]}, "include 3"),
-        ({"device": ["mobile", " x"]}, "space at their ends"),
-        ({"device": ["mobile", "x" * 65]}, "up to 64 characters"),
-        ({"de=vice": ["a", "b"]}, "called 'de=vice'"),
-        ({f"a{i}": ["x", "y"] for i in range(9)}, "at most 8"),
-    ],
-)
-def test_attributes_that_cannot_be_kept_are_refused(attributes: Any, message: str) -> None:
-    with pytest.raises(sa.InvalidInputError, match=message) as refused:
-        Shop(attributes)
-    assert refused.value.field == "attributes"
-
-
 def test_attributes_steer_nothing() -> None:
     bare, kept = Shop(None), Shop(DEVICES)
     bare.visit(900, known=False)

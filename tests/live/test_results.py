@@ -1,9 +1,8 @@
-"""What sessions conclude: intervals under drift, missing rewards, health."""
+"""What sessions conclude: intervals under drift, lifts, missing rewards, health."""
 
 from __future__ import annotations
 
-import contextlib
-import math
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,10 @@ from scipy.stats import binom
 
 import steadyarm as sa
 from steadyarm.planning.question import EqualSplit
-from steadyarm.segments import Direction
-from tests.live.rewards import ARMS, reward
+from tests.live.worlds import ARMS, play, reward
+
+AB = sa.ArmSet.one_hot(["A", "B"])
+ABC = sa.ArmSet.one_hot(["A", "B", "C"])
 
 
 def test_nothing_is_recommended_from_nothing() -> None:
@@ -25,36 +26,29 @@ def test_nothing_is_recommended_from_nothing() -> None:
 
 @pytest.mark.parametrize("delay", [0, 25])
 @pytest.mark.parametrize(
-    "policy",
+    ("policy", "runs"),
     [
-        sa.GBAI(),
-        sa.P1RAGE(),
-        sa.Uniform(),
-        sa.P1(),
-        sa.P1RAGE(updates="rounds"),
-        sa.Steady(),
+        (sa.GBAI(), 30),
+        (sa.P1RAGE(), 30),
+        (sa.Uniform(), 30),
+        (sa.Steady(), 30),
+        (sa.P1(), 12),  # these decide in every round
+        (sa.P1RAGE(updates="rounds"), 12),
     ],
-    ids=[
-        "G-BAI",
-        "P1-RAGE",
-        "Uniform",
-        "P1",
-        "P1-RAGE by rounds",
-        "Steady",
-    ],
+    ids=["G-BAI", "P1-RAGE", "Uniform", "Steady", "P1", "P1-RAGE by rounds"],
 )
-def test_intervals_cover_all_arms_at_once_under_drift(policy: sa.Policy[Any], delay: int) -> None:
+def test_intervals_cover_all_arms_at_once_under_drift(
+    policy: sa.Policy[Any], runs: int, delay: int
+) -> None:
     """Many tests in a drifting, noisy world, with rewards that come `delay` assignments late."""
-    every_round = isinstance(policy, sa.P1) or policy.to_dict().get("updates") == "rounds"
-    T, runs, level = 200, 12 if every_round else 30, 0.9
-    arms = sa.ArmSet.one_hot(["A", "B", "C"])
+    T, level = 200, 0.9
     t = np.arange(T)[:, None]
     means = np.array([0.3, 0.2, 0.1]) + 0.5 * np.sin(2 * np.pi * t / 75 + np.array([0, 1, 2]))
     truth = means.mean(axis=0)
     covered = 0
     for run in range(runs):
         rng = np.random.default_rng(run)
-        session = sa.Session(policy, arms, budget=T, seed=run)
+        session = sa.Session(policy, ABC, budget=T, seed=run)
         late: list[tuple[sa.Assignment, float]] = []
         for i in range(T):
             a = session.ask()
@@ -71,16 +65,11 @@ def test_intervals_cover_all_arms_at_once_under_drift(policy: sa.Policy[Any], de
 @pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE(), sa.P1(), sa.Uniform()])
 def test_minimizing_is_maximizing_the_negative(policy: sa.Policy[Any]) -> None:
     """All that a session says of costs is what it says of their negative, turned."""
-    high = sa.Session(policy, ARMS, budget=500, seed=8)
+    high = play(sa.Session(policy, ARMS, budget=500, seed=8))
     low = sa.Session(policy, ARMS, budget=500, seed=8, direction="minimize")
-    for _ in range(500):
-        a, b = high.ask(), low.ask()
-        assert a == b
-        high.tell(a, reward(a))
-        low.tell(b, -reward(b))
+    play(low, lambda a: -reward(a))
     up, down = high.recommend(), low.recommend()
-    assert up.arm == down.arm
-    assert up.plausible == down.plausible
+    assert (up.arm, up.plausible) == (down.arm, down.plausible)
     np.testing.assert_allclose(down.estimates, -up.estimates)
     np.testing.assert_allclose(down.intervals, -up.intervals[:, ::-1])
     np.testing.assert_allclose(down.gap_intervals, up.gap_intervals, atol=1e-12)
@@ -89,19 +78,13 @@ def test_minimizing_is_maximizing_the_negative(policy: sa.Policy[Any]) -> None:
 
 
 def test_policies_that_leave_variants_out_promise_less() -> None:
-    session = sa.Session(sa.Peace(), ARMS, budget=300, seed=1)
-    with contextlib.suppress(sa.BudgetSpentError):
-        while True:
-            a = session.ask()
-            session.tell(a, reward(a))
+    session = play(sa.Session(sa.Peace(), ARMS, budget=300, seed=1))
     verdict = session.recommend()
     assert "No drift" in verdict.assumption
     assert verdict.name in verdict.plausible
-    for refused in (session.evidence, session.drift):
+    for refused in (session.evidence, session.drift, lambda: session.recommend(anytime=True)):
         with pytest.raises(sa.InvalidInputError, match="leaves variants out"):
             refused()
-    with pytest.raises(sa.InvalidInputError, match="leaves variants out"):
-        session.recommend(anytime=True)
 
 
 @pytest.mark.parametrize("policy", [sa.Steady(), sa.GBAI(), sa.P1RAGE()])
@@ -110,9 +93,8 @@ def test_a_variant_that_loses_rewards_by_chance_is_not_taken_for_worse(
     policy: sa.Policy[Any], forgotten: bool
 ) -> None:
     """Two fifths of B's rewards never come; B is best by 0.3 of noise 0.3 and stays it."""
-    arms, T = sa.ArmSet.one_hot(["A", "B", "C"]), 1500
-    session, rng = sa.Session(policy, arms, budget=T, seed=2), np.random.default_rng(2)
-    told = 0
+    T, told = 1500, 0
+    session, rng = sa.Session(policy, ABC, budget=T, seed=2), np.random.default_rng(2)
     for _ in range(T):
         a = session.ask()
         if a.name == "B" and rng.random() < 0.4:
@@ -125,28 +107,22 @@ def test_a_variant_that_loses_rewards_by_chance_is_not_taken_for_worse(
         assert len(session.pending) == T - told
         session.finish()
     verdict = session.recommend()
-    assert verdict.name == "B"
-    assert not verdict.sure  # it may be true, but one variant loses its rewards
+    assert (verdict.name, verdict.sure) == ("B", False)  # one variant loses its rewards
     assert verdict.unhealthy.startswith("Not healthy: do not decide yet. B misses")
     assert (verdict.intervals[:, 0] < [1.0, 1.3, 1.0]).all()
     assert (verdict.intervals[:, 1] > [1.0, 1.3, 1.0]).all()
     assert (verdict.rewards, verdict.missing) == (told, T - told)
     assert f"{T - told} missing" in str(verdict)
     report = session.health()
-    assert report.status == "fail"
-    assert "B misses" in str(report)
+    assert (report.status, "B misses" in str(report)) == ("fail", True)
     assert session.pending == ()
 
 
 def test_rewards_that_are_late_because_they_are_low_do_not_raise_estimates() -> None:
     """Clicks are told at once, their absence 300 rounds later; the look comes midway."""
-    arms, T = sa.ArmSet.one_hot(["A", "B"]), 3000
     missed = 0
     for seed in range(20):
-        session, rng = (
-            sa.Session(sa.Steady(), arms, budget=T, seed=seed),
-            np.random.default_rng(seed),
-        )
+        session, rng = sa.Session(sa.Steady(), AB, 3000, seed=seed), np.random.default_rng(seed)
         late: list[tuple[int, sa.Assignment]] = []
         for i in range(1500):
             a = session.ask()
@@ -162,40 +138,101 @@ def test_rewards_that_are_late_because_they_are_low_do_not_raise_estimates() -> 
 
 
 def test_the_range_of_rewards_is_checked() -> None:
-    session = sa.Session(sa.Steady(), ARMS, budget=300, seed=1, direction="minimize")
-    for _ in range(300):
-        a = session.ask()
-        session.tell(a, reward(a))
+    session = play(sa.Session(sa.Steady(), ARMS, budget=300, seed=1, direction="minimize"))
     with pytest.raises(sa.InvalidInputError, match="for intervals that hold at all times"):
         session.recommend(anytime=False, reward_range=(0, 1))
-    with pytest.raises(sa.InvalidInputError, match=r"but rewards from .* were recorded"):
-        session.recommend(anytime=True, reward_range=(0.4, 0.5))
     assert session.recommend(anytime=True, reward_range=(-2, 3)).anytime
-    again = sa.Session.from_json(session.to_json())
-    with pytest.raises(sa.InvalidInputError, match=r"but rewards from .* were recorded"):
-        again.recommend(anytime=True, reward_range=(0.4, 0.5))
+    for each in (session, sa.Session.from_json(session.to_json())):
+        with pytest.raises(sa.InvalidInputError, match=r"but rewards from .* were recorded"):
+            each.recommend(anytime=True, reward_range=(0.4, 0.5))
 
 
-def test_a_policy_without_standard_errors_gets_estimates_and_no_intervals() -> None:
-    directions: tuple[tuple[Direction, str], ...] = (("maximize", "B"), ("minimize", "A"))
-    for direction, best in directions:
-        arms = sa.ArmSet.one_hot(["A", "B"])
-        session = sa.Session(EqualSplit(), arms, budget=40, seed=1, direction=direction)
-        for _ in range(40):
-            a = session.ask()
-            session.tell(a, 0.25 + 0.5 * a.arm)
-        verdict = session.recommend()
-        assert verdict.name == best
-        assert verdict.estimates.tolist() == [0.25, 0.75]
-        assert np.isnan(verdict.standard_errors).all()
-        assert verdict.intervals.tolist() == [[-math.inf, math.inf]] * 2
-        assert verdict.plausible == ("A", "B")
-        assert not verdict.sure
-        assert verdict.of("A").gap == (0.0 if best == "A" else 0.5)
-        assert "no standard errors" in verdict.method
-        assert verdict.assumption.startswith("A/B-test gives no standard errors")
-        assert "(no interval: the policy gives no standard errors)" in str(verdict)
-        with pytest.raises(sa.InvalidInputError, match=r"'A/B-test', a policy of your own; give"):
-            sa.Session.from_json(session.to_json())
-        again = sa.Session.from_json(session.to_json(), policy=EqualSplit())
-        assert again.recommend().name == best
+@pytest.mark.parametrize(("direction", "best"), [("maximize", "B"), ("minimize", "A")])
+def test_a_policy_without_standard_errors_gets_estimates_and_no_intervals(
+    direction: Any, best: str
+) -> None:
+    session = sa.Session(EqualSplit(), AB, budget=40, seed=1, direction=direction)
+    verdict = play(session, lambda a: 0.25 + 0.5 * a.arm).recommend()
+    assert verdict.name == best
+    assert verdict.estimates.tolist() == [0.25, 0.75]
+    assert np.isnan(verdict.standard_errors).all()
+    assert np.isinf(verdict.intervals).all()
+    assert (verdict.plausible, verdict.sure) == (("A", "B"), False)
+    assert verdict.of("A").gap == (0.0 if best == "A" else 0.5)
+    assert verdict.assumption.startswith("A/B-test gives no standard errors")
+    assert "(no interval: the policy gives no standard errors)" in str(verdict)
+    with pytest.raises(sa.InvalidInputError, match="'A/B-test', a policy of your own; give"):
+        sa.Session.from_json(session.to_json())
+    again = sa.Session.from_json(session.to_json(), policy=EqualSplit())
+    assert again.recommend().name == best
+
+
+# Lifts over a control
+
+NAMES = ("control", "guest", "video")
+
+
+def compared(control: Any = "control", budget: int = 3000, **given: Any) -> sa.Session:
+    """A session that was played to its end; guest is better by a third."""
+    rules: dict[str, Any] = {"policy": sa.Steady(), "seed": 1} | given
+    session = sa.Session(arms=sa.ArmSet.one_hot(NAMES), budget=budget, control=control, **rules)
+    rng = np.random.default_rng(1)
+    return play(session, lambda a: float(rng.random() < 0.3 + 0.1 * (a.name == "guest")))
+
+
+def test_a_verdict_says_how_variants_differ_from_the_control() -> None:
+    found = compared().recommend()
+    np.testing.assert_allclose(found.lifts, found.estimates - found.estimates[0], atol=1e-12)
+    guest, control = found.of("guest"), found.of("control")
+    assert guest.lift == pytest.approx(0.1, abs=0.04)
+    assert guest.relative == pytest.approx(guest.lift / control.estimate)
+    assert min(guest.lift_low, guest.relative_low) > 0
+    assert (control.lift, control.lift_low, control.lift_high) == (0.0, 0.0, 0.0)
+    assert (found.decision.word, found.decision.variant) == ("ship", "guest")
+    assert f"Against control: +{guest.relative:.0%}".replace("%", " %") in str(found)
+
+
+def test_interim_lifts_are_wider_and_spend_a_fifth() -> None:
+    live = sa.Session(sa.Steady(), sa.ArmSet.one_hot(NAMES), 3000, seed=1, control="control")
+    rng = np.random.default_rng(1)
+    for _ in range(1500):
+        shown = live.ask()
+        live.tell(shown, float(rng.random() < 0.3))
+    usual, whole = live.recommend(), live.recommend(anytime=True)
+    assert usual.anytime
+    width = np.ptp(usual.lift_intervals, axis=1)[1:]
+    assert (width > np.ptp(whole.lift_intervals, axis=1)[1:]).all()
+    level = live.recommend(0.99, anytime=True)
+    np.testing.assert_allclose(usual.lift_intervals, level.lift_intervals, rtol=1e-6)
+
+
+@pytest.mark.parametrize("policy", [sa.Peace(), sa.LinearThompson()])
+def test_policies_that_leave_variants_out_give_lifts_of_their_own_errors(
+    policy: sa.Policy[Any],
+) -> None:
+    found = compared(policy=policy).recommend()
+    known = ~np.isnan(found.lifts)
+    low, high = found.lift_intervals[known].T
+    assert ((low <= found.lifts[known]) & (found.lifts[known] <= high)).all()
+    z, errors = 2.2414, np.nan_to_num(found.standard_errors, nan=np.inf)  # two comparisons
+    reach = z * (errors + errors[0])
+    reach[0] = 0.0
+    np.testing.assert_allclose((high - low) / 2, reach[known], rtol=1e-4)
+    relative = found.relative_intervals
+    apart = (found.lift_intervals[:, 0] > 0) == (relative[:, 0] > 0)
+    assert apart[~np.isnan(relative[:, 0])].all()
+
+
+def test_a_verdict_becomes_a_data_frame() -> None:
+    pandas, polars = import_module("pandas"), import_module("polars")
+    found = compared().recommend()
+    frame, other = found.to_pandas(), found.to_polars()
+    assert (type(frame), type(other)) == (pandas.DataFrame, polars.DataFrame)
+    assert list(frame.columns) == other.columns
+    assert frame["name"].tolist() == list(NAMES)
+    assert frame["recommended"].tolist() == [False, True, False]
+    np.testing.assert_array_equal(frame["lift"], found.lifts)
+    np.testing.assert_array_equal(other["relative_high"].to_numpy()[1], frame["relative_high"][1])
+    bare = compared(control=None).recommend().to_pandas()
+    assert list(bare.columns) == list(frame.columns)
+    assert np.isnan(bare["lift"]).all()

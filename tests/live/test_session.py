@@ -1,16 +1,18 @@
-"""Asking and telling: segments, late rewards, budgets, threads, refusals."""
+"""Asking and telling: segments, late rewards, budgets, threads, refusals; and sessions as JSON."""
 
 from __future__ import annotations
 
 import math
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
 import steadyarm as sa
-from tests.live.rewards import ARMS, reward
+from steadyarm.segments import SegmentStats
+from tests.live.worlds import ARMS, reward
 
 
 def test_a_session_is_the_simulators_batch_of_one() -> None:
@@ -31,8 +33,6 @@ def test_a_session_is_the_simulators_batch_of_one() -> None:
             sums[0, a.arm] += reward(a)
             squares[0, a.arm] += reward(a) ** 2
             session.tell(a, reward(a))
-        from steadyarm.segments import SegmentStats
-
         state = policy.observe(state, segment, SegmentStats(counts, sums, squares))
     assert np.array_equal(session.recommend().estimates, policy.recommend(state).estimates[0])
 
@@ -96,8 +96,8 @@ def test_forgotten_assignments_are_left_out_of_the_estimate() -> None:
     assert np.allclose(holed.recommend().estimates, whole.recommend().estimates)
 
 
-def test_a_repeated_or_unknown_number_is_refused_and_nothing_changes() -> None:
-    session = sa.Session(sa.GBAI(), ARMS, budget=10)
+def test_what_cannot_be_told_is_refused_and_the_budget_is_an_end() -> None:
+    session = sa.Session(sa.GBAI(), ARMS, budget=3)
     a = session.ask()
     session.tell(a, 0.3)
     before = session.to_json()
@@ -117,12 +117,7 @@ def test_a_repeated_or_unknown_number_is_refused_and_nothing_changes() -> None:
     assert session.pending == (1,)
     session.tell(b, 0.1)
     assert before != session.to_json()
-
-
-def test_the_budget_is_an_end() -> None:
-    session = sa.Session(sa.GBAI(), ARMS, budget=3)
-    for _ in range(3):
-        session.tell(session.ask(), 0.0)
+    session.tell(session.ask(), 0.0)
     with pytest.raises(sa.BudgetSpentError, match="all 3 assignments"):
         session.ask()
 
@@ -152,3 +147,66 @@ def test_many_threads_lose_nothing() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert session.recommend().rewards == 4000
+
+
+# Sessions as JSON
+
+
+PLAIN = (sa.P1RAGE(), sa.MixedPeace(), sa.Peace(), sa.ODLinBAI(), sa.P1())
+ADJUSTED = (sa.Steady(), sa.GBAI(), sa.Peace(), sa.TopTwoThompson())
+
+
+@pytest.mark.parametrize(
+    ("policy", "covariates"),
+    [*((policy, ()) for policy in PLAIN), *((policy, ("spend", "age")) for policy in ADJUSTED)],
+)
+def test_going_on_from_json_gives_the_same_run(
+    policy: sa.Policy[Any], covariates: tuple[str, ...]
+) -> None:
+    budget = 300 if covariates else 90  # slopes need some rewards
+    straight, broken = (
+        sa.Session(policy, ARMS, budget, seed=2, covariates=covariates) for _ in range(2)
+    )
+    rng = np.random.default_rng(3)
+    for i in range(budget):
+        known = {name: float(rng.normal()) for name in covariates}
+        try:
+            a = straight.ask(known or None)
+        except sa.BudgetSpentError:
+            break
+        assert broken.ask(known or None) == a
+        gain = reward(a) + known.get("spend", 0.0)
+        straight.tell(a, gain)
+        if i % 7 == 3:
+            broken = sa.Session.from_json(broken.to_json())
+        broken.tell(a.number, gain)
+    assert straight.to_json() == broken.to_json()
+    np.testing.assert_array_equal(straight.recommend().intervals, broken.recommend().intervals)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not the JSON of a session"),
+        ("[]", "but 'list'"),
+        (None, "not the JSON of a session"),
+        ('{"format": 99}', "but 99"),
+        ('{"format": 4}', "incomplete or was changed"),
+        (("0.25", "0.5"), "incomplete or was changed"),
+        (('"asked": 1', '"asked": 2'), "incomplete or was changed"),
+    ],
+)
+def test_bad_json_is_refused(text: Any, message: str) -> None:
+    if isinstance(text, tuple):
+        session = sa.Session(sa.MixedPeace(), ARMS, budget=40, seed=1)
+        session.tell(session.ask(), 0.25)
+        text = session.to_json().replace(*text)
+    with pytest.raises(sa.InvalidInputError, match=message):
+        sa.Session.from_json(text)
+
+
+def test_a_session_goes_on_with_the_policy_it_was_run_with() -> None:
+    text = sa.Session(sa.P1RAGE(max_phases=3), ARMS, budget=9).to_json()
+    assert sa.Session.from_json(text, sa.P1RAGE(max_phases=3)).policy == sa.P1RAGE(max_phases=3)
+    with pytest.raises(sa.InvalidInputError, match="give the policy of the test"):
+        sa.Session.from_json(text, sa.P1RAGE(max_phases=9))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.settings import Settings
+from steadyarm.live.settings import LARGEST_VALUE, Settings
 from steadyarm.segments import Segment
 from steadyarm.storages import open_storage
 from tests.live.worlds import arms_of, create
@@ -25,56 +25,118 @@ def settings(**changes: Any) -> Settings:
     return Settings(**given)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"reward_window": 0}, "reward_window is 0"),
-        ({"reward_window": "7 moons"}, "reward_window is '7 moons'"),
-        ({"reward_window": "..d"}, "reward_window"),
-        ({"reward_window": float("nan")}, "reward_window is nan"),
-        ({"reward_range": (1, 0)}, "the first to be below"),
-        ({"reward_range": (1, 2), "missing": "zero"}, "counts as zero"),
-        ({"missing": None}, "`missing` is required unless `reward_range`"),
-        ({"missing": None, "budget": "1000"}, "budget is '1000'"),
-        ({"missing": None, "reward_window": "2 moons"}, "reward_window is '2 moons'"),
-        ({"missing": None, "control": {"arm 9": 0.1}}, "is not one of the variants"),
-        ({"missing": None, "reward_range": (1, 2)}, '"drop" if rewards get lost'),
-        (
-            {"missing": None, "reward_range": (0, 1), "direction": "minimize"},
-            "`missing` is required unless",
-        ),
-        ({"reward_range": 3}, "reward_range is 3"),
-        ({"reward_range": (0, float("inf"))}, "finite"),
-        ({"missing": "ignore"}, "missing is 'ignore'"),
-        ({"sticky": "user"}, "sticky is 'user'"),
-        ({"direction": "up"}, "direction is 'up'"),
-        ({"budget": 0}, "budget is 0"),
-        ({"budget": 2.5}, "budget is 2.5"),
-        ({"seed": -1}, "seed is -1"),
-        ({"seed": 2**63}, "of at most 9223372036854775807"),
-        ({"policy": "steady"}, "expected an instance"),
-        ({"arms": ["A", "B"]}, "expected an ArmSet"),
-        ({"control": {"arm 9": 0.1}}, "is not one of the variants"),
-        ({"control": "arm 9"}, "control 'arm 9' is not one of the variants"),
-        ({"control": 1}, "expected the name of a variant, such as 'arm 0'"),
-        ({"control": ["arm 1"]}, "expected the name of a variant"),
-        ({"control_share": 0.1}, "but control is not set"),
-        ({"control": "arm 0", "control_share": 1.5}, "between 0 and 1"),
-        (
-            {"control": {"arm 0": 0.1}, "policy": sa.Peace()},
-            "min_share do not apply",
-        ),
-        ({"control": {"arm 0": 0.1, "arm 1": 0.1}}, "only one"),
-        ({"control": {"arm 0": 1.0}}, "between 0 and 1"),
-        ({"control": {"arm 0": 0.1}, "min_share": {"arm 0": 0.1}}, "leave it out"),
-        ({"control": {"arm 0": 0.5}, "min_share": {"arm 1": 0.5}}, "must leave some"),
-        ({"min_share": 0.25}, "must leave some"),
-        ({"policy": sa.Peace(), "min_share": 0.1}, "do not apply"),
-    ],
-)
+AB = {"arms": sa.ArmSet.one_hot(["A", "B"])}
+LARGE = sa.ArmSet.factorial({f"f{i}": ("no", "yes") for i in range(16)}, interactions=1)
+SURE = {"stop": "when sure"}
+LEVELS = "expected a list of 2 to 20 texts"
+TWO_PRIMARY = [{"name": "x", "role": "primary"}, {"name": "y", "role": "primary"}]
+RATIO = {"name": "x", "ratio": ["reward", "reward"], "cap": 3}
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"reward_window": 0}, "reward_window is 0"),
+    ({"reward_window": "7 moons"}, "reward_window is '7 moons'"),
+    ({"reward_window": "..d"}, "reward_window"),
+    ({"reward_window": float("nan")}, "reward_window is nan"),
+    ({"reward_range": (1, 0)}, "the first to be below"),
+    ({"reward_range": (1, 2), "missing": "zero"}, "counts as zero"),
+    ({"missing": None}, "`missing` is required unless `reward_range`"),
+    ({"missing": None, "budget": "1000"}, "budget is '1000'"),
+    ({"missing": None, "reward_window": "2 moons"}, "reward_window is '2 moons'"),
+    ({"missing": None, "control": {"arm 9": 0.1}}, "is not one of the variants"),
+    ({"missing": None, "reward_range": (1, 2)}, '"drop" if rewards get lost'),
+    ({"missing": None, "reward_range": (0, 1), "direction": "minimize"}, "`missing` is required"),
+    ({"reward_range": 3}, "reward_range is 3"),
+    ({"reward_range": (0, float("inf"))}, "finite"),
+    ({"missing": "ignore"}, "missing is 'ignore'"),
+    ({"sticky": "user"}, "sticky is 'user'"),
+    ({"direction": "up"}, "direction is 'up'"),
+    ({"budget": 0}, "budget is 0"),
+    ({"budget": 2.5}, "budget is 2.5"),
+    ({"seed": -1}, "seed is -1"),
+    ({"seed": 2**63}, "of at most 9223372036854775807"),
+    ({"policy": "steady"}, "expected an instance"),
+    ({"arms": ["A", "B"]}, "expected an ArmSet"),
+    ({"control": {"arm 9": 0.1}}, "is not one of the variants"),
+    ({"control": "arm 9"}, "control 'arm 9' is not one of the variants"),
+    ({"control": 1}, "expected the name of a variant, such as 'arm 0'"),
+    ({"control": ["arm 1"]}, "expected the name of a variant"),
+    ({"control": None, "control_share": 0.1}, "but control is not set"),
+    ({"control": "arm 0", "control_share": 1.5}, "between 0 and 1"),
+    ({"control": {"arm 0": 0.1}, "policy": sa.Peace()}, "min_share do not apply"),
+    ({"control": {"arm 0": 0.1, "arm 1": 0.1}}, "only one"),
+    ({"control": {"arm 0": 1.0}}, "between 0 and 1"),
+    ({"control": {"arm 0": 0.1}, "min_share": {"arm 0": 0.1}}, "leave it out"),
+    ({"control": {"arm 0": 0.5}, "min_share": {"arm 1": 0.5}}, "must leave some"),
+    ({"min_share": 0.25}, "must leave some"),
+    ({"policy": sa.Peace(), "min_share": 0.1}, "do not apply"),
+    # when a test stops itself
+    ({"stop": "soon"}, "'when sure'"),
+    ({"looks": 4}, 'stop="when sure"'),
+    ({"futility": 0.1}, "leave futility out"),
+    ({"spending": "pocock"}, "does not stop early"),
+    (SURE | {"looks": 0}, "from 1 to 60"),
+    (SURE | {"looks": "hourly"}, "from 1 to 60"),
+    (SURE | {"looks": True}, "from 1 to 60"),
+    (SURE | {"spending": "linear"}, "'pocock'"),
+    (SURE | {"futility": -1}, "above 0"),
+    (SURE | {"policy": sa.Peace()}, "leaves variants out"),
+    # what takes part, and afterwards
+    ({"traffic": 0}, "traffic is 0"),
+    ({"traffic": 1.5}, "traffic is 1.5"),
+    ({"traffic": 0.5, "control": None}, "they see the control, so set control"),
+    ({"layer": "checkout", "control": "arm 0", "sticky": "none"}, 'use sticky="unit"'),
+    ({"layer": ""}, "the layer is called ''"),
+    ({"after": "hide"}, "after is 'hide'"),
+    # attributes
+    ({"attributes": ["device"]}, "expected levels by attribute"),
+    ({"attributes": {"device": "mobile"}}, LEVELS),
+    ({"attributes": {"device": ["mobile"]}}, LEVELS),
+    ({"attributes": {"device": [f"{i}" for i in range(21)]}}, LEVELS),
+    ({"attributes": {"device": ["mobile", "mobile"]}}, "'mobile' twice"),
+    ({"attributes": {"device": ["mobile", "a=b"]}}, "'a=b'"),
+    ({"attributes": {"device": ["mobile", "a*b"]}}, "without"),
+    ({"attributes": {"device": ["mobile", 3]}}, "include 3"),
+    ({"attributes": {"device": ["mobile", " x"]}}, "space at their ends"),
+    ({"attributes": {"device": ["mobile", "x" * 65]}}, "up to 64 characters"),
+    ({"attributes": {"de=vice": ["a", "b"]}}, "called 'de=vice'"),
+    ({"attributes": {f"a{i}": ["x", "y"] for i in range(9)}}, "at most 8"),
+    # metrics
+    ({"metrics": "revenue"}, "expected a list of metrics"),
+    ({"metrics": [{"kind": "money"}]}, "tables of their fields"),
+    ({"metrics": [{"name": "revenue", "kond": "money"}]}, "did you mean kind"),
+    ({"metrics": [{"name": "a*b"}]}, "letters, digits"),
+    ({"metrics": [{"name": "x", "kind": "euro"}]}, "kind of the metric 'x' is 'euro'; expected"),
+    ({"metrics": [{"name": "x", "missing": "fail"}]}, "expected one of 'zero', 'drop'"),
+    ({"metrics": [{"name": "x", "margin": 1}]}, "only guardrails have one"),
+    ({"metrics": [{"name": "x", "role": "guardrail"}]}, "how much worse"),
+    ({"metrics": [{"name": "x", "role": "guardrail", "margin": "a lot"}]}, "how much worse"),
+    ({"metrics": [{"name": "x", "role": "guardrail", "margin": -1}]}, "how much worse"),
+    ({"metrics": [{"name": "x", "several": "sum"}]}, "needs a window, such as"),
+    ({"metrics": [{"name": "x", "grace": "1d"}]}, "needs a window"),
+    ({"metrics": [{"name": "reward"}]}, "only the primary metric"),
+    ({"metrics": [{"name": "x"}, {"name": "x"}]}, "two metrics are called 'x'"),
+    ({"metrics": TWO_PRIMARY}, "'x' and 'y' are both primary"),
+    ({"metrics": [{"name": "x", "ratio": ["reward", "y"]}]}, "'x' is a ratio of 'y'"),
+    ({"metrics": [{"name": "x", "ratio": "reward"}]}, "the names of two metrics"),
+    ({"metrics": [RATIO]}, "a ratio; it cannot be primary"),
+    # values
+    (AB | {"values": {"A": 1}}, "values are missing for B"),
+    (AB | {"values": {"A": 1, "B": 2, "C": 3}}, "'C', which is not one of the variants"),
+    (AB | {"values": [1]}, "1 values for 2 variants"),
+    (AB | {"values": "AB"}, "values is 'AB'"),
+    (AB | {"values": {"A": 1, "B": float("nan")}}, "'B' is not valid JSON: Out of range"),
+    (AB | {"values": {"A": 1, "B": {"x": {1, 2}}}}, "type set is not JSON"),
+    (AB | {"values": {"A": 1, "B": 2**60}}, "above 2"),
+    (AB | {"values": {"A": 1, "B": "\ud800"}}, "surrogates not allowed"),
+    (AB | {"values": {"A": 1, "B": "x" * LARGEST_VALUE}}, "16,386 bytes as JSON"),
+    ({"arms": LARGE, "values": {"x": 1}}, "values cannot be given for"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
 def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(sa.InvalidInputError, match=message):
+    with pytest.raises(sa.InvalidInputError, match=message) as refused:
         settings(**changes)
+    assert refused.value.field in changes
 
 
 def test_control_and_floors_enter_the_allocation_exactly() -> None:

@@ -17,31 +17,22 @@ from steadyarm.live.metrics import Metric
 from steadyarm.live.scorecard import compute_scorecard
 from steadyarm.live.settings import Settings
 from steadyarm.live.stopping import DAY, ITSELF, WEEK, list_looks
-from steadyarm.live.verdict import Verdict
+from tests.live import worlds
+from tests.live.worlds import START, play
 
 AB = sa.ArmSet.one_hot(["A", "B"])
-START = datetime(2026, 11, 2, 15, tzinfo=UTC).timestamp()
 BETTER, ALIKE = {"A": 0.2, "B": 0.32}, {"A": 0.3, "B": 0.3}
 
 
-def played(
-    rates: dict[str, float], budget: int = 3000, late: int = 0, seed: int = 1, **options: Any
-) -> sa.Session:
-    """A session played as far as it goes; rewards come `late` visits later."""
+def session_of(**options: Any) -> sa.Session:
+    rules: dict[str, Any] = {"seed": 1, "stop": "when sure", "looks": 6, "control": "A"}
+    return sa.Session(sa.Steady(), AB, 3000, **rules | options)
+
+
+def played(rates: dict[str, float], seed: int = 1, **options: Any) -> sa.Session:
+    """A session played as far as it goes."""
     rng = random.Random(seed)
-    usual: dict[str, Any] = {"stop": "when sure", "looks": 6, "control": "A"}
-    session = sa.Session(sa.Steady(), AB, budget, seed=seed, **usual | options)
-    waiting: list[tuple[sa.Assignment, float]] = []
-    for _ in range(budget):
-        if session.stopped is not None:
-            break
-        shown = session.ask()
-        waiting.append((shown, float(rng.random() < rates[shown.name])))
-        if len(waiting) > late:
-            session.tell(*waiting.pop(0))
-    for shown, reward in waiting:
-        session.tell(shown, reward)
-    return session
+    return play(session_of(seed=seed, **options), lambda a: float(rng.random() < rates[a.name]))
 
 
 # Sessions
@@ -89,18 +80,17 @@ def test_a_session_decides_as_the_batch_does(rates: dict[str, float]) -> None:
 
 
 def test_json_goes_on_where_it_stood_and_keeps_why_it_stopped() -> None:
-    given: dict[str, Any] = {"stop": "when sure", "looks": 6, "control": "A", "futility": 0.01}
-    rng, one = random.Random(1), sa.Session(sa.Steady(), AB, 3000, seed=1, **given)
+    rng, one = random.Random(1), session_of(futility=0.01)
     while one.stopped is None:
         shown = one.ask()
         one.tell(shown, float(rng.random() < BETTER[shown.name]))
         if one.asked % 300 == 0:
             one = sa.Session.from_json(one.to_json())
-    assert one.asked == played(BETTER, futility=0.01).asked
-    other = sa.Session.from_json(one.to_json())
-    assert other.stopped == one.stopped
-    assert str(other.recommend()) == str(one.recommend())
-    assert other.to_json() == one.to_json()
+    straight = played(BETTER, futility=0.01)
+    for each in (straight, sa.Session.from_json(one.to_json())):
+        assert (each.asked, each.stopped) == (one.asked, one.stopped)
+        assert str(each.recommend()) == str(one.recommend())
+        assert each.to_json() == one.to_json()
 
 
 def test_futility_stops_a_test_that_can_find_nothing_any_more() -> None:
@@ -114,33 +104,6 @@ def test_futility_stops_a_test_that_can_find_nothing_any_more() -> None:
     assert played(ALIKE, seed=4, futility=0.001, stop="recommend").stopped is None
 
 
-# Settings
-
-
-@pytest.mark.parametrize(
-    ("options", "field", "says"),
-    [
-        ({"stop": "soon"}, "stop", "'when sure'"),
-        ({"looks": 4}, "looks", 'stop="when sure"'),
-        ({"futility": 0.1}, "futility", "leave futility out"),
-        ({"spending": "pocock"}, "spending", "does not stop early"),
-        ({"stop": "when sure", "looks": 0}, "looks", "from 1 to 60"),
-        ({"stop": "when sure", "looks": "hourly"}, "looks", "from 1 to 60"),
-        ({"stop": "when sure", "looks": True}, "looks", "from 1 to 60"),
-        ({"stop": "when sure", "spending": "linear"}, "spending", "'pocock'"),
-        ({"stop": "when sure", "futility": -1}, "futility", "above 0"),
-        ({"stop": "when sure", "policy": sa.Peace()}, "stop", "leaves variants out"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(
-    options: dict[str, Any], field: str, says: str
-) -> None:
-    given: dict[str, Any] = {"arms": AB, "policy": sa.Steady(), "budget": 100, "seed": 1}
-    with pytest.raises(sa.InvalidInputError, match=says) as error:
-        Settings(**given | {"missing": "drop"} | options)
-    assert error.value.field == field
-
-
 # Experiments
 
 
@@ -148,48 +111,30 @@ Report = Callable[[sa.LiveAssignment, float], float | dict[str, float] | None]
 """What is reported of a visit and whether it brought a click; None for nothing."""
 
 
-class Shop:
+class Shop(worlds.Shop):
     """An experiment with a clock; a click comes within a minute or not at all."""
 
     def __init__(self, rates: dict[str, float], days: float = 14, **options: Any) -> None:
-        self.now, self.rates, self.rng = START, rates, random.Random(2)
-        self.step = days * 86400 / 3000
-        given: dict[str, Any] = {"reward_range": (0, 1), "reward_window": "2d", "reward_grace": 0}
-        if "metrics" in options:
-            given = {}
-        self.test = sa.create_experiment(
-            "shop",
-            ["A", "B"],
-            sa.Steady(),
-            3000,
-            options.pop("storage", "memory"),
-            seed=2,
-            control="A",
-            clock=lambda: self.now,
-            **given | {"stop": "when sure", "looks": "daily"} | options,
-        )
+        rules: dict[str, Any] = {"arms": AB, "budget": 3000, "seed": 2, "missing": None}
+        if "metrics" not in options:
+            rules |= {"reward_range": (0, 1), "reward_window": "2d", "reward_grace": 0}
+        super().__init__(**rules | {"stop": "when sure", "looks": "daily"} | options)
+        self.rates, self.rng, self.step = rates, random.Random(2), days * 86400 / 3000
 
     def play(self, visits: int = 3000, report: Report = lambda _, click: click or None) -> int:
-        """Visits, five at a time, until the test ends; how many there were."""
-        for i in range(0, visits, 5):
-            self.now += 5 * self.step
-            answers: Any = self.test.ask_many([f"visitor {self.now} {k}" for k in range(5)])
-            inside = [shown for shown in answers if shown.in_test]
-            clicks = [float(self.rng.random() < self.rates[shown.name]) for shown in inside]
-            values = map(report, inside, clicks)
-            told = zip(inside, values, strict=True)
-            self.test.tell_many([(shown, value) for shown, value in told if value is not None])
-            if len(inside) < 5:
-                return i + len(inside)
-        return visits
+        """Visits until the test ends; how many there were."""
 
-    def verdict(self) -> Verdict:
-        """The verdict now."""
-        return self.test.recommend()
+        def click(shown: sa.LiveAssignment) -> float | dict[str, float] | None:
+            return report(shown, float(self.rng.random() < self.rates[shown.name]))
+
+        return self.visit(visits, click, self.step, group=5)
+
+    def stops(self) -> list[Any]:
+        return [e for e in self.test.history() if e.action == "experiment.stopped"]
 
 
 def test_more_visits_are_promised_at_planned_analyses_only() -> None:
-    session = sa.Session(sa.Steady(), AB, 3000, seed=3, stop="recommend", looks=3)
+    session = session_of(seed=3, stop="recommend", looks=3, control=None)
     rng = random.Random(3)
     for _ in range(1100):
         shown = session.ask()
@@ -201,7 +146,7 @@ def test_more_visits_are_promised_at_planned_analyses_only() -> None:
     assert found.decision.more >= 0.95 * (2000 - found.judged)  # two digits
     shop = Shop({"A": 0.3, "B": 0.36}, days=28, looks="weekly", stop="recommend")
     shop.play(1100)
-    found = shop.verdict()
+    found = shop.test.recommend()
     assert found.stopping is not None
     (look,) = found.stopping.looks
     due = datetime.fromtimestamp(START + 5 * shop.step, UTC) + timedelta(days=14)
@@ -215,22 +160,18 @@ def test_an_experiment_stops_itself_with_a_trace_and_keeps_its_units() -> None:
     visits = shop.play()
     assert visits < 2900
     assert shop.test.state == "stopped"
-    stops = [entry for entry in shop.test.history() if entry.action == "experiment.stopped"]
-    assert [entry.author for entry in stops] == [ITSELF]
-    assert stops[0].detail["reason"].startswith("Ship B: it beats A by")
-    verdict = shop.verdict()
+    (stop,) = shop.stops()
+    assert stop.author == ITSELF
+    assert stop.detail["reason"].startswith("Ship B: it beats A by")
+    verdict = shop.test.recommend()
     assert verdict.stopping is not None
-    assert verdict.stopping.looks[-1].number == stops[0].detail["look"]
-    assert (
-        f"Stopped on {datetime.fromtimestamp(shop.now, UTC):%A %d %b %Y} at interim analysis"
-        in str(verdict)
-    )
+    assert verdict.stopping.looks[-1].number == stop.detail["look"]
+    today = datetime.fromtimestamp(shop.clock.now, UTC)
+    assert f"Stopped on {today:%A %d %b %Y} at interim analysis" in str(verdict)
     assert verdict.pending > 0  # rewards of newer visits may still come
-    first = f"visitor {START + 5 * shop.step} 0"
-    assert not shop.test.ask(first).new  # who has a variant keeps it
-    shop.now += 5 * 86400
-    shop.test.refresh()
-    later = shop.verdict()
+    assert not shop.test.ask("visitor 0").new  # who has a variant keeps it
+    shop.wait(days=5)
+    later = shop.test.recommend()
     assert (later.decision, later.judged) == (verdict.decision, verdict.judged)
     assert later.pending == 0
     assert shop.test.replay().agrees
@@ -239,7 +180,7 @@ def test_an_experiment_stops_itself_with_a_trace_and_keeps_its_units() -> None:
 def test_a_test_that_stopped_itself_is_reopened_and_stops_at_a_later_look() -> None:
     shop = Shop(BETTER)
     visits = shop.play()
-    (look,) = [e.detail["look"] for e in shop.test.history() if e.action == "experiment.stopped"]
+    (look,) = [stop.detail["look"] for stop in shop.stops()]
     with pytest.raises(sa.InvalidInputError, match="reason"):
         shop.test.reopen(reason=" ")
     shop.test.ask("somebody else")  # sees the default, outside of the test
@@ -250,11 +191,11 @@ def test_a_test_that_stopped_itself_is_reopened_and_stops_at_a_later_look() -> N
     shop.test.refresh()
     assert shop.test.state == "running"
     assert shop.test.ask("somebody else").in_test
-    assert "The test was reopened" in shop.verdict().assumption
+    assert "The test was reopened" in shop.test.recommend().assumption
     assert shop.play() > visits / 20
-    stops = [e.detail["look"] for e in shop.test.history() if e.action == "experiment.stopped"]
-    assert stops[0] == look
-    assert all(later > look for later in stops[1:])
+    first, *later = [stop.detail["look"] for stop in shop.stops()]
+    assert first == look
+    assert all(other > look for other in later)
     assert shop.test.replay().agrees
     if shop.test.state == "running":
         shop.test.stop()
@@ -266,11 +207,11 @@ def test_a_test_that_stopped_itself_is_reopened_and_stops_at_a_later_look() -> N
 def test_two_processes_stop_a_test_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'shop.db'}"
     shop = Shop({"A": 0.1, "B": 0.6}, storage=url)
-    other = sa.load_experiment("shop", url, clock=lambda: shop.now)
+    other = sa.load_experiment("shop", url, clock=shop.clock)
     mine = shop.test
     tests = [mine, other]
     for i in range(3000):
-        shop.now += shop.step
+        shop.clock.pass_(shop.step)
         shown = tests[i % 2].ask(f"visitor {i}")
         if not shown.in_test:
             break
@@ -278,12 +219,11 @@ def test_two_processes_stop_a_test_once(tmp_path: Path) -> None:
             tests[(i // 2) % 2].tell(shown.id, 1.0)
     for test in tests:
         test.refresh()
-    stops = [entry for entry in mine.history() if entry.action == "experiment.stopped"]
-    assert len(stops) == 1
+    assert len(shop.stops()) == 1
     assert str(mine.recommend()) == str(other.recommend())
-    late = sa.load_experiment("shop", url, clock=lambda: shop.now)
+    late = sa.load_experiment("shop", url, clock=shop.clock)
     late.refresh()
-    assert len([e for e in late.history() if e.action == "experiment.stopped"]) == 1
+    assert len(shop.stops()) == 1
     for test in (mine, other, late):
         test.close()
 
@@ -332,7 +272,7 @@ def guarded(
 def test_a_guardrail_that_may_be_broken_keeps_a_test_running() -> None:
     shop, report = guarded(0.01, {"A": 1.0, "B": 1.0}, noise=3.0)
     assert shop.play(2400, report) == 2400
-    verdict = shop.verdict()
+    verdict = shop.test.recommend()
     assert verdict.decision.word == "unclear"
     assert "slow may have got worse" in verdict.decision.text
     assert verdict.stopping is not None
@@ -359,14 +299,14 @@ def test_what_comes_after_a_stop_changes_neither_guardrails_nor_other_metrics() 
             shop.test.tell(*late.pop(0))
 
     shop.play(3000, tell)
-    at_stop, figures = shop.verdict(), shop.test.metrics()
+    at_stop, figures = shop.test.recommend(), shop.test.metrics()
     assert at_stop.stopping is not None
     assert at_stop.stopping.stopped
     assert at_stop.decision.text == at_stop.stopping.reason
     for shown, values in late:
         shop.test.tell(shown, values | {"slow": 9.0 * (shown.name == "B")})
-    shop.now += 3 * 86400
-    verdict, again = shop.verdict(), shop.test.metrics()
+    shop.clock.pass_(3 * 86400)
+    verdict, again = shop.test.recommend(), shop.test.metrics()
     assert verdict.decision == at_stop.decision
     for before, after in zip(figures, again, strict=True):
         assert after.visits == before.visits > 0
@@ -380,34 +320,22 @@ def test_what_comes_after_a_stop_changes_neither_guardrails_nor_other_metrics() 
 
 def test_a_test_stops_once_its_guardrail_is_known_in_any_process(tmp_path: Path) -> None:
     """Refunds come weeks after the look that found a winner, and nothing else happens then."""
+    refund: dict[str, Any] = {"direction": "minimize", "margin": 0.05, "window": "10d", "grace": 0}
     metrics = (
         Metric("bought", role="primary", kind="yes/no", window="1h", grace=0),
-        Metric(
-            "refund",
-            role="guardrail",
-            kind="yes/no",
-            direction="minimize",
-            margin=0.05,
-            window="10d",
-            grace=0,
-        ),
+        Metric("refund", role="guardrail", kind="yes/no", **refund),
     )
-    shop = Shop(
-        {"A": 0.1, "B": 0.3},
-        days=2,
-        metrics=metrics,
-        looks=4,
-        storage=f"sqlite:///{tmp_path / 'shop.db'}",
-    )
+    where = f"sqlite:///{tmp_path / 'shop.db'}"
+    rates = {"A": 0.1, "B": 0.3}
+    shop = Shop(rates, days=2, metrics=metrics, looks=4, storage=where)
     visits = shop.play(1700, lambda _, click: {"bought": click})
-    shop.now += 7200
-    shop.test.refresh()
-    found = shop.verdict().stopping
+    shop.wait(days=1 / 12)
+    found = shop.test.recommend().stopping
     assert visits == 1700
     assert shop.test.state == "running"
     assert found is not None
     assert found.text.startswith("Interim analysis 2 of 4 decided: Do not ship B yet")
-    shop.now += 20 * 86400
+    shop.clock.pass_(20 * 86400)
     shop.test._next_look = 0.0  # a minute has passed for the process, too
     shop.test.refresh()
     assert shop.test.status().state == "stopped"

@@ -61,21 +61,6 @@ def test_tests_of_a_layer_have_no_unit_in_common(tmp_path: Path) -> None:
     assert units_in(sa.load_experiment("second", storage)) == inside[1]
 
 
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [
-        ({"traffic": 0}, "traffic is 0"),
-        ({"traffic": 1.5}, "traffic is 1.5"),
-        ({"traffic": 0.5, "control": None}, "they see the control, so set control"),
-        ({"layer": "checkout", "sticky": "none"}, 'use sticky="unit"'),
-        ({"layer": ""}, "the layer is called ''"),
-    ],
-)
-def test_shares_that_cannot_be_kept_are_refused(settings: dict[str, Any], match: str) -> None:
-    with pytest.raises(sa.InvalidInputError, match=match):
-        create("shop", open_storage("memory"), **settings)
-
-
 def test_a_preview_shows_a_variant_and_stores_nothing() -> None:
     shop = create("shop", open_storage("memory"))
     check_outside(shop.ask("colleague", preview="B"), "B")

@@ -1,13 +1,21 @@
-"""What tests of live experiments share."""
+"""What tests of live experiments and sessions share."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
+
+import numpy as np
 
 import steadyarm as sa
 from steadyarm.storages import open_storage
 
 START = 1_780_000_000.0
+DAY = 86_400.0
+ARMS = sa.ArmSet.factorial({"headline": ["short", "long"], "image": ["cat", "dog", "none"]})
+VALUES = np.linspace(0.2, 0.7, ARMS.size)
 
 
 class Clock:
@@ -39,3 +47,64 @@ def create(**settings: Any) -> sa.Experiment:
     } | settings
     storage = given.pop("storage", None) or open_storage("memory")
     return sa.create_experiment(storage=storage, **given)
+
+
+Report = Callable[[sa.LiveAssignment], float | dict[str, float] | None]
+"""What is reported of a visit; None for nothing."""
+
+
+class Shop:
+    """A test with a control, and visitors that come in groups while its clock passes."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = Clock()
+        usual = {"name": "shop", "control": "A", "seed": 1, "clock": self.clock}
+        self.test = create(**usual | settings)
+        self.visits = 0
+        self.shown: list[str] = []
+
+    def visit(
+        self,
+        visits: int,
+        report: Report = lambda _: None,
+        every: float = 60.0,
+        group: int = 1,
+        known: Callable[[int], dict[str, str] | None] = lambda _: None,
+    ) -> int:
+        """Visits with their reports until the test ends; how many there were.
+
+        every : seconds between two visits; known : attributes of a visitor, by number
+        """
+        before = self.visits
+        for _ in range(0, visits, group):
+            self.clock.pass_(group * every)
+            numbers = range(self.visits, self.visits + group)
+            units = [f"visitor {i}" for i in numbers]
+            answers: Any = self.test.ask_many(units, [known(i) for i in numbers])
+            inside = [shown for shown in answers if shown.in_test]
+            self.visits += len(inside)
+            self.shown += [shown.name for shown in inside]
+            reports = [(shown, report(shown)) for shown in inside]
+            told = self.test.tell_many([pair for pair in reports if pair[1] is not None])
+            assert set(told) <= {"stored"}
+            if len(inside) < group:
+                break
+        return self.visits - before
+
+    def wait(self, days: float) -> None:
+        self.clock.pass_(days * DAY)
+        self.test.refresh()
+
+
+def reward(a: Any) -> float:
+    """A deterministic, jagged reward that depends on the assignment alone."""
+    return float(VALUES[a.arm] + 0.3 * math.sin(7 * a.number))
+
+
+def play(session: sa.Session, reward: Callable[[Any], float] = reward) -> sa.Session:
+    """The session, played to its end with immediate rewards."""
+    with suppress(sa.BudgetSpentError):  # some policies end before the budget
+        for _ in range(session.budget - session.asked):
+            a = session.ask()
+            session.tell(a, reward(a))
+    return session
