@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ import steadyarm as sa
 from steadyarm.live.assigner import LiveAssignment
 from steadyarm.live.estimates import MetricResult
 from steadyarm.live.metrics import Metric
+from tests.live import worlds
 
-DAY = 86400.0
 BOUGHT = Metric("bought", role="primary", kind="yes/no", window="1d", grace=0)
 REVENUE = Metric("revenue", kind="money", unit="€", several="sum", window="2d", grace=0, cap=100)
 ORDERS = Metric("orders", kind="count", several="sum", window="2d", grace=0)
@@ -25,38 +26,13 @@ LOADING = Metric(
 ALL = (BOUGHT, REVENUE, ORDERS, PER_ORDER, LOADING)
 
 
-class Shop:
-    """A live test with a clock that can be moved."""
+class Shop(worlds.Shop):
+    """A live test with metrics."""
 
-    def __init__(
-        self, metrics: Sequence[Metric], budget: int = 600, storage: str = "memory"
-    ) -> None:
-        self.now = 1.7e9
-        self.test = sa.create_experiment(
-            "shop",
-            ["today", "guest", "fast"],
-            sa.Steady(),
-            budget,
-            storage,
-            seed=1,
-            control="today",
-            metrics=metrics,
-            clock=lambda: self.now,
+    def __init__(self, metrics: Sequence[Metric], budget: int = 600, **settings: Any) -> None:
+        super().__init__(
+            arms=["A", "B", "C"], budget=budget, missing=None, metrics=metrics, **settings
         )
-        self.shown: list[str] = []
-
-    def visit(self, tell: Callable[[sa.Experiment, LiveAssignment], Any], visits: int) -> None:
-        """So many visits, a minute after each other."""
-        for _ in range(visits):
-            self.now += 60
-            assignment = self.test.ask(f"visitor {len(self.shown)}")
-            self.shown.append(assignment.name)
-            tell(self.test, assignment)
-
-    def wait(self, days: float) -> None:
-        """Let time pass."""
-        self.now += days * DAY
-        self.test.refresh()
 
     def metric(self, name: str) -> MetricResult:
         """What is known of a metric."""
@@ -67,18 +43,18 @@ def test_only_the_primary_metric_steers() -> None:
     drawn = random.Random(7)
     bought = [drawn.random() for _ in range(600)]
 
-    def bare(test: sa.Experiment, shown: LiveAssignment) -> None:
-        share = {"today": 0.1, "guest": 0.4, "fast": 0.1}[shown.name]
-        test.tell(shown, float(bought[int(shown.unit.split()[1])] < share))
+    def bare(shown: LiveAssignment) -> dict[str, float]:
+        share = {"A": 0.1, "B": 0.4, "C": 0.1}[shown.name]
+        return {"bought": float(bought[int(shown.unit.split()[1])] < share)}
 
-    def whole(test: sa.Experiment, shown: LiveAssignment) -> None:
-        bare(test, shown)
-        test.tell(shown, {"loading": drawn.random()})
-        test.tell(shown, {"revenue": 100 * drawn.random(), "orders": 1}, event="order 1")
+    def whole(shown: LiveAssignment) -> dict[str, float]:
+        orders = {"revenue": 100 * drawn.random(), "orders": 1.0}
+        together.test.tell(shown, orders, event="order 1")
+        return bare(shown) | {"loading": drawn.random()}
 
     alone, together = Shop((BOUGHT,)), Shop(ALL)
-    alone.visit(bare, 600)
-    together.visit(whole, 600)
+    alone.visit(600, bare)
+    together.visit(600, whole)
     assert alone.shown == together.shown
     assert len(set(alone.shown[-100:])) == 3
     for shop in (alone, together):
@@ -90,18 +66,18 @@ def test_only_the_primary_metric_steers() -> None:
 
 def test_a_ratio_is_that_of_two_sums_with_the_error_of_the_delta_method() -> None:
     shop, drawn = Shop(ALL, budget=2400), random.Random(5)
-    sums = {name: np.zeros(5) for name in ("today", "guest", "fast")}
+    sums = {name: np.zeros(5) for name in ("A", "B", "C")}
 
-    def tell(test: sa.Experiment, shown: LiveAssignment) -> None:
+    def tell(shown: LiveAssignment) -> None:
         orders = drawn.choice([0, 0, 1, 2])
         spent = [round(drawn.uniform(10, 30), 2) for _ in range(orders)]
         for i, amount in enumerate(spent):
-            test.tell(shown, {"revenue": amount, "orders": 1}, event=f"{shown.unit} {i}")
+            shop.test.tell(shown, {"revenue": amount, "orders": 1}, event=f"{shown.unit} {i}")
         a, b = sum(spent), orders
         sums[shown.name] += np.array([1, a, b, a * a, 0])
         sums[shown.name][4] += (a - 20 * b) ** 2
 
-    shop.visit(tell, 2400)
+    shop.visit(2400, tell)
     shop.wait(4)
     found = shop.metric("revenue per order")
     for k, name in enumerate(found.names):
@@ -121,40 +97,38 @@ def test_a_guardrail_decides_whether_a_winner_is_shipped(
 ) -> None:
     shop, drawn = Shop((BOUGHT, LOADING), budget=1200), random.Random(11)
 
-    def tell(test: sa.Experiment, shown: LiveAssignment) -> None:
-        better = shown.name == "guest"
+    def tell(shown: LiveAssignment) -> dict[str, float]:
+        better = shown.name == "B"
         loading = drawn.gauss(1.0 + slower * better, 0.2)
-        bought = float(drawn.random() < (0.4 if better else 0.1))
-        test.tell(shown, {"bought": bought, "loading": loading})
+        return {"bought": float(drawn.random() < (0.4 if better else 0.1)), "loading": loading}
 
-    shop.visit(tell, 1200)
+    shop.visit(1200, tell)
     shop.wait(2)
     verdict = shop.test.recommend()
     (loading,) = verdict.metrics
     assert loading.safety == ("control", safety, "safe")
-    assert (verdict.name, verdict.decision.word) == ("guest", word)
+    assert (verdict.name, verdict.decision.word) == ("B", word)
     if word == "keep":
         assert "loading got worse" in verdict.decision.text
-        assert verdict.decision.variant == "today"
+        assert verdict.decision.variant == "A"
 
 
 def test_a_primary_metric_of_events_is_final_after_its_window(tmp_path: Any) -> None:
     spent = Metric("spent", role="primary", kind="money", several="sum", window="1d", grace=0)
     shop = Shop((spent,), budget=120, storage=f"sqlite:///{tmp_path}/shop.db")
 
-    def tell(test: sa.Experiment, shown: LiveAssignment) -> None:
-        better = shown.name == "guest"
-        for i in range(1 + better):
-            test.tell(shown, 10.0, event=f"{shown.unit} {i}")
+    def tell(shown: LiveAssignment) -> None:
+        for i in range(1 + (shown.name == "B")):
+            shop.test.tell(shown, 10.0, event=f"{shown.unit} {i}")
 
-    shop.visit(tell, 30)
+    shop.visit(30, tell)
     assert shop.test.status().observed == 0  # a further purchase may still come
     shop.wait(1.1)
     assert shop.test.status().observed > 0
-    shop.visit(tell, 90)
+    shop.visit(90, tell)
     shop.wait(1.1)
     verdict = shop.test.recommend()
-    assert verdict.name == "guest"
+    assert verdict.name == "B"
     assert verdict.estimates == pytest.approx([10.0, 20.0, 10.0])
     assert shop.test.replay().agrees
     with pytest.raises(sa.RewardTooLateError, match="happened after its reward_window of 1d"):
@@ -163,7 +137,7 @@ def test_a_primary_metric_of_events_is_final_after_its_window(tmp_path: Any) -> 
 
 def test_reports_are_checked_as_a_whole() -> None:
     shop = Shop(ALL, budget=60)
-    shop.visit(lambda test, shown: None, 3)
+    shop.visit(3)
     for reward, event, words in (
         ({"bought": 1, "revenu": 3}, "x", "did you mean revenue"),
         ({"bought": 1, "revenue": 3}, None, "give each a key"),
@@ -183,22 +157,21 @@ def test_reports_are_checked_as_a_whole() -> None:
 
 def test_a_ratio_of_few_denominators_is_refused_then_wide() -> None:
     shop = Shop((BOUGHT, REVENUE, ORDERS, PER_ORDER), budget=900)
-    drawn = random.Random(2)
+    drawn, seen, every = random.Random(2), Counter[str](), 40
 
-    def tell(every: int) -> Callable[[sa.Experiment, LiveAssignment], Any]:
-        def one(test: sa.Experiment, shown: LiveAssignment) -> None:
-            if shop.shown.count(shown.name) % every == 0:
-                values = {"orders": 1.0, "revenue": round(drawn.uniform(15, 25), 2)}
-                test.tell(shown, values, event="only")
+    def tell(shown: LiveAssignment) -> None:
+        seen[shown.name] += 1
+        if seen[shown.name] % every == 0:
+            values = {"orders": 1.0, "revenue": round(drawn.uniform(15, 25), 2)}
+            shop.test.tell(shown, values, event="only")
 
-        return one
-
-    shop.visit(tell(40), 300)
+    shop.visit(300, tell)
     shop.wait(3)
     few = shop.metric("revenue per order")
     assert len(few.estimates) == 0
     assert "needs 10 units with orders in every variant" in few.obstacle
-    shop.visit(tell(20), 600)
+    every = 20
+    shop.visit(600, tell)
     shop.wait(3)
     found = shop.metric("revenue per order")
     assert found.estimates == pytest.approx([20.0] * 3, abs=5.0)
@@ -208,14 +181,12 @@ def test_a_ratio_of_few_denominators_is_refused_then_wide() -> None:
 
 
 def test_a_guardrail_of_which_nothing_ever_happened_is_safe_within_a_margin() -> None:
-    crash = Metric(
-        *("crashed", "guardrail", "yes/no", "", "minimize"), window=3600.0, grace=0, margin=0.02
-    )
-    shop = Shop((BOUGHT, crash), budget=1800)
-    shop.visit(lambda test, shown: test.tell(shown, 1.0), 300)
+    hour: dict[str, Any] = {"direction": "minimize", "margin": 0.02, "window": "1h", "grace": 0}
+    shop = Shop((BOUGHT, Metric("crashed", "guardrail", "yes/no", **hour)), budget=1800)
+    shop.visit(300, lambda shown: 1.0)
     shop.wait(0.1)
     assert shop.metric("crashed").safety == ("control", "unclear", "unclear")  # few visits
-    shop.visit(lambda test, shown: test.tell(shown, 1.0), 1500)
+    shop.visit(1500, lambda shown: 1.0)
     shop.wait(2)
     found = shop.metric("crashed")
     assert found.safety == ("control", "safe", "safe")

@@ -14,85 +14,59 @@ from steadyarm.inference import Evidence
 from steadyarm.live.breakdowns import interaction
 from steadyarm.segments import Segment, SegmentStats
 from steadyarm.storages.records import place_of
+from tests.live import worlds
 
-ARMS = ["today", "guest", "fast"]
+ARMS = ["control", "guest", "fast"]
 DEVICES = {"device": ["mobile", "desktop"]}
 RATES = {
-    "mobile": {"today": 0.1, "guest": 0.5, "fast": 0.1},
-    "desktop": {"today": 0.3, "guest": 0.2, "fast": 0.3},
-    "watch": {"today": 0.2, "guest": 0.2, "fast": 0.2},
+    "mobile": {"control": 0.2, "guest": 0.6, "fast": 0.2},
+    "desktop": {"control": 0.3, "guest": 0.2, "fast": 0.3},
+    "watch": {"control": 0.2, "guest": 0.2, "fast": 0.2},
 }
 
 
-class Shop:
-    """A test with visitors of three devices, of which one was not declared."""
+class Shop(worlds.Shop):
+    """A test with visitors of three devices; every fifth does not say which it is."""
 
-    def __init__(
-        self,
-        attributes: Mapping[str, list[str]] | None,
-        budget: int = 1500,
-        storage: str = "memory",
-        **settings: Any,
-    ) -> None:
-        self.now, self.random = 1.7e9, random.Random(5)
-        usual: dict[str, Any] = {"control": "today", "reward_range": (0, 1)}
-        self.test = sa.create_experiment(
-            "shop",
-            ARMS,
-            sa.Steady(),
-            budget,
-            storage,
-            seed=1,
-            reward_window="1h",
-            reward_grace=0,
-            attributes=attributes,
-            clock=lambda: self.now,
-            **usual | settings,
-        )
+    def __init__(self, attributes: Mapping[str, list[str]] | None, budget: int = 1500) -> None:
+        rules: dict[str, Any] = {"control": "control", "reward_range": (0, 1), "missing": None}
+        rules |= {"reward_window": "1h", "reward_grace": 0, "attributes": attributes}
+        super().__init__(arms=ARMS, budget=budget, **rules)
+        self.random = random.Random(5)
         self.log: list[tuple[str, str, float]] = []  # device, variant and reward
 
-    def visit(self, visits: int, known: bool = True) -> None:
-        """So many visits; every fifth visitor does not say what the device is."""
-        for first in range(len(self.log), len(self.log) + visits, 10):
-            self.now += 600
-            some = range(first, first + 10)
-            devices = self.random.choices(["mobile", "mobile", "desktop", "desktop", "watch"], k=10)
-            said = [device if i % 5 else None for i, device in zip(some, devices, strict=True)]
-            given = [{"device": device} for device in said] if known else None
-            answers: Any = self.test.ask_many([f"visitor {i}" for i in some], given)
-            for shown, device, own in zip(answers, devices, said, strict=True):
-                reward = float(self.random.random() < RATES[device][shown.name])
-                self.log.append((own or "", shown.name, reward))
-                if reward:
-                    self.test.tell(shown, reward)
+    def play(self, visits: int, known: bool = True) -> None:
+        devices = self.random.choices(["mobile", "mobile", "desktop", "desktop", "watch"], k=visits)
+        first = self.visits
 
-    def end(self) -> None:
-        """Let the last window pass."""
-        self.now += 7200
-        self.test.refresh()
+        def report(shown: sa.LiveAssignment) -> float | None:
+            i = len(self.log)
+            reward = float(self.random.random() < RATES[devices[i - first]][shown.name])
+            self.log.append((devices[i - first] if i % 5 else "", shown.name, reward))
+            return reward or None
 
+        def attributes(i: int) -> dict[str, str] | None:
+            return {"device": devices[i - first]} if known and i % 5 else None
 
-def played(**given: Any) -> Shop:
-    """A test that was played to its end."""
-    shop = Shop(DEVICES, **given)
-    shop.visit(shop.test.budget)
-    shop.end()
-    return shop
+        self.visit(visits, report, group=10, known=attributes)
 
 
 @pytest.fixture(scope="module")
 def shop() -> Shop:
     """A finished test with a control."""
-    return played()
+    shop = Shop(DEVICES)
+    shop.play(1500)
+    shop.wait(days=1 / 12)
+    return shop
 
 
 def test_attributes_steer_nothing() -> None:
     bare, kept = Shop(None), Shop(DEVICES)
-    bare.visit(900, known=False)
-    kept.visit(900)
+    bare.play(900, known=False)
+    kept.play(900)
     assert [variant for _, variant, _ in bare.log] == [variant for _, variant, _ in kept.log]
     for one in (bare, kept):
-        one.end()
+        one.wait(days=1 / 12)
     assert np.array_equal(bare.test.recommend().intervals, kept.test.recommend().intervals)
 
 
@@ -127,7 +101,7 @@ def test_estimates_by_level_are_those_of_hand_made_sums(shop: Shop) -> None:
 
 def test_a_breakdown_says_what_is_clear_and_what_is_not(shop: Shop) -> None:
     found = shop.test.recommend(by="device")
-    assert found.against == "today"
+    assert found.against == "control"
     assert not found.anytime
     assert found.interaction is not None
     assert found.interaction < 0.01
@@ -144,7 +118,7 @@ def test_a_breakdown_says_what_is_clear_and_what_is_not(shop: Shop) -> None:
 
 def test_before_the_end_intervals_hold_at_all_times() -> None:
     shop = Shop(DEVICES)
-    shop.visit(600)
+    shop.play(600)
     found, once = (shop.test.recommend(by="device", anytime=anytime) for anytime in (None, False))
     assert found.anytime
     assert not once.anytime
@@ -157,8 +131,8 @@ def test_before_the_end_intervals_hold_at_all_times() -> None:
 
 def test_levels_without_visits_and_with_few_are_left_out() -> None:
     shop = Shop({"device": ["mobile", "desktop", "radio"]}, budget=300)
-    shop.visit(300)
-    shop.end()
+    shop.play(300)
+    shop.wait(days=1 / 12)
     found = shop.test.recommend(by="device")
     assert found.of("radio").obstacle == "no judged visit"
     assert len(found.of("radio").estimates) == 0
@@ -189,20 +163,10 @@ def test_rewards_of_zero_do_not_count_for_the_test_of_interaction(
 ) -> None:
     """Ten buyers of a variant and level are too few, however many zeros are told."""
     rng = np.random.default_rng(7)
-    test = sa.create_experiment(
-        "shop",
-        ["A", "B"],
-        sa.Steady(),
-        800,
-        "memory",
-        seed=1,
-        missing="drop",
-        control="A",
-        attributes={"device": ["m", "d"]},
-    )
-    units = [f"visitor {i}" for i in range(800)]
-    for first in range(0, 800, 20):
-        shown: Any = test.ask_many(units[first : first + 20], [{"device": d} for d in "md" * 10])
-        spent = (rng.random(20) < buyers) * rng.lognormal(3, 0.5, 20)
-        test.tell_many(zip(shown, spent.tolist(), strict=True))
-    assert (test.recommend(by="device").interaction is not None) == tested
+    shop = worlds.Shop(arms=["A", "B"], budget=800, attributes={"device": ["m", "d"]})
+
+    def spent(_: sa.LiveAssignment) -> float:
+        return float((rng.random() < buyers) * rng.lognormal(3, 0.5))
+
+    shop.visit(800, spent, group=20, known=lambda i: {"device": "md"[i % 2]})
+    assert (shop.test.recommend(by="device").interaction is not None) == tested
