@@ -201,7 +201,7 @@ class Moments:
 
     @property
     def covariates(self) -> int:
-        """How many covariates c there are, "known" included."""
+        """The number c of covariates, "known" included."""
         return int(self.totals.shape[2])
 
     def to_dict(self) -> dict[str, Any]:
@@ -280,7 +280,7 @@ def _variance(moments: Moments, slopes: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """What slopes are fitted from: how covariates and rewards scatter together inside segments.
+    """Sums from which slopes are fitted: covariances of covariates and rewards inside segments.
 
     Scatter is the sum of products of deviations from the mean of the same segment and arm, or,
     where that would use up most of the segment's rewards, of the same segment. Of the last

@@ -234,7 +234,7 @@ def _arms_of(segment: Segment) -> Integers:
 
 
 def _places(columns: Integers | None, segment: Segment) -> Integers | slice:
-    """Where the segment's columns are among all."""
+    """The positions of the segment's columns among all columns."""
     return slice(None) if columns is None else np.searchsorted(columns, _arms_of(segment))
 
 

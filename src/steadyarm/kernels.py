@@ -137,7 +137,7 @@ def first_largest(values: Floats) -> NDArray[np.intp]:
 
 
 def block_plays(weights: Floats, length: int, begin: Floats) -> Integers:
-    """How often each block plays each arm, by systematic sampling with random starts.
+    """Draw the plays of each arm in each block, by systematic sampling with random starts.
 
     Tick i of a block lies at (i + its start) / length; an arm is played as often as ticks lie in
     its share, so that its expected number of plays is exact.

@@ -95,7 +95,7 @@ class Segment:
 
     @property
     def planned(self) -> NDArray[np.int64]:
-        """What the kernels draw from: (n, K) counts if shuffled, else (n, 1) rounds."""
+        """The input of the kernels: (n, K) counts if shuffled, else (n, 1) rounds."""
         return self.counts if self.order == "shuffled" else self.rounds[:, None]
 
     @property
@@ -110,7 +110,7 @@ class Segment:
 
     @property
     def columns(self) -> int:
-        """How many arms it has numbers for."""
+        """The number of arms with a column."""
         return int(self.weights.shape[1])
 
     def arm_at(self, column: int) -> int:
@@ -264,7 +264,7 @@ class Segment:
         return replace(self, order="blocks", block=int(lengths[0]))
 
     def part_length(self, budget: int, pieces: int = PIECES) -> int:
-        """How long parts of a live test are, in whole blocks: about a sixtieth of the budget.
+        """The length of parts of a live test, in whole blocks: about a sixtieth of the budget.
 
         Parameters
         ----------
@@ -453,7 +453,7 @@ def compact_columns(segment: Segment, seed: int, index: int, start: int, stop: i
 
 
 def count_drawn_together(segment: Segment) -> int:
-    """How many positions of a live segment have one random stream, and can only be drawn together.
+    """The number of positions of a live segment that share one random stream.
 
     Those of all rounds where they are shuffled; those of some whole blocks.
     """

@@ -449,7 +449,7 @@ def _check_phases(m: int | None, gap: float) -> tuple[int, int]:
 
 
 def _simplified_terms(instance: Instance) -> tuple[float, float]:
-    """Of equation (4), without m, i_0 and 1/Δ_(1)."""
+    """The terms of equation (4), without m, i_0 and 1/Δ_(1)."""
     low_order = math.sqrt(instance.arms.rank * instance.worst_comparison(0))
     return instance.worst_comparison(1), low_order
 

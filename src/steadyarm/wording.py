@@ -128,7 +128,7 @@ def by_how_much(value: float, low: float, high: float, share: bool, unit: str = 
 
 
 def _in_percent(value: float, low: float, high: float) -> Callable[[float], str]:
-    """How shares are written that belong to an interval."""
+    """Format shares that belong to an interval."""
     width = 100 * (high - low if isfinite(high - low) else 2 * abs(value))
     digits = min(max(ceil(log10(5 / width)), 0), 4) if width > 0 else 1
 
@@ -191,7 +191,7 @@ def strung(names: Sequence[str], most: int | None = None) -> str:
 
 
 def _between(names: Sequence[str]) -> tuple[str, str]:
-    """What stands between names, and before the last."""
+    """The separators between names, and before the last."""
     return ("; ", "; and ") if any("," in name for name in names) else (", ", " and ")
 
 
@@ -235,11 +235,11 @@ NEXT_FACTOR = re.compile(", (?=[^,=]+=)")  # the comma before a factor
 
 
 class _Arms(Protocol):
-    """What is asked of an arm set."""
+    """The parts of an arm set that texts need."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Of all arms."""
+        """The names of all arms."""
         ...
 
     @property
@@ -249,7 +249,7 @@ class _Arms(Protocol):
 
     @property
     def recipe(self) -> Any:
-        """How a large set was made."""
+        """The recipe of a large set."""
         ...
 
 
@@ -495,7 +495,7 @@ def _bar(share: float, text: str) -> str:
 
 
 def _left(seconds: float, done: float, left: float) -> str:
-    """How long the rest takes if it goes on as before; empty as long as nothing is known.
+    """The remaining time at the present speed; empty as long as it is unknown.
 
     Examples
     --------

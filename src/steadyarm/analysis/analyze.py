@@ -56,7 +56,7 @@ SMALL = 5_000_000  # rows up to which order and duplicates are checked
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a log; see `analyze`. Columns are our names to theirs."""
+    """The question to a log; see `analyze`. Columns map our names to those of the log."""
 
     names: tuple[str, ...]
     split: Split | None
@@ -126,7 +126,7 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """What the sums of a log show.
+    """Results that are computed from the sums of a log.
 
     Attributes
     ----------

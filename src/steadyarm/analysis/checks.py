@@ -129,7 +129,7 @@ def _is_empty(name: str, table: Any) -> Any:
 
 
 def faults_in(rows: Rows, missing: str) -> Faults:
-    """What the sums say is wrong."""
+    """Find faults in the sums of a log."""
 
     def count(name: str, among: Rows = rows) -> int:
         return sum(int(row.get(name) or 0) for row in among)
@@ -174,7 +174,7 @@ def refuse(log: Source, faults: Faults, table: Any = None) -> None:
 
 
 def _rows_with(log: Source, fault: Fault, table: Any) -> list[tuple[str, Any]]:
-    """Where the first rows with a fault are, and what stands there."""
+    """Find the first rows with a fault, and their values."""
     table = number_rows(log, readable(log, log.table) if table is None else table)
     shown: dict[str, Any] = {"row": table.row}
     if fault.column in table.columns:

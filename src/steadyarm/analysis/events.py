@@ -54,7 +54,7 @@ LARGEST = 1e150  # values whose squares can be added up
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Who did what, and when, and what is measured of it.
+    """A table of events: its columns, and the metrics that are computed from it.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class Measure:
 
     @property
     def text(self) -> str:
-        """As people write it."""
+        """The metric as people write it."""
         within = "" if self.window is None else f" within {duration_text(self.window)}"
         cap = "" if self.metric.cap is None else f" capped at {self.metric.cap:g}"
         what = self.of if self.kind == "column" else f"{self.kind}({self.of or ''})"
@@ -112,7 +112,7 @@ class Measured:
         return tuple(self.measures[name] for name in metric.ratio or (metric.name,))
 
     def text(self, metric: Metric) -> str:
-        """What is measured, as people write it."""
+        """The metric as people write it."""
         return " / ".join(part.text for part in self.parts(metric))
 
     def without_cap(self, metric: Metric) -> str:
@@ -340,7 +340,7 @@ class Measures:
         return table.filter(over), int(found["units"]) - int(found["over"])
 
     def about(self, metric: Metric, waiting: int) -> list[str]:
-        """What the metric is, and which units are not in it."""
+        """Describe the metric and the units that are left out."""
         text, window = self.measured.text(metric), self.measured.window(metric)
         said = [f"{metric.name} is {text}; a unit without such an event counts as 0."]
         if self.end is None:
@@ -645,7 +645,7 @@ def _aggregate(table: Any, measure: Measure, good: Any) -> Any:
 
 
 def _final(column: Any, measure: Measure) -> Any:
-    """What a unit counts as; without an event 0."""
+    """The value of a unit; 0 without an event."""
     import ibis
 
     value = column.cast("float64").fill_null(0.0)

@@ -265,12 +265,12 @@ class Split:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the variants, as far as shares name them."""
+        """Names of the variants, as far as shares name them."""
         return next((tuple(p.shares) for p in self.periods if p.shares is not None), ())
 
     @property
     def note(self) -> str:
-        """How variants were drawn, in a sentence."""
+        """Describe in a sentence how variants were drawn."""
         return f"Variants were drawn with {', '.join(map(str, self.periods))}, as given."
 
     def allocations(self, arms: ArmSet) -> list[Floats]:

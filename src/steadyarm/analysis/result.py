@@ -371,7 +371,7 @@ def _more_findings(sample: Sample, scored: Scored) -> list[Finding]:
 
 
 def _notes(sample: Sample, scored: Scored, variance_left: float | None) -> list[str]:
-    """How the log was read, one sentence each."""
+    """Notes on how the log was read, one sentence each."""
     log, units, question, plan = sample.log, sample.units, sample.question, sample.plan
     periods = f"{plan.shares} equal shares" if plan.name == "shares" else f"{plan.name}s"
     notes = [f"Periods are {periods}; times are in UTC."]
@@ -573,7 +573,7 @@ def read_test(path: Path) -> OwnTest:
 
 
 def own_analysis(test: OwnTest, control: str | None, level: float, by: Sequence[str]) -> Analysis:
-    """What a test says of itself: its budget, stopping rule and state.
+    """The settings of a test in its own export: budget, stopping rule and state.
 
     control : if not the one that was declared; by : attributes whose levels have results
     """

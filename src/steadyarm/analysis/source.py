@@ -102,7 +102,7 @@ class Source:
         return str(self.table.get_backend().name)
 
     def their(self, column: str) -> str:
-        """What a column is called where the table lives."""
+        """The name of a column in the table."""
         return self.columns.get(column, column)
 
     @property

@@ -67,17 +67,17 @@ class Units:
 
     @property
     def noun(self) -> str:
-        """What units are."""
+        """The noun for units."""
         return "cluster" if self.cluster else "unit"
 
     @property
     def size(self) -> str:
-        """How many units and rows there are."""
+        """The numbers of units and rows."""
         return f"{counted(self.units, self.noun)}, {self.rows:,} rows"
 
     @property
     def note(self) -> str:
-        """What was done, in one sentence."""
+        """Describe the analysis by unit in one sentence."""
         lone = f" {self.nameless:,} rows without a unit count as one each." if self.nameless else ""
         return (
             f"Variance by {self.noun} ({self.size}): estimates are averages over rows, and all "
@@ -86,7 +86,7 @@ class Units:
 
     @property
     def assumption(self) -> str:
-        """What must be true, in one line."""
+        """State the assumption in one line."""
         drawn = self.noun if self.kept else "row or several" if self.cluster else "row"
         many = "" if self.cluster else "many units, "
         return (
@@ -263,7 +263,7 @@ class Stretch:
 
     @property
     def logged(self) -> LoggedSegment:
-        """What health checks need."""
+        """The sums that health checks need."""
         segment = Segment(self.weights[None], np.array([self.n.sum()]))
         return LoggedSegment(segment, self.n[None], self.m[None])
 

@@ -313,7 +313,7 @@ class ArmSet:
         return values_of(self.rows, np.asarray(theta, dtype=np.float64))
 
     def blocks(self) -> list[tuple[int, int]]:
-        """Where blocks of arms start and stop, each small enough to process at once."""
+        """The bounds of blocks of arms, each small enough to process at once."""
         return row_blocks(*self.rows.shape)
 
     def subset(self, arms: ArrayLike) -> ArmSet:

@@ -132,7 +132,7 @@ class BundleRows:
 
     @property
     def order(self) -> int:
-        """How many items each column multiplies."""
+        """The number of items that each column multiplies."""
         return min(self.interactions, self.size, self.items - self.size)
 
     @property

@@ -358,7 +358,7 @@ class BundleNames(LazyNames):
         return tuple(chosen)
 
     def find(self, name: str) -> int | None:
-        """How many bundles come before these items."""
+        """The number of bundles that come before these items."""
         chosen = name.split(BETWEEN)
         if len(chosen) != self.size or not set(chosen) <= set(self.items):
             return None

@@ -32,7 +32,7 @@ def is_large(arms: int, columns: int) -> bool:
 
 
 def row_blocks(count: int, columns: int) -> list[tuple[int, int]]:
-    """Where blocks of rows start and stop: few of them, each small enough for the cache."""
+    """The bounds of blocks of rows, each small enough for the cache."""
     step = max(LARGE // columns, 64)
     return [(start, min(start + step, count)) for start in range(0, count, step)]
 
@@ -185,7 +185,7 @@ def subset_of(rows: Rows, among: Indices | None) -> Rows:
 
 
 def read_rows(X: Any) -> DenseRows:
-    """What the user gave, checked and read-only; sparse tables of SciPy become dense."""
+    """The rows that the user gave, checked and read-only; sparse tables of SciPy become dense."""
     return DenseRows(frozen(_feature_matrix(X.toarray() if hasattr(X, "toarray") else X)))
 
 
@@ -380,7 +380,7 @@ def _rank(singular: Floats, K: int, d: int) -> int:
 
 
 def _rounding(K: int, d: int) -> float:
-    """Of the largest singular value: what may be rounding alone."""
+    """The part of the largest singular value that may be rounding alone."""
     return max(K, d) * float(np.finfo(np.float64).eps)
 
 

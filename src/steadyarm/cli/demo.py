@@ -168,7 +168,7 @@ def send_traffic(url: str, seed: int, pause: float = 0.05) -> None:
 
 
 def storage_url(folder: Path) -> str:
-    """Where the demo keeps its experiment."""
+    """The address of the demo's storage."""
     return f"sqlite:///{folder / 'demo.db'}"
 
 
@@ -178,7 +178,7 @@ def levels_of(name: str) -> str:
 
 
 def command_here() -> str:
-    """How this command is typed: its name if it is found by that, else where it is."""
+    """The command as people type it: its name if it is on the path, else its location."""
     script = Path(sys.executable).parent / "steadyarm"
     if not script.exists() or shutil.which("steadyarm") == str(script):
         return "steadyarm"

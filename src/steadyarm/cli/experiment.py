@@ -475,7 +475,7 @@ def _experiment_text(experiment: sa.Experiment) -> str:
 
 
 def _decision(experiment: sa.Experiment) -> Iterator[str]:
-    """What to do, if anything can be judged yet."""
+    """Describe the decision, if there are enough rewards for one."""
     try:
         verdict = experiment.recommend()
     except sa.RewardsPendingError:

@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _refuse(parser: argparse.ArgumentParser, command: str, unknown: list[str]) -> NoReturn:
-    """Say what was not understood, with the usage of the command that was meant."""
+    """Explain a usage error, with the usage of the nearest command."""
     for word in command.split():
         groups = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
         parser = next(groups).choices[word]

@@ -54,7 +54,7 @@ OPTIONS = {  # by the settings that they stand for
     REPORT,
 )
 def plan(args: argparse.Namespace) -> None:
-    """Say how many visits and days a test needs.
+    """Compute how many visits and days a test needs.
 
     Simulates the test with several policies and budgets. Prints how many visits and days each
     policy needs to pick the best variant with the wanted error, and to give a clear answer with

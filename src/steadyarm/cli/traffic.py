@@ -126,7 +126,7 @@ def tell(args: argparse.Namespace) -> None:
 
 
 def _read_known(texts: Sequence[str]) -> dict[str, str]:
-    """What is known of units, from texts such as device=mobile."""
+    """Read attributes and covariates of units from texts such as device=mobile."""
     known: dict[str, str] = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -142,7 +142,7 @@ def _read_known(texts: Sequence[str]) -> dict[str, str]:
 def _split(
     known: dict[str, str], covariates: Sequence[str]
 ) -> tuple[dict[str, str | None] | None, dict[str, Any] | None]:
-    """What is known of a unit as attributes and as covariates."""
+    """Split the known values of a unit into attributes and covariates."""
     numbers = {name: _number(value) for name, value in known.items() if name in covariates}
     levels: dict[str, str | None] = {n: v for n, v in known.items() if n not in covariates}
     return levels or None, numbers or None

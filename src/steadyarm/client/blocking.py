@@ -55,7 +55,7 @@ class Connection:
 
 
 class BaseClient:
-    """What `Client` and `AsyncClient` have in common: how they are made, and what they count."""
+    """The base of `Client` and `AsyncClient`: settings and counters."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class BaseClient:
 
     @property
     def defaulted(self) -> int:
-        """How often the default arm was given."""
+        """The number of times the default arm was returned."""
         return self.service.defaulted
 
     @property

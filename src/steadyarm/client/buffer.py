@@ -94,7 +94,7 @@ class RewardBuffer:
         return ["kept" if i < kept else full for i in range(len(rows))]
 
     def count(self, service: str) -> int:
-        """How many wait for this service."""
+        """The number of rewards that wait for this service."""
         query = "SELECT count(*) FROM steadyarm_rewards WHERE service = ?"
         count: int = self._transact(lambda db: db.execute(query, (service,)).fetchone()[0])
         return count
@@ -227,7 +227,7 @@ class Delivery:
 
     @property
     def pending(self) -> int:
-        """How many rewards wait."""
+        """The number of rewards that wait."""
         return self._buffer.count(self._service.url)
 
     def keep(self, experiment: str | None, reports: Sequence[Report]) -> list[Result]:

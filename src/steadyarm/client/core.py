@@ -422,7 +422,7 @@ class Service:
         return Call(self, read_rewards, "POST", path, body, seconds=seconds, stamped=True)
 
     def _merge(self, event: Report, answer: EventAnswer | SteadyArmError) -> Result:
-        """What became of an event: "stored" if any experiment has stored it now."""
+        """Merge the statuses of an event: "stored" if any experiment has stored it now."""
         if isinstance(answer, SteadyArmError):
             return answer
         results = _read_entries(answer.experiments, EventStatus, len(answer.experiments))
@@ -499,7 +499,7 @@ class RecentUnits:
 
 
 class Visit(NamedTuple):
-    """Who is to be assigned, with attributes and covariates."""
+    """A unit to assign, with attributes and covariates."""
 
     unit: str | None
     attributes: Given | None = None
@@ -659,7 +659,7 @@ class ExperimentCore:
     def settle_rewards(
         self, reports: Sequence[Report | Result], results: Sequence[Result]
     ) -> list[Result]:
-        """What became of each reward, of those that were sent and of the others."""
+        """The result for each reward, of those that were sent and of the others."""
         sent = iter(results)
         return [
             self.service.settle(self.name, report, next(sent))

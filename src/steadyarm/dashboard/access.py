@@ -101,7 +101,7 @@ class Viewer:
 
 @dataclass(frozen=True)
 class BrowserSession:
-    """What the cookie says.
+    """The content of the cookie.
 
     Attributes
     ----------

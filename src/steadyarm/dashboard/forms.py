@@ -213,7 +213,7 @@ class FilledForm:
 
     @property
     def name(self) -> str:
-        """Of the experiment."""
+        """The name of the experiment."""
         return self.values["name"].strip()
 
     @property
@@ -339,7 +339,7 @@ def _attributes(typed: Fields) -> dict[str, list[str]]:
 
 
 def _about(typed: Fields) -> dict[str, Any]:
-    """What people read of the test, as far as something was typed."""
+    """The description of the test for people, from the fields that were filled in."""
     about: dict[str, Any] = {key: typed.text(key) for key in ABOUT}
     about["tags"] = _list(about["tags"].split(","))
     return {key: value for key, value in about.items() if value}
@@ -371,7 +371,7 @@ def _list(parts: Sequence[str]) -> list[str]:
 
 
 def fields_of(settings: Settings) -> dict[str, list[str]]:
-    r"""What somebody types to describe a test, as far as the form can: the reverse of `read_form`.
+    r"""The texts of the form's fields that describe a test: the reverse of `read_form`.
 
     Examples
     --------
@@ -478,7 +478,7 @@ def read_question(sent: Sent) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _rewards(typed: Fields, metric: Metric) -> tuple[dict[str, Any], float | None]:
-    """How values of the primary metric scatter and when they come, and the smallest gap."""
+    """The spread and delay of the primary metric, and the smallest difference."""
     rewards: dict[str, Any] = {}
     if metric.kind == "yes/no":
         rate, gap = typed.percent("plan_rate"), typed.percent("plan_gap")
@@ -581,7 +581,7 @@ async def preview(service: Service, request: Request, viewer: Viewer) -> Respons
 
 
 def duration_text(form: FilledForm) -> str:
-    """How long the visitors take, as far as that is known."""
+    """The duration of the test in words, as far as it is known."""
     traffic, budget = form.values["traffic"].strip(), form.description.get("budget")
     if budget is None or not traffic or "traffic" in form.errors:
         return ""

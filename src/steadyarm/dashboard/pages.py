@@ -137,7 +137,7 @@ def _standing(experiment: Experiment) -> Any:
 
 @dataclass(frozen=True)
 class Action:
-    """What can be done with an experiment.
+    """An action on an experiment.
 
     Attributes
     ----------
@@ -216,7 +216,7 @@ class Row:
 
     @property
     def variants(self) -> int:
-        """How many variants it has."""
+        """The number of variants."""
         return variants_in(self.summary.config)
 
     @property

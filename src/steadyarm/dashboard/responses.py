@@ -103,7 +103,7 @@ def cell(value: Any) -> str:
 
 
 def correction(entry: AuditEntry) -> str:
-    """What a correction changed.
+    """Describe the changes of a correction.
 
     Examples
     --------

@@ -52,7 +52,7 @@ class EventLine:
 
 @dataclass(frozen=True)
 class Setup:
-    """What has arrived at a test lately.
+    """The latest assignments, rewards and events of a test.
 
     Attributes
     ----------

@@ -155,7 +155,7 @@ class Forecast:
 
 
 def forecast_of(card: Scorecard) -> Forecast:
-    """What is to come of a test, as far as that can be said now."""
+    """Forecasts of a test, as far as they are possible now."""
     if card.ended or card.moment is None:
         return Forecast()
     left, settings = card.status.budget - card.status.total_assigned, card.settings
@@ -220,7 +220,7 @@ def describe_variants(card: Scorecard) -> str:
 
 
 def experiment_values(card: Scorecard, everything: bool) -> dict[str, Any]:
-    """What the page of an experiment shows to all viewers."""
+    """The values of an experiment's page that all viewers may see."""
     rows, verdict = leaderboard(card, None if everything else MOST_ROWS), card.verdict
     metrics = [] if verdict is None else metric_rows(verdict)
     charts = charts_of(card)

@@ -22,7 +22,7 @@ Indices = NDArray[np.int64]
 
 
 class Status(StrEnum):
-    """Why a solver stopped; the gap tells how good the design is for certain in every case.
+    """The reason why a solver stopped. The gap always tells the quality of the design.
 
     Values: OPTIMAL, the tolerance was met. STEP_LIMIT, the step limit was reached first: a larger
     `tol` will be met sooner. STALLED, rounding stopped the solver: features of very different scale

@@ -193,7 +193,7 @@ class MultiplicativeWeights:
             self._gains()
 
     def _gains(self) -> tuple[Floats, Floats]:
-        """How much each arm in play helps, relative to the mean, and the variance of each pair.
+        """The gain of each arm in play relative to the mean, and the variance of each pair.
 
         Keeps what gives the best lower bound so far.
         """

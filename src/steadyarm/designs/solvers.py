@@ -39,7 +39,7 @@ class Solution(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """What proves a lower bound over any arms x: ``strength / max x'Qx``."""
+    """The proof of a lower bound over any arms x: ``strength / max x'Qx``."""
 
     Q: Matrix
     strength: float
@@ -194,7 +194,7 @@ def _solve(X: Matrix, B: Matrix, pairs: bool, tol: float) -> tuple[Solution, Cer
 
 
 class InteriorPoint(NamedTuple):
-    """Where the interior point stopped.
+    """The state in which the interior point stopped.
 
     Attributes
     ----------

@@ -127,7 +127,7 @@ def check_noise(noise: Noise) -> None:
 
 
 class RewardSource(Protocol):
-    """What `simulate` needs of an environment; write your own class with these five.
+    """The interface that `simulate` needs of an environment: write a class with these five.
 
     If its units have covariates it also has ``play_with_covariates(segment, start, rng)``, which
     returns statistics with squares and the `Moments` of the covariates.
@@ -188,7 +188,7 @@ class RewardSource(Protocol):
 
 
 class World(ABC):
-    """What the environments here share: arms are compared by their means over all rounds."""
+    """The base of our environments: arms are compared by their means over all rounds."""
 
     arms: ArmSet
     budget: int
@@ -464,7 +464,7 @@ class Environment(World):
     def _play(
         self, segment: Segment, start: Integers, rng: np.random.Generator, squares: bool
     ) -> SegmentStats:
-        """Where nothing moves, the number of plays is drawn instead of every round.
+        """Draw the number of plays instead of every round, where nothing moves.
 
         Without squares, Gaussian noise is drawn once per arm and segment, as its sum.
         """

@@ -130,7 +130,7 @@ def drawn_columns(segment: Segment, rng: np.random.Generator, part: slice) -> ND
 
 
 def called(reward: Reward, arms: Integers, rounds: Integers, rng: np.random.Generator) -> Floats:
-    """What the function returns, if it is a finite reward for each round."""
+    """The value of the function, if it is a finite reward for each round."""
     rewards = np.ascontiguousarray(reward(arms, rounds, rng), dtype=np.float64)
     if rewards.shape != arms.shape or not np.isfinite(rewards).all():
         raise InvalidInputError(

@@ -208,7 +208,7 @@ class Looks:
 
     @classmethod
     def equally(cls, count: int, kind: Spending = "obrien-fleming", over: bool = False) -> Looks:
-        """So many looks at equal distances, the last at the end.
+        """Equally spaced looks, the last at the end.
 
         Parameters
         ----------

@@ -102,7 +102,7 @@ class DriftReport:
 
     @property
     def verdict(self) -> str:
-        """What it means, in plain sentences."""
+        """The conclusion, in plain sentences."""
         if self.looks == ():
             return (
                 "Drift has not been tested yet; the first test is due at "
@@ -171,7 +171,7 @@ class DriftReport:
         return "\n".join([*lines, self.verdict])
 
     def _first(self) -> list[int]:
-        """Of a short list the best few."""
+        """The best few of a short list."""
         weights = self.rounds / max(int(self.rounds.sum()), 1)
         order = np.argsort(weights @ self.gaps, kind="stable")
         return [int(k) for k in order[:PRINTED]]
@@ -456,7 +456,7 @@ class Periods:
 
 @dataclass(frozen=True, eq=False)
 class Allocations:
-    """What the allocations of the P periods say of variances before any reward is seen.
+    """Bounds of variances that follow from the allocations of the P periods alone.
 
     Attributes
     ----------

@@ -53,7 +53,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Tails:
-    """What the cubes of the rewards of one log say of the tails of arms that share nothing.
+    """Bounds of the tails of arms that share nothing, from cubes of the rewards of one log.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ class Evidence:
 
     @property
     def family(self) -> int:
-        """How many arms statements hold for at once."""
+        """The number of arms for which statements hold simultaneously."""
         return self.arms.size if self.whole is None else self.whole.size
 
     @property

@@ -156,7 +156,7 @@ def health_report(
 
 
 def assignment_finding(found: CountTest, why: str) -> Finding:
-    """What a test of the rows per arm means; `why` ends the advice."""
+    """Explain a test of the rows per arm; `why` ends the advice."""
     status = status_of(found.p_value)
     advice = (
         f"Compare serving and logging of {found.culprit} with the others (redirects, bots, "
@@ -168,7 +168,7 @@ def assignment_finding(found: CountTest, why: str) -> Finding:
 
 
 def missing_finding(found: CountTest, alike: str, unlike: str, missing: int, rows: int) -> Finding:
-    """What a test of the missing rewards per arm means.
+    """Explain a test of the missing rewards per arm.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ def rows_of(log: Iterable[LoggedSegment]) -> int:
 
 
 def status_of(p_value: float) -> Status:
-    """Of a test's p-value: "fail" below 0.001, "warn" below 0.01."""
+    """The status of a test's p-value: "fail" below 0.001, "warn" below 0.01."""
     return "fail" if p_value < ALARM else "warn" if p_value < NOTICE else "ok"
 
 

@@ -52,7 +52,7 @@ def critical_values(
     family: int | None = None,
     paired: bool = True,
 ) -> tuple[Floats, Floats, Floats]:
-    """How many standard errors must be allowed for, so that all comparisons hold at once.
+    """The number of standard errors that make all comparisons hold simultaneously.
 
     Parameters
     ----------
@@ -416,7 +416,7 @@ class Gaps:
 
 
 def _events(evidence: Evidence, scatter: Scatter) -> RareEvents | None:
-    """How few rewards carry the estimates; None where arms share features."""
+    """The number of rewards that carry the estimates; None where arms share features."""
     inverse = inverse_weights(evidence)
     if inverse is None:
         return None
@@ -441,7 +441,7 @@ def refused(events: RareEvents | None, low: Floats, high: Floats) -> Booleans:
 
 
 def settle(found: Intervals, lead: Floats) -> Intervals:
-    """What follows where a winner is declared: no other arm is plausible, all gaps are above 0.
+    """Apply a declared winner: no other arm is plausible, and all gaps are above 0.
 
     The lowest of the limits that declare the winner holds for all of its gaps at once: it is too
     high only if the limit of its strongest rival is.

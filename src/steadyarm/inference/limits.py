@@ -66,7 +66,7 @@ def skewed_limits(centre: Floats, error: Floats, skew: Floats, z: Floats) -> tup
 
 @dataclass(frozen=True, eq=False)
 class RareEvents:
-    """How few rewards carry the estimates of arms that share nothing; in units of the rewards.
+    """The effective number of rewards behind the estimates of arms that share nothing.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class RareEvents:
 
 
 def _few_events_reach(total: Floats, variance: Floats, largest: Floats, z: Floats) -> Floats:
-    """How far above a sum of few positive events its expectation may be: the gamma limit.
+    """The gamma limit: how far above a sum of few positive events its expectation may be.
 
     One more event of the largest possible size is added to those seen (Fay and Feuer 1997).
 
@@ -136,7 +136,7 @@ def rare_events(
     parts: NDArray[np.int64],
     inverse: Floats,
 ) -> RareEvents:
-    """What estimates and variances say of rare events, for arms that share nothing.
+    """Derive rare events from estimates and variances, for arms that share nothing.
 
     Parameters
     ----------
@@ -401,7 +401,7 @@ def gap_forms(rows: Rows, M: Floats, best: Floats) -> Floats:
 
 
 def others_than(evidence: Evidence, plausible: Booleans) -> int:
-    """How many arms that are not shown are plausible."""
+    """The number of plausible arms that are not shown."""
     shown = evidence.shown
     return int(plausible.sum()) - (0 if shown is None else int(plausible[shown].sum()))
 

@@ -438,7 +438,7 @@ class ConfidenceSequence:
         return gap_limits(events, self.evidence.sign, best, error, z, limits, ratio)
 
     def events(self, j: int) -> RareEvents | None:
-        """How few rewards carry the estimates at the end of piece j; None if that is not asked."""
+        """Rare events at the end of piece j; None if not asked for."""
         if self.inverse is None:
             return None
         until = self.until(j)

@@ -41,7 +41,7 @@ STRATUM = 30  # rows at least in which missing rewards are compared; fewer say n
 
 @dataclass(frozen=True, eq=False)
 class LoggedSegment:
-    """What a log says of one segment of n tests; n = 1 for a single test.
+    """The log of one segment of n tests; n = 1 for a single test.
 
     Attributes
     ----------
@@ -290,7 +290,7 @@ class _Played:
         return cls(names, arms, log, len(arms) <= most)
 
     def name(self, k: int) -> str:
-        """Of the arm in a column."""
+        """The name of the arm in a column."""
         return str(self.names[int(self.arms[k])])
 
     def judge(self, balance: Balance, says: Says, too_many: bool = False) -> CountTest:
@@ -349,7 +349,7 @@ def _sentence(name: str, said: str, residual: float, p: float) -> str:
 
 
 def _got(total: int, of: str = "visits") -> Says:
-    """How to say how many of `total` visits an arm got, and how many it should have got."""
+    """Describe how many of `total` visits an arm got, and how many were expected."""
 
     def says(observed: float, expected: float) -> str:
         off = abs(observed - expected)

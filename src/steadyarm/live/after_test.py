@@ -72,7 +72,7 @@ class RollOut:
 
 @dataclass(frozen=True)
 class AfterTest:
-    """What an experiment shows outside of its test; storages keep it as plain values.
+    """The choice of what units outside of a test see; storages store it as plain values.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class AfterTest:
 
 
 def outside_texts(outside: AfterTest | None) -> list[str]:
-    """What is shown outside of the test, in sentences.
+    """Describe in sentences what units outside of the test see.
 
     Examples
     --------

@@ -87,7 +87,7 @@ ReportStatus = Literal["stored", "repeated", "outside"]  # what became of a rewa
 
 
 class Report(NamedTuple):
-    """What is reported of an assignment.
+    """A reward or an event of an assignment.
 
     Attributes
     ----------

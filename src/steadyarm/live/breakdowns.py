@@ -41,7 +41,7 @@ UNLIKELY = 0.05  # p-values below which a sentence says that levels differ
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LevelResult(Estimates):
-    """What is known of the units of one level.
+    """Results for the units of one level.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class LevelResult(Estimates):
 
 @dataclass(frozen=True, eq=False)
 class Breakdown:
-    """What is known of each level of an attribute; exploratory, never a reason by itself.
+    """Results for each level of an attribute; exploratory, never a reason by itself.
 
     With probability `level` the intervals of the values hold for all levels and variants at once;
     so do those of the differences, and those of the relative ones. Each attribute has that level
@@ -108,7 +108,7 @@ class Breakdown:
         return self.interaction is not None and self.interaction < UNLIKELY
 
     def of(self, name: str) -> LevelResult:
-        """What is known of one level.
+        """Results for one level.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ def compute_breakdown(
     anytime: bool | None = None,
     reward_range: tuple[float, float] | None = None,
 ) -> Breakdown:
-    """What is known of each level of an attribute, on the visits that results rest on.
+    """Compute results for each level of an attribute, from mature visits.
 
     Errors are shared out evenly over the levels (Bonferroni). Without a control differences are
     from a variant that the same rewards made the recommended one; so they are shared out over all

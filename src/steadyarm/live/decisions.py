@@ -270,7 +270,7 @@ MOST_EARLY = 20_000  # numbers that are stored with a segment whose allocation r
 
 @dataclass(frozen=True, eq=False)
 class Transition:
-    """What follows from the ledgers of a test.
+    """The decision that follows from the ledgers of a test.
 
     Attributes
     ----------
@@ -302,7 +302,7 @@ def transition(
     slopes: Slopes | None = None,
     follow: bool = False,
 ) -> Transition | None:
-    """What to do now; None if there is nothing to do.
+    """Compute the decision to make now; None if there is none.
 
     ledgers : of all segments that the policy has not observed, in the order of their opening
     current : the one that was opened last; None if the policy has observed it
@@ -522,7 +522,7 @@ def fill_in_missing(
 
 
 def first_state(settings: Settings) -> dict[str, Any]:
-    """What is stored of the policy before the first segment."""
+    """The policy's state before the first segment, as it is stored."""
     start = settings.policy.start(settings.arms, settings.budget, trials=1, seed=settings.seed)
     slopes = first_slopes(settings)
     return {
@@ -560,19 +560,19 @@ def load_state(settings: Settings, stored: Any) -> State:
 
 
 def first_slopes(settings: Settings) -> Slopes | None:
-    """What is known of the covariates' slopes before the first segment; None without covariates."""
+    """The slopes before the first segment, as they are stored; None without covariates."""
     return Slopes.none(1, 1 + len(settings.covariates)) if settings.covariates else None
 
 
 def load_slopes(settings: Settings, stored: Any) -> Slopes | None:
-    """What slopes are fitted from, as it was stored; None without covariates."""
+    """The sums from which slopes are fitted, as they were stored; None without covariates."""
     if not settings.covariates:
         return None
     return Slopes.from_dict(stored["slopes"], 1 + len(settings.covariates))
 
 
 def progress_of(record: SegmentRecord, tally: Tally) -> Progress:
-    """How far a segment is."""
+    """The progress of a segment."""
     done = tally.total_rewarded + tally.total_excluded
     return Progress(record.index, record.rounds, tally.total_assigned, done, tally.last)
 
@@ -588,7 +588,7 @@ def is_over(settings: Settings, part: Progress, now: int) -> bool:
 
 
 def decide(settings: Settings, snapshot: Snapshot, now: int, need: bool) -> Decision | None:
-    """What to store now, if anything; see `transition`.
+    """Compute the decision to store now, if any; see `transition`.
 
     The decision that closes the last segment of a running experiment also opens the next one.
 

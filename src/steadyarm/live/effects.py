@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Effect:
-    """What one level of a factor does, on average over all others; or one item of bundles.
+    """The effect of one level of a factor, averaged over all others; or of one item of bundles.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Interaction:
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """What the parts do that variants are made of: levels of factors, or items of bundles.
+    """Effects of the parts of variants: levels of factors, or items of bundles.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Effects:
 
 
 def bundles_in(arms: ArmSet) -> Bundles | None:
-    """What `ArmSet.bundles` made the set of; None if another constructor did.
+    """The arguments of `ArmSet.bundles` that made the set; None for another constructor.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def has_effects(arms: ArmSet) -> bool:
 
 
 def compute_effects(evidence: Evidence, *, level: float = 0.95, arm: int | None = None) -> Effects:
-    """What each level of each factor does, or what each item of bundles brings.
+    """Compute the effect of each level of each factor, or of each item of bundles.
 
     Factorial tests: main effects and interactions, each averaged over all other factors alike.
     Bundles: the mean reward of all bundles with an item, minus that of all bundles without it.

@@ -92,7 +92,7 @@ def differences(names: Sequence[str], lifts: Lifts | None) -> dict[str, Any]:
 
 
 def lift_text(result: Estimates, row: int, unit: str = "") -> str:
-    """How a variant differs from the control, such as "+8 % (3 to 13 %)"; relative if defined.
+    """A variant's difference from the control, such as "+8 % (3 to 13 %)"; relative if defined.
 
     unit : of differences that are not relative
     """
@@ -110,7 +110,7 @@ def lift_text(result: Estimates, row: int, unit: str = "") -> str:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MetricResult(Estimates):
-    """What is known of one metric; of a ratio estimates are ratios of two means.
+    """Results of one metric; of a ratio estimates are ratios of two means.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class MetricResult(Estimates):
 
     @property
     def name(self) -> str:
-        """Of the metric."""
+        """The name of the metric."""
         return self.metric.name
 
     @property
@@ -154,7 +154,7 @@ class MetricResult(Estimates):
 
 
 class MetricRow(NamedTuple):
-    """What is said of one variant in one metric, in words.
+    """The texts of one variant in one metric.
 
     control : the control's value; empty if there is no control
     difference : from the control
@@ -219,5 +219,5 @@ def metric_cells(verdict: Verdict) -> list[tuple[str, ...]]:
 
 
 def metric_obstacles(verdict: Verdict) -> list[str]:
-    """Why metrics are not known yet, a sentence for each that is not."""
+    """Explain why metrics have no results yet, a sentence for each such metric."""
     return [f"{result.name}: {result.obstacle}" for result in verdict.metrics if result.obstacle]

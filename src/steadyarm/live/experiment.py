@@ -338,7 +338,7 @@ class Experiment(LiveTest):
         refused: SteadyArmError | None,
         now: int,
     ) -> LiveAssignment | SteadyArmError:
-        """What a visit is shown, in the test or outside of it, or why nothing."""
+        """The answer to a visit: a variant in the test or outside of it, or an error."""
         if visit.error is not None:
             return visit.error
         shown = visit.preview or (outside and outside.variant_for(self.settings.seed, visit.unit))
@@ -375,7 +375,7 @@ class Experiment(LiveTest):
     def find_visible(
         self, units: Sequence[str | None], stored: AssignmentResult | None = None
     ) -> list[LiveAssignment | None]:
-        """What units see already, without waiting for anybody who writes; nothing is assigned.
+        """The variants that units see already, read without waiting for writers; assigns nothing.
 
         These are their assignments or, once it is chosen what is shown outside of the test, that;
         None for units that would have to be assigned first.
@@ -631,7 +631,7 @@ class Experiment(LiveTest):
         return self.read_moment().recommend(level, anytime, bounds)
 
     def metrics(self, level: float = 0.95, anytime: bool | None = None) -> tuple[MetricResult, ...]:
-        """What is known of the metrics beside the primary one, each on visits whose window ended.
+        """Results of the secondary metrics and guardrails, each on visits whose window ended.
 
         level, anytime : as for `recommend`; intervals of all secondary metrics hold at once, and
             those of each guardrail by themselves
@@ -648,7 +648,7 @@ class Experiment(LiveTest):
         return self.read_moment().results.check_complete()
 
     def read_moment(self) -> Moment:
-        """What is stored of the test now, from which all results follow."""
+        """Read the stored state of the test, from which all results follow."""
         snapshot, days = (
             self.storage.snapshot(self.key, everything=True),
             self.storage.days(self.key),
@@ -659,7 +659,7 @@ class Experiment(LiveTest):
         return Moment(self.settings, snapshot, days, series, self.now(), stopped)
 
     def status(self) -> Status:
-        """Where the test stands, in numbers."""
+        """The status of the test in numbers."""
         snapshot = self.storage.snapshot(self.key, everything=True)
         return compute_status(self.settings, snapshot)
 

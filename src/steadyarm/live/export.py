@@ -69,7 +69,7 @@ def segment_from(values: Mapping[str, Any]) -> SegmentRecord:
 
 
 def description_path(log: Path) -> Path:
-    """Where the description of the experiment stands that a log was exported from."""
+    """The path of the description of the experiment of a log."""
     return log.with_name(f"{log.name}.experiment.json")
 
 

@@ -93,7 +93,7 @@ def rewards_in_words(settings: Settings) -> tuple[str, ...]:
 
 
 def announcement(card: Scorecard) -> str:
-    """What is worth saying aloud when it changes: a decision, else who leads; failing checks."""
+    """The news to read aloud when it changes: a decision or the leader, and failing checks."""
     if (unhealthy := _describe_failures(card)) or card.verdict is None:
         return unhealthy
     labels, decision = dict(zip(card.names, card.labels, strict=True)), card.decision
@@ -133,7 +133,7 @@ def _describe_progress(card: Scorecard) -> str:
 
 
 def _describe_standing(card: Scorecard, verdict: Verdict) -> str:
-    """Who leads or beats the control, by how much, and how sure that is."""
+    """Describe which variant leads or beats the control, by how much, and how certain that is."""
     labels, K = dict(zip(card.names, card.labels, strict=True)), card.size
     name = labels[verdict.name]
     final = card.settled and not verdict.caution
@@ -164,7 +164,7 @@ def _describe_standing(card: Scorecard, verdict: Verdict) -> str:
 
 
 def _against_control(labels: Sequence[str], verdict: Verdict, against: Comparison) -> str:
-    """Who beats the control and by how much, who is worse, and who does not differ clearly."""
+    """Describe which variants beat the control, are worse, or do not differ clearly."""
     control, known = labels[against.control], ~np.isnan(verdict.estimates)
     groups = [against.better & known, against.worse & known, against.unclear & known]
     better, worse, unclear = (np.flatnonzero(group).tolist() for group in groups)
@@ -209,7 +209,7 @@ def _some(names: Sequence[str], rest: bool) -> str:
 def _describe_certainty(
     name: str, others: list[str], more: int, K: int, final: bool, ended: bool
 ) -> str:
-    """Who leads, and who of the K that were measured to the end may be as good.
+    """Describe the leader, and which of the K variants may be as good.
 
     more : how many of these are not among the others that have names
     final : whether no reward may come any more; ended : whether no visit may
@@ -235,7 +235,7 @@ def _describe_certainty(
 
 
 def _describe_failures(card: Scorecard) -> str:
-    """That nothing must be decided yet, and what to look at, if a health check fails."""
+    """Advise against a decision, and say what to check, if a health check fails."""
     findings = () if card.health is None else card.health.findings
     failing = [
         f"{finding.explanation} {finding.advice}"

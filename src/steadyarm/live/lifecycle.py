@@ -359,7 +359,7 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class StorageCheck:
-    """What was found in a whole storage.
+    """The result of checking a whole storage.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ def metric_results(
     anytime: bool | None = None,
     stopped: EarlyStop | None = None,
 ) -> tuple[MetricResult, ...]:
-    """What is known of every metric but the primary one, in the order of their declaration.
+    """Results of every metric but the primary one, in the order of their declaration.
 
     All intervals of the secondary metrics hold at once with probability `level` (Bonferroni over
     these metrics). Each guardrail has that level by itself: a variant must pass all of them, so
@@ -298,7 +298,7 @@ def _apply_declaration(metric: Metric, evidence: Evidence) -> Evidence:
 def _estimate(
     settings: Settings, metric: Metric, evidence: Evidence, level: float, watched: bool
 ) -> MetricResult:
-    """What the evidence says of a metric.
+    """Estimate a metric from its evidence.
 
     watched : intervals hold at all times, not only for a single analysis at the end
     """

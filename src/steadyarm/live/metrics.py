@@ -117,7 +117,7 @@ class Metric:
         self._check_ratio()
 
     def _of(self, field: str) -> str:
-        """How errors name a field of this metric."""
+        """The name of a field of this metric in errors."""
         return f"{field} of the metric {self.name!r}"
 
     @property
@@ -205,7 +205,7 @@ class Metric:
         return self.several != "first"
 
     def value_of(self, event: float) -> float:
-        """What an event with a value counts as in this metric.
+        """The value in this metric of an event with a value.
 
         Parameters
         ----------
@@ -390,7 +390,7 @@ def range_of(given: Any, what: str = "reward_range") -> tuple[float, float] | No
 
 
 def usual_grace(window: float) -> float:
-    """How long after its window a reward may still arrive by default, in seconds."""
+    """The default grace: how long after its window a reward may still arrive, in seconds."""
     return min(window, LONGEST_GRACE)
 
 

@@ -22,7 +22,7 @@ from steadyarm.storages.records import DaySums, SeriesSums, Snapshot, to_datetim
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """What is stored of a test at one moment.
+    """The stored state of a test at one moment.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Moment:
         }
 
     def metrics(self, level: float, anytime: bool | None = None) -> tuple[MetricResult, ...]:
-        """What is known of the metrics beside the primary one."""
+        """Results of the secondary metrics and guardrails."""
         if not self.settings.further:
             return ()
         return metric_results(

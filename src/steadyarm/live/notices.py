@@ -95,7 +95,7 @@ def make_messages(
 def _make_body(
     event: str, summary: Summary, card: Scorecard | None, now: int, public_url: str | None
 ) -> dict[str, Any]:
-    """How the experiment stands, and where to read more; no unit."""
+    """The body of a message: the state of the experiment and a link, but no unit."""
     path = f"/experiments/{summary.name}"
     data: dict[str, Any] = {
         "experiment": summary.name,

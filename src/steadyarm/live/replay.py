@@ -254,7 +254,7 @@ def _compare_series(
 
 
 def _exact(sums: SeriesSums) -> tuple[Any, ...]:
-    """What rows must give; they do not know of events that came too late."""
+    """The expected values of rows; they do not include events that came too late."""
     return sums.rewarded, sums.sums, sums.squares
 
 

@@ -173,7 +173,7 @@ class LiveResults:
 
     @property
     def sign(self) -> float:
-        """What turns the policy's rewards into those that were recorded."""
+        """The factor between the policy's rewards and recorded ones."""
         return 1.0 if self.settings.direction == "maximize" else -1.0
 
     def check_complete(self) -> LiveResults:
@@ -275,7 +275,7 @@ class LiveResults:
     def decide(
         self, verdict: Verdict, metrics: Sequence[MetricResult] = (), least: int = 0
     ) -> Decision:
-        """What follows from a verdict, guardrails respected.
+        """Decide from a verdict, with respect to guardrails.
 
         least : visits before the next decision is possible
         """
@@ -304,7 +304,7 @@ class LiveResults:
 
     @property
     def last_look(self) -> tuple[tuple[int, int, float], ...]:
-        """What the last look rests on: segments, their rewards and sums; corrections change it."""
+        """The segments, rewards and sums of the last look; corrections change it."""
         pieces = self.mature[: self.looks[-1].pieces] if self.looks else ()
         return tuple((p.index, p.recorded, float(p.stats.sums.sum())) for p in pieces)
 
@@ -374,7 +374,7 @@ class LiveResults:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """What intervals and drift reports are computed from: scores piece by piece."""
+        """The evidence for intervals and drift reports: scores piece by piece."""
         policy, pieces = self.settings.policy, self.judged()
         if not policy.unbiased:
             raise InvalidInputError(
@@ -523,12 +523,12 @@ class LiveTest(ABC):
 
     @property
     def policy(self) -> Policy[Any]:
-        """How they are chosen."""
+        """The policy."""
         return self.settings.policy
 
     @property
     def budget(self) -> int:
-        """How many assignments are made in all."""
+        """The number of assignments in total."""
         return self.settings.budget
 
     @abstractmethod
@@ -536,7 +536,7 @@ class LiveTest(ABC):
         """All that the test says of itself as it is now, unaffected by what comes later."""
 
     def evidence(self) -> Evidence:
-        """What intervals and drift reports are computed from: scores piece by piece."""
+        """The evidence for intervals and drift reports: scores piece by piece."""
         return self.results().evidence
 
     def drift(self, periods: int = 4, level: float = 0.95) -> DriftReport:
@@ -717,7 +717,7 @@ def rewards_until(settings: Settings, snapshot: Snapshot, now: int) -> int | Non
 
 @dataclass(frozen=True)
 class Status:
-    """Where an experiment stands, in numbers.
+    """The status of an experiment in numbers.
 
     Attributes
     ----------
@@ -755,7 +755,7 @@ class Status:
 
     @property
     def roll_out(self) -> RollOut | None:
-        """What was rolled out last; None if nothing was."""
+        """The last roll-out; None if there was none."""
         return None if self.outside is None else self.outside.roll_out
 
     @property
@@ -770,7 +770,7 @@ class Status:
 
 
 def compute_status(settings: Settings, snapshot: Snapshot) -> Status:
-    """Where the test stands, in numbers; of a large set for the variants that were assigned."""
+    """The status of the test in numbers; of a large set for the variants that were assigned."""
     assigned, rewarded = Counter[int](), Counter[int]()
     for record, tally in snapshot.segments:
         for column, count in enumerate(tally.assigned):

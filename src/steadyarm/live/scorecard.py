@@ -61,7 +61,7 @@ Spans = Mapping[int, tuple[datetime, datetime]]  # first and last assignment, by
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """How estimates went: after each of J pieces, from the whole test up to there.
+    """The course of estimates: after each of J pieces, from the whole test up to there.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Course:
 
     @property
     def variants(self) -> int:
-        """How many variants there are."""
+        """The number of variants."""
         return self.size or len(self.names)
 
     @property
@@ -103,7 +103,7 @@ class Course:
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """How variants were assigned in each of J pieces.
+    """The shares of variants in each of J pieces.
 
     Attributes
     ----------
@@ -127,12 +127,12 @@ class Shares:
 
     @property
     def single(self) -> int:
-        """How many columns are of one variant."""
+        """The number of columns that stand for one variant."""
         return len(self.names) - (self.rest > 0)
 
     @property
     def variants(self) -> int:
-        """How many variants were assigned, or may have been."""
+        """The number of variants that were assigned, or may have been."""
         return self.single + self.rest
 
 
@@ -211,7 +211,7 @@ class Scorecard:
 
     @cached_property
     def announcement(self) -> str:
-        """What of it is worth saying aloud when it changes; without numbers of visits."""
+        """The text to read aloud when it changes; it contains no numbers of visits."""
         return announcement(self)
 
     @property
@@ -221,7 +221,7 @@ class Scorecard:
 
     @cached_property
     def course(self) -> Course | None:
-        """What one would have seen before; None if estimates are biased or there are none yet."""
+        """The estimates at earlier times; None if estimates are biased or there are none yet."""
         if self._unbiased is None or self.verdict is None:
             return None
         results, spans = self._unbiased.results, self._unbiased.spans
@@ -269,7 +269,7 @@ class Scorecard:
 
     @property
     def names(self) -> Sequence[str]:
-        """Of the variants that are shown."""
+        """Names of the variants that are shown."""
         names = self.settings.arms.names
         return names if self.shown is None else tuple(names[k] for k in self.shown.tolist())
 
@@ -280,12 +280,12 @@ class Scorecard:
 
     @property
     def assigned(self) -> tuple[int, ...]:
-        """How often each of these was assigned."""
+        """Numbers of assignments of these variants."""
         return _of_those(self.status.assigned, self.status.arms, self.shown)
 
     @property
     def rewarded(self) -> tuple[int, ...]:
-        """How many rewards came for each of these."""
+        """Numbers of rewards of these variants."""
         return _of_those(self.status.rewarded, self.status.arms, self.shown)
 
     @property
@@ -301,7 +301,7 @@ class Scorecard:
 
     @property
     def decision(self) -> Decision:
-        """What to do, in a word and in a sentence with short names of the variants."""
+        """The decision, in a word and in a sentence with short names of the variants."""
         if self.verdict is None:
             if self.light == "fail":
                 return Decision("unhealthy", "Not healthy: do not decide.")
@@ -347,7 +347,7 @@ def order_of(card: Scorecard) -> list[int]:
 
 
 def standing_of(card: Scorecard, k: int) -> Standing:
-    """Where a variant stands.
+    """The standing of a variant.
 
     best : recommended at the end, with all others that were measured ruled out
     leads : recommended while the test runs, or rewards of its last visits may still come
@@ -434,7 +434,7 @@ def compute_course(
 def compute_shares(
     names: Sequence[str], pieces: Sequence[SegmentLedger], spans: Spans | None = None
 ) -> Shares:
-    """How variants were assigned, from pieces with an assignment."""
+    """The shares of variants, from pieces with an assignment."""
     planned, given, rest = _columns(pieces)
     moved = np.abs(np.diff(planned, axis=0)).sum(axis=1) / 2
     shown: Sequence[str] = names
@@ -616,7 +616,7 @@ def compute_scorecard(experiment: Experiment, level: float = LEVEL) -> Scorecard
 
 
 def _select_shown(settings: Settings, status: Status, verdict: Verdict | None) -> Integers | None:
-    """Of a large set those on the verdict's short list, else those assigned most often."""
+    """The variants to show of a large set: its short list, else those assigned most often."""
     if not settings.arms.large:
         return None
     if verdict is not None:

@@ -185,7 +185,7 @@ class Session(LiveTest):
 
     @property
     def asked(self) -> int:
-        """How many assignments have been made."""
+        """The number of assignments so far."""
         return self._asked
 
     @property
@@ -195,7 +195,7 @@ class Session(LiveTest):
 
     @property
     def stopped(self) -> EarlyStop | None:
-        """That the test stopped itself, at which look and why; None if it did not."""
+        """The look at which the test stopped itself, and why; None if it did not."""
         return self._stopped
 
     def ask(
@@ -242,7 +242,7 @@ class Session(LiveTest):
             self._largest = value if self._largest is None else max(self._largest, value)
 
     def forget(self, assignment: Assignment | int) -> None:
-        """Say that the reward of an assignment will never come.
+        """Declare that the reward of an assignment will never come.
 
         It counts like the mean of the same variant's rewards around it. That is right if rewards
         go missing whatever they would have been; if they are missing because there was none, such

@@ -76,7 +76,7 @@ NEVER_MATURE = (
 
 @dataclass
 class Settings:
-    """What an experiment was created with.
+    """The settings of an experiment.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ class Settings:
         )
 
     def values_of_event(self, name: str, event: str, value: float) -> dict[str, float]:
-        """What an event counts as in each metric that it feeds.
+        """The value of an event in each metric that it feeds.
 
         name : of the experiment; a reward without a name takes events of that name, too
         """
@@ -588,7 +588,7 @@ def events_in(name: str, config: Mapping[str, Any]) -> list[str]:
 
 
 def _validate_about(given: Any) -> dict[str, Any]:
-    """What people read of the test, without what is empty."""
+    """The description of the test for people, without empty fields."""
     if not isinstance(given, Mapping) or given.keys() - ABOUT:
         expected = f"a mapping with some of {', '.join(ABOUT)}"
         raise InvalidInputError.of("about", given, expected)

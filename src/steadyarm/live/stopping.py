@@ -54,7 +54,7 @@ class InterimAnalysis:
 
 @dataclass(frozen=True)
 class EarlyStop:
-    """That a test stopped itself.
+    """The stop of a test by itself.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class EarlyStop:
 
 @dataclass(frozen=True)
 class InterimResult:
-    """What was found at one look.
+    """The result of one look.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class InterimResult:
 
 @dataclass(frozen=True)
 class StopReport:
-    """How far a test is that may stop early.
+    """The progress of a test that may stop early.
 
     Attributes
     ----------
@@ -219,7 +219,7 @@ def next_look(
 
 
 def _count_due_looks(settings: Settings, visits: int, began: int | None, last: int | None) -> int:
-    """How many looks are due after so many visits."""
+    """The number of looks that are due after so many visits."""
     if isinstance(settings.looks, int):
         return visits * settings.looks // settings.budget
     if began is None or last is None:
@@ -232,7 +232,7 @@ def _count_due_looks(settings: Settings, visits: int, began: int | None, last: i
 def find_early_stop(
     history: Callable[[str], Iterable[AuditEntry]], settings: Settings, head: ExperimentHead
 ) -> EarlyStop | None:
-    """That an experiment stopped itself, from its audit log; None if it did not.
+    """Find in the audit log that an experiment stopped itself; None if it did not.
 
     history : reads the entries about the experiment of a name, such as `Storage.history`
     """
@@ -307,7 +307,7 @@ def verdict_at_look(results: LiveResults, metrics: tuple[MetricResult, ...] = ()
 
 
 def _describe_next(visits: int, until: int | None) -> str:
-    """What the next interim analysis rests on."""
+    """Describe the visits of the next interim analysis."""
     if until is None:
         return f"The next interim analysis is on the first {visits:,} visits."
     return f"The next interim analysis is on visits until {to_datetime(until):%A %d %b, %H:%M} UTC."
@@ -316,7 +316,7 @@ def _describe_next(visits: int, until: int | None) -> str:
 def stop_now(
     results: LiveResults, metrics: tuple[MetricResult, ...] = ()
 ) -> tuple[EarlyStop | None, bool]:
-    """Why a test that may stop itself stops now, at its last look; None if it goes on.
+    """The reason to stop a test at its last look; None if it goes on.
 
     Also whether that look is done with: it is not if only a guardrail or a health check kept the
     test from stopping, since these may be fine a little later.

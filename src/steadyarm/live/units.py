@@ -105,7 +105,7 @@ def check_attribute(declared: Declared, attribute: Any) -> str:
 
 
 def series_of(attribute: str, level: str) -> str:
-    """How storages call a level."""
+    """The name of a level in storages."""
     return f"{attribute}={level}"
 
 

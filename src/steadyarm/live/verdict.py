@@ -67,7 +67,7 @@ FOLLOWING = f"{STILL} The bias of adaptive shares is ignored."
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do, in a word and in a sentence.
+    """A decision, in a word and in a sentence.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ UNDECIDED = Decision("running", "Nothing is decided yet.")
 
 @dataclass(frozen=True)
 class VariantEstimate:
-    """What a verdict says of one variant; nan for what is not known.
+    """The estimates of one variant in a verdict; nan for unknown values.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class VariantEstimate:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Verdict(Estimates):
-    """What a test concludes so far: `Estimates`, and what follows from them.
+    """The conclusion of a test so far: `Estimates`, and what follows from them.
 
     Of a large set the numbers of a short list are there: the best, and who led on the way. They
     hold over the whole set all the same.
@@ -272,12 +272,12 @@ class Verdict(Estimates):
 
     @property
     def row(self) -> int:
-        """Where the recommended variant is in the arrays."""
+        """The row of the recommended variant in the arrays."""
         return self.arm if self.shown is None else int(np.searchsorted(self.shown, self.arm))
 
     @property
     def possible(self) -> int:
-        """How many variants cannot be ruled out as the best, the recommended one among them."""
+        """The number of variants that may be the best, the recommended one included."""
         return len(self.plausible) + self.others
 
     def columns(self) -> dict[str, list[Any]]:
@@ -294,7 +294,7 @@ class Verdict(Estimates):
         }
 
     def of(self, variant: str | int | np.integer[Any]) -> VariantEstimate:
-        """What is said of one variant, by its name or by its index among all variants.
+        """The estimates of one variant, by its name or by its index among all variants.
 
         Of a large set those on the short list can be asked for.
         """
@@ -302,13 +302,13 @@ class Verdict(Estimates):
 
     @cached_property
     def rows(self) -> tuple[VariantEstimate, ...]:
-        """What is said of each variant, as in the arrays."""
+        """The estimates of each variant, in the order of the arrays."""
         columns = self.columns()
         columns = {field.name: columns[field.name] for field in fields(VariantEstimate)}
         return tuple(map(VariantEstimate, *columns.values()))
 
     def _row_of(self, variant: str | int | np.integer[Any]) -> int:
-        """Where a variant is in the arrays."""
+        """The row of a variant in the arrays."""
         if isinstance(variant, str):
             if variant in self.names:
                 return self.names.index(variant)
@@ -417,7 +417,7 @@ class Verdict(Estimates):
 
 
 def adjusted_text(verdict: Verdict, covariates: Sequence[str]) -> str:
-    """How much noise covariates have taken away; empty where estimates are not adjusted.
+    """Describe how much noise covariates have removed; empty without adjustment.
 
     covariates : their names
     """
@@ -471,7 +471,7 @@ def compute_verdict(
     as_policy: bool = True,
     looks: Looks | None = None,
 ) -> Verdict:
-    """What the policy recommends, with the intervals that the evidence allows.
+    """Compute the recommendation of the policy, with intervals from the evidence.
 
     Without evidence (policies whose allocations leave arms out) intervals are the policy's own,
     and assume that nothing drifts; they are infinite if the policy gives no standard errors.
@@ -630,7 +630,7 @@ class Comparison:
 def compare_with_control(
     verdict: Verdict, direction: Direction, unit: str = ""
 ) -> Comparison | None:
-    """How the variants compare with the control; None if there is no control.
+    """Compare the variants with the control; None if there is no control.
 
     unit : of differences
     """
@@ -670,7 +670,7 @@ def make_decision(
     least: int = 0,
     unit: str = "",
 ) -> Decision:
-    """What to do, as far as the verdict allows a decision.
+    """Decide as far as the verdict allows.
 
     A variant is shipped if it is recommended, shown to be better than the control (without a
     control: declared the winner), and breaks no guardrail. The control is kept if every other

@@ -119,7 +119,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class YahooLog:
-    """What the files of some days held.
+    """The contents of the files of some days.
 
     Attributes
     ----------
@@ -457,7 +457,7 @@ MISSING = ("", "NA")
 
 @dataclass(frozen=True, eq=False)
 class Flights:
-    """How many flights of each arm were scheduled and on time, day by day.
+    """Numbers of flights of each arm that were scheduled and on time, day by day.
 
     Attributes
     ----------

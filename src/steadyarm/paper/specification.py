@@ -354,7 +354,7 @@ class Beyond:
         return [*map(self.verdict, self.policies), *self._shares()]
 
     def _shares(self) -> Iterator[str]:
-        """How much of Steady's gain over the baseline each variant reaches, in logarithms."""
+        """The share of Steady's gain over the baseline that each variant reaches, in logarithms."""
         gain = self.geometric_mean("Steady") if "Steady" in self.policies else math.nan
         if not gain < 1:
             return

@@ -349,7 +349,7 @@ class Candidate:
         return size * SLOW if isinstance(self.policy, ThompsonPolicy) else size
 
     def count_judged(self, arms: ArmSet, trials: int) -> int:
-        """How many of the simulated tests are checked for a clear answer.
+        """The number of simulated tests that are checked for a clear answer.
 
         Few are checked for policies that are biased under drift: they are there for comparison.
         """

@@ -395,7 +395,7 @@ def _by_own_errors(batch: Batch, control: int | None) -> Integers:
 
 
 def waits_of(question: Question, candidate: Candidate, budget: int) -> int:
-    """How often a policy waits for delayed rewards before it continues."""
+    """The number of times that a policy waits for delayed rewards."""
     if not question.delay or not candidate.policy.waits:
         return 0
     batches = _batches(question, 0, candidate, CALM, budget, 1, SEARCHING, False)

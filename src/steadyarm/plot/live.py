@@ -99,7 +99,7 @@ def lead_text(
 
 
 def estimates(course: Course, picked: Sequence[str] | None, measure: Measure) -> Spec:
-    """How the estimates of the leading variants settled, with their intervals.
+    """The estimates of the leading variants over time, with their intervals.
 
     picked : names of the variants that are drawn
     measure : what the estimates are of
@@ -232,7 +232,7 @@ def allocation(shares: Shares, picked: Sequence[str] | None = None) -> Spec:
 
 
 def _groups(rounds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each area of the picture begins: short pieces are drawn together."""
+    """The first piece of each area of the picture: short pieces are drawn together."""
     if len(rounds) <= COLUMNS:
         return np.arange(len(rounds))
     before = np.cumsum(rounds) - rounds
@@ -241,7 +241,7 @@ def _groups(rounds: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _largest(shares: Shares) -> str:
-    """Who has the largest share now."""
+    """The variant with the largest share now."""
     planned = shares.planned[-1, : shares.single].round(4)
     top = np.flatnonzero(planned == planned.max())
     share = percent(float(planned.max()))

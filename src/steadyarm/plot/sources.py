@@ -66,7 +66,7 @@ def has_rates(test: Seen) -> bool:
 
 
 def measure_of(test: Seen) -> Measure:
-    """What the estimates of a test are of."""
+    """The measure that the estimates of a test have."""
     rates = has_rates(test)
     if isinstance(test, Analysis) or test.settings.primary.name == REWARD:
         return Measure(rates=rates)

@@ -86,7 +86,7 @@ def config(dark: bool = False) -> Spec:
 
 @dataclass(frozen=True)
 class Measure:
-    """What estimates are of.
+    """The measure that estimates have.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Measure:
 
     @property
     def title(self) -> str:
-        """Of an axis."""
+        """The title of an axis."""
         return f"{self.name}, {self.unit}" if self.unit else self.name
 
     def text(self, value: float) -> str:
@@ -223,7 +223,7 @@ def layers(encoding: Spec, *marks: Spec) -> list[Spec]:
 
 
 def hover(*columns: Spec) -> list[Spec]:
-    """What is shown of a point under the pointer."""
+    """The fields that are shown for a point under the pointer."""
     return [
         {key: value for key, value in column.items() if key in ("field", "type", "title")}
         | ({"format": ".4~g"} if column["type"] == "quantitative" else {})
@@ -347,5 +347,5 @@ def data_url(spec: Spec) -> str:
 
 
 def missing(error: ImportError) -> str:
-    """What to install where a library for charts is missing."""
+    """The error that says what to install if a library for charts is missing."""
     return f"charts need {error.name}; install it with: pip install 'steadyarm[plots]'."

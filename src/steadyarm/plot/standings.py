@@ -144,7 +144,7 @@ def leaderboard(verdict: Verdict, direction: Direction, measure: Measure) -> Spe
 
 
 def _lines(verdict: Verdict, rows: Rows) -> str:
-    """What the lines are, or why there are none."""
+    """Explain the lines, or why there are none."""
     if not any(np.isfinite([row["low"], row["high"]]).any() for row in rows):
         return f"No intervals: {verdict.no_interval}."
     return f"Lines: {percent(verdict.level)} intervals, for all variants at once."
@@ -156,7 +156,7 @@ def _labels(verdict: Verdict, order: Sequence[int]) -> tuple[str, ...]:
 
 
 def intervals_mean(verdict: Verdict) -> str:
-    """What the intervals of a verdict say, and what must hold for them."""
+    """Explain the intervals of a verdict, and their assumption."""
     often = " at all times, so you may look as often as you like" if verdict.anytime else ""
     return (
         f"An interval says where the true value of a variant may lie. In {percent(verdict.level)} "
@@ -229,7 +229,7 @@ def _lifts(verdict: Verdict, k: int) -> dict[str, Any]:
 
 
 def effects(effects: Effects, rates: bool = False) -> Spec:
-    """What each level of each factor adds, or what each item of bundles brings.
+    """The effect of each level of each factor, or of each item of bundles.
 
     rates : whether rewards are yes or no, so that differences are percentage points
     """

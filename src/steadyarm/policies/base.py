@@ -43,7 +43,7 @@ StateT = TypeVar("StateT", bound="State")
 
 @dataclass(frozen=True)
 class State:
-    """What every policy remembers; each policy adds its own arrays.
+    """The state that every policy has; each policy adds its own arrays.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class State:
 
 @dataclass(frozen=True)
 class Recommendations:
-    """What a policy concludes, one row a trial.
+    """The recommendations of a policy, one row a trial.
 
     Attributes
     ----------
@@ -262,7 +262,7 @@ class Policy(ABC, Generic[StateT]):
 
     @abstractmethod
     def recommend(self, state: StateT) -> Recommendations:
-        """What would be concluded now.
+        """The recommendation from the rounds so far.
 
         Parameters
         ----------

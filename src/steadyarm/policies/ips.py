@@ -89,7 +89,7 @@ class IPSState(State):
         return self.scores / np.maximum(self.played, 1)[:, None]
 
     def resembles(self, other: State) -> bool:
-        """As for other states; on a large set the allocations need not have the same shape."""
+        """Compare with another state; on a large set allocations may have other shapes."""
         if not isinstance(other, IPSState) or (self.support is None) != (other.support is None):
             return False
         if other.support is None:
@@ -419,7 +419,7 @@ def epoch_end(state: State, solver: Solver, length: EpochLength) -> NDArray[np.i
 
 
 def gaps_to_leader(estimates: Floats) -> Floats:
-    """How far each arm lies behind the leader; zero where that is rounding."""
+    """The gap of each arm to the leader; zero where that is rounding."""
     gaps = estimates.max(axis=1, keepdims=True) - estimates
     size = np.abs(estimates).max(axis=1, keepdims=True)
     return np.where(gaps > ROUNDING * size, gaps, 0.0)

@@ -279,7 +279,7 @@ class MixedPeace(IPSPolicy[MixedPeaceState]):
         return end
 
     def advance(self, before: MixedPeaceState, after: MixedPeaceState) -> MixedPeaceState:
-        """Where an epoch has ended, halve the survivors."""
+        """Halve the survivors where an epoch has ended."""
         ended = (after.played >= self.segment_end(before)) & (after.played < after.budget)
         if not ended.any():
             return after

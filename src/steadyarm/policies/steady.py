@@ -50,7 +50,7 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class SteadyState(IPSState):
-    """How noisy the scores of past segments are, and what the latest of them say.
+    """Also the noise of scores of past segments, and the latest scores.
 
     Attributes
     ----------

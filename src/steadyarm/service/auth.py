@@ -72,7 +72,7 @@ def peer(scope: Any) -> str:
 
 
 def why_not_direct(scope: Any) -> str:
-    """What shows that a request may come from elsewhere; empty if nothing does."""
+    """The sign that a request may come from elsewhere; empty if there is none."""
     for name, _ in scope["headers"]:
         if name.startswith(FORWARDING):
             return f"this request came through a proxy, which added the header {name.decode()}"
@@ -183,7 +183,7 @@ class Claims(NamedTuple):
 
 @dataclass(frozen=True)
 class Publishable:
-    """What a publishable key may do on a route.
+    """The rights of a publishable key on a route.
 
     Attributes
     ----------
@@ -236,7 +236,7 @@ def _unproven(detail: str) -> RefusedError:
 
 
 def cors_headers(origin: str) -> dict[str, str]:
-    """What lets a page of that origin read a response."""
+    """Headers that allow a page of that origin to read a response."""
     return {
         "Access-Control-Allow-Origin": origin,
         "Access-Control-Expose-Headers": EXPOSED,
@@ -245,7 +245,7 @@ def cors_headers(origin: str) -> dict[str, str]:
 
 
 def preflight_headers(origin: str, method: str) -> dict[str, str]:
-    """What lets a page of that origin send a request."""
+    """Headers that allow a page of that origin to send a request."""
     return {
         "Access-Control-Allow-Origin": origin,
         "Access-Control-Allow-Methods": method,

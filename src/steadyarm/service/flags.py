@@ -240,7 +240,7 @@ def _measuring(service: Service, request: Request, event: str) -> tuple[Measures
 async def _report(
     service: Service, request: Request, events: Sequence[tuple[requests.NewEvent, At]]
 ) -> list[dict[str, Outcome]]:
-    """What became of each event, by experiment; without those that the unit is not in."""
+    """Report events to all experiments that measure them, and return statuses by experiment."""
     await service.catalog.refresh()
     places: dict[str, list[int]] = {}
     for i, (event, _) in enumerate(events):
@@ -296,7 +296,7 @@ def _refusals(
 async def _tell(
     service: Service, name: str, events: Sequence[tuple[requests.NewEvent, At]]
 ) -> Sequence[Outcome | None]:
-    """What became of events in one experiment; None for units that have no assignment in it.
+    """Report events to one experiment; None for units that have no assignment in it.
 
     An error of one experiment does not concern the others.
     """

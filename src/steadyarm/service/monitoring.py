@@ -98,7 +98,7 @@ class Metrics:
         return Gauge(f"steadyarm_{name}", about, labels, registry=self.registry)
 
     def _of_request(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:
-        """Where requests of a kind are counted, and their seconds observed."""
+        """The metrics of requests of a kind: their number and their seconds."""
         return self._requests.labels(method, route, status), self._seconds.labels(route)
 
     def text(self) -> bytes:
@@ -107,7 +107,7 @@ class Metrics:
 
 
 class _States(Collector):
-    """What the storage counts; nothing while it does not answer."""
+    """Counts of the storage; none while it does not answer."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

@@ -171,7 +171,7 @@ def problem_response(error: Exception, scope: Scope, ofrep: bool = False) -> Res
 
 
 def explain_router_error(error: HTTPException, detail: str) -> RefusedError:
-    """What Starlette's router raises: no route has the path, or its route has another method."""
+    """Explain an error of Starlette's router: an unknown path, or another method."""
     kind = "method-not-allowed" if error.status_code == 405 else "not-found"
     return RefusedError(kind, detail, headers=error.headers)
 

@@ -61,12 +61,12 @@ class Route:
 
     @cached_property
     def body(self) -> type[requests.Request] | None:
-        """What the body contains; None if there is none."""
+        """The model of the body; None if there is none."""
         return self._takes(requests.Request)
 
     @cached_property
     def query(self) -> type[requests.Query] | None:
-        """What the query contains; None if there is none."""
+        """The model of the query; None if there is none."""
         return self._takes(requests.Query)
 
     def _takes(self, base: type[S]) -> type[S] | None:

@@ -162,7 +162,7 @@ class Live:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait to be written."""
+        """The number of requests that wait to be written."""
         return len(self._asks) + len(self._tells)
 
     def is_of(self, key: int, tag: str) -> bool:
@@ -182,7 +182,7 @@ class Live:
     async def find_known(
         self, unit: str, stored: AssignmentResult | None = None
     ) -> LiveAssignment | None:
-        """What a unit sees already; nothing is assigned.
+        """The variant that a unit already sees; assigns nothing.
 
         stored : what the storage has of it, if that is known
         """
@@ -224,7 +224,7 @@ class Live:
     async def _find_assigned(
         self, visits: Sequence[Visit], error: StorageError
     ) -> list[LiveAssignment | SteadyArmError]:
-        """What units see already, where nothing can be written; the error for all others."""
+        """Variants that units see already, without writing; the error for all others."""
         if self.experiment.settings.sticky == "none":
             raise error
         units = [visit.unit for visit in visits]
@@ -423,7 +423,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._writers, work, *given)
 
     async def stream(self, chunks: Iterator[T]) -> AsyncGenerator[T]:
-        """What an iterator over a whole log gives, one after the other as they are taken.
+        """Iterate over a whole log in a thread, item by item.
 
         RefusedError if as many logs are being read already as may be at once.
         """

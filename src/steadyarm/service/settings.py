@@ -39,7 +39,7 @@ OWN_PATHS = frozenset(
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """How the service runs.
+    """The settings of the service.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class ServiceSettings:
 
 
 def explain_unknown(variables: Iterable[str]) -> list[str]:
-    """Say of each variable that begins like a setting, and is none, what may have been meant.
+    """Explain unknown variables that begin like a setting, with the closest names.
 
     Examples
     --------

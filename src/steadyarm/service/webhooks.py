@@ -50,7 +50,7 @@ FAILED = 300.0  # seconds after which an experiment is tried again that could no
 
 
 class DeliveryError(Exception):
-    """Why a message was not accepted."""
+    """The reason why a message was not accepted."""
 
 
 def new_endpoint(

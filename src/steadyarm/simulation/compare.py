@@ -316,7 +316,7 @@ def _json_value(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Work:
-    """How far a sweep is: rounds and cells that are done, with those in the journal, and all."""
+    """The progress of a comparison: finished rounds and cells, and all."""
 
     rounds: int
     all_rounds: int
@@ -325,7 +325,7 @@ class Work:
 
     @property
     def text(self) -> str:
-        """How many cells are finished, in words."""
+        """The number of finished cells, in words."""
         return f"{self.cells:,} of {self.all_cells:,} cells"
 
 
@@ -512,7 +512,7 @@ class Comparison:
         )
 
     def p_value(self, first: Results, second: Results) -> float:
-        """Of Fisher's exact test, two-sided, that both err equally often.
+        """The p-value of Fisher's exact test, two-sided, that both err equally often.
 
         Parameters
         ----------

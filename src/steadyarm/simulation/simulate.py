@@ -54,7 +54,7 @@ def clopper_pearson(errors: int, trials: int, level: float = 0.95) -> tuple[floa
 
 @dataclass(frozen=True, repr=False)
 class Results:
-    """How often a policy recommended each arm in one environment.
+    """The number of recommendations of each arm by a policy in one environment.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class Results:
 
     @property
     def errors(self) -> int:
-        """How many trials recommended an arm that is not as good as the best."""
+        """The number of trials that recommended an arm that is not as good as the best."""
         return sum(count for arm, count in self.recommended.items() if self._is_wrong(arm))
 
     @property
@@ -349,7 +349,7 @@ class DrawnWorlds:
 
     @property
     def fingerprint(self) -> list[Any]:
-        """What tells these worlds from others: those of the first three trials."""
+        """The fingerprint of these worlds: a hash of those of the first three trials."""
         worlds = [self.first, self.world(1), self.world(2)]
         return [getattr(world, "fingerprint", type(world).__qualname__) for world in worlds]
 
@@ -374,7 +374,7 @@ class DrawnWorlds:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """What some trials gave.
+    """The results of some trials.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ SECOND = 1_000_000  # microseconds
 
 @dataclass(frozen=True)
 class Rule:
-    """How the events of one metric count.
+    """The rule by which the events of one metric count.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Rule:
     steers: bool = False
 
     def value(self, events: Iterable[MetricEvent]) -> float | None:
-        """What an assignment with these events counts as; None if none is of this metric.
+        """The value of an assignment in a metric; None if it has none.
 
         The order of events does not matter: a sum is rounded once.
 
@@ -205,11 +205,11 @@ class Metrics:
             )
 
     def value(self, row: LogRow, rule: Rule) -> float | None:
-        """What an assignment counts as in a metric; None if it has no value."""
+        """The value of an assignment in a metric; None if it has none."""
         return row.reward if rule is self.primary else rule.value(row.events)
 
     def series_of(self, row: LogRow) -> dict[str, float]:
-        """What an assignment adds to each series; nothing if it is excluded."""
+        """The amounts that an assignment adds to each series; none if it is excluded."""
         if row.excluded is not None:
             return {}
         values: dict[str, float] = {}
@@ -227,7 +227,7 @@ class Metrics:
     def record(
         self, row: LogRow, event: Event, closed: bool, now: int
     ) -> tuple[Outcome, LogRow | None]:
-        """What happens to an event, and its assignment with it if it is to be stored.
+        """Decide the outcome of an event, and update its assignment if it is to be stored.
 
         closed : whether the policy has observed the segment already; what steers is refused then
         """

@@ -208,13 +208,13 @@ def to_micros(when: Any, now: int) -> int:
 
 
 def describe_state(state: ExperimentState) -> str:
-    """What an experiment is: "a draft", "running" and so on."""
+    """Describe the state of an experiment: "a draft", "running" and so on."""
     return "a draft" if state == "draft" else state
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentHead:
-    """What records and summaries of an experiment have in common.
+    """The base of records and summaries of an experiment.
 
     Attributes
     ----------
@@ -283,7 +283,7 @@ class Summary(ExperimentHead):
 
     @property
     def mark(self) -> tuple[str, int, int, int, int, int, int, int]:
-        """How it stands, key and counts, of which one changes whenever results may have changed.
+        """A key and counts, of which one changes whenever results may have changed.
 
         The first is what operators change: the state, and what is shown outside of the test.
         """
@@ -311,7 +311,7 @@ class EarlySums(NamedTuple):
 
     @classmethod
     def read(cls, stored: Any) -> tuple[EarlySums, ...] | None:
-        """What JSON has of the sums that a segment was opened with; None for none."""
+        """Read the early sums of a segment from JSON; None for none."""
         if stored is None:
             return None
         return tuple(
@@ -390,7 +390,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an open segment has come.
+    """The progress of an open segment.
 
     Attributes
     ----------
@@ -409,7 +409,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Decision:
-    """What follows from a snapshot, to be stored as a whole or not at all.
+    """A decision that follows from a snapshot, stored as a whole or not at all.
 
     Attributes
     ----------
@@ -498,7 +498,7 @@ class AssignmentResult:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happened to one reward, or to one event of a metric.
+    """The outcome of one reward, or of one event of a metric.
 
     Attributes
     ----------
@@ -521,7 +521,7 @@ class Outcome:
 
 
 class RecordResult(NamedTuple):
-    """What happened to rewards and events that were reported together.
+    """The outcomes of rewards and events that were reported together.
 
     Attributes
     ----------
@@ -640,7 +640,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class DaySums:
-    """What was assigned from one segment on one day (UTC), and its rewards.
+    """Assignments from one segment on one day (UTC), and their rewards.
 
     Attributes
     ----------
@@ -692,7 +692,7 @@ def day_of(time: int) -> int:
 
 @dataclass
 class ArmDay:
-    """What is counted of one arm of a segment on one day, or what is to be added to it.
+    """Counts of one arm of a segment on one day, or additions to them.
 
     The attributes are those of `Tally` and `DaySums`. In a difference they may be negative. Counts
     of a series (see `SeriesSums`) have `events`, too: how many were recorded.
@@ -830,7 +830,7 @@ class CorrectionResult:
 
 @dataclass(frozen=True)
 class Correction:
-    """What a change did to one assignment.
+    """The effect of a change on one assignment.
 
     Attributes
     ----------

@@ -103,7 +103,7 @@ class TokenRecord:
 
     @property
     def detail(self) -> dict[str, Any]:
-        """What the audit log says of it."""
+        """The details that the audit log records."""
         detail: dict[str, Any] = {"name": self.name, "scope": self.scope}
         if self.publishable:
             detail |= {"experiments": list(self.experiments), "origins": list(self.origins)}
@@ -115,7 +115,7 @@ class TokenRecord:
 
     @property
     def bounds(self) -> str:
-        """What a publishable key is for, in words; empty for other tokens."""
+        """The limits of a publishable key, in words; empty for other tokens."""
         if not self.publishable:
             return ""
         places = ", ".join(self.origins)
@@ -357,7 +357,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Notice:
-    """What was noticed of an experiment so far.
+    """The events of an experiment that were noticed so far.
 
     Attributes
     ----------
@@ -437,7 +437,7 @@ class Webhooks:
         return {id: (count, error) for id, count, error in rows}
 
     def notices(self) -> dict[int, Notice]:
-        """What was noticed of experiments, by key."""
+        """The events that were noticed of experiments, by key."""
         rows = self._database.read(lambda connection: connection.execute(select(notices)).all())
         return {row.key: Notice(row.version, json.loads(row.state)) for row in rows}
 
@@ -595,7 +595,7 @@ def note_refusals(connection: Connection, refusals: Sequence[Refusal], now: int)
 
 
 def read_refusals(connection: Connection, key: int, since: int) -> list[Refusal]:
-    """What an experiment refused, and events since a time that no experiment measures."""
+    """Refused events of an experiment, and events since a time that no experiment measures."""
     which = refusals_of(key) | (refusals_of(0) & (marks.c.value >= since))
     refusals = []
     for row in connection.execute(select(marks).where(which).order_by(marks.c.name)):

@@ -474,7 +474,7 @@ class Storage:
         self._database.write(lambda c: note_refusals(c, refusals, now))
 
     def refusals(self, key: int, since: int) -> list[Refusal]:
-        """What an experiment refused lately, and events since a time that no experiment measures.
+        """Refused events of an experiment, and events since a time that no experiment measures.
 
         Of several events of one name with the same reason there is the latest.
         """
@@ -502,7 +502,7 @@ class Storage:
         return self._read(key, work)
 
     def progress(self, key: int) -> tuple[Progress, ...]:
-        """How far the open segments have come whose counter is at its end; cheap.
+        """The progress of the open segments whose counter is at its end; cheap.
 
         They are in the order of their opening. No other segments can be over.
         """
@@ -674,7 +674,7 @@ class Storage:
     def arrivals(
         self, key: int, metrics: Sequence[str], since: int, most: int = MOST_ARRIVALS
     ) -> Arrivals:
-        """What has arrived at an experiment lately.
+        """The latest assignments, rewards and events of an experiment.
 
         metrics : names of those whose events count
         since : a time
@@ -744,7 +744,7 @@ def _experiment_of(row: AnyRow) -> ExperimentRecord:
 
 
 def _find_place(connection: Connection, key: int, layer: str, share: float) -> float:
-    """Where the first free part of a layer begins that has room for a share of the traffic."""
+    """The beginning of the first free part of a layer that has room for a share of the traffic."""
     start, names = 0.0, list[str]()
     for name, place, config in connection.execute(LAYER, {"layer": layer, "key": key}):
         if start + share <= place + ROUNDING:

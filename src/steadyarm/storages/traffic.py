@@ -364,7 +364,7 @@ def _count_events(
     counts: _Counts,
     now: int,
 ) -> tuple[list[Outcome], _Changes]:
-    """What happens to each event, and what is to be stored; rewards are added to the counts.
+    """Decide the outcome of each event, and the rows to store; rewards are added to the counts.
 
     rows : the assignment of each event, with its events
     still_open : indices of the segments that the policy has not observed
@@ -466,7 +466,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What has arrived at an experiment lately.
+    """The latest assignments, rewards and events of an experiment.
 
     Attributes
     ----------
@@ -518,7 +518,7 @@ def read_arrivals(t: Transaction, metrics: Sequence[str], since: int, most: int)
 
 
 def require_experiment(key: int, value: T | None) -> T:
-    """What was read of an experiment; UnknownExperimentError if there was nothing."""
+    """The rows of an experiment; UnknownExperimentError if there are none."""
     if value is None:
         raise UnknownExperimentError(f"there is no experiment with key {key}.")
     return value

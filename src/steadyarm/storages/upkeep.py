@@ -192,7 +192,7 @@ def _too_new(database: Database, revision: str | None) -> StorageVersionError:
 
 
 def damage_of(file: Path, quick: bool = False) -> str | None:
-    """What is wrong with an SQLite file, in a line; None if nothing is. Reads the whole file.
+    """Describe damage of an SQLite file in a line; None if there is none. Reads the whole file.
 
     quick : do not compare indices with their tables, and stop at the first fault
     """
@@ -208,7 +208,7 @@ def damage_of(file: Path, quick: bool = False) -> str | None:
 
 
 def storage_faults(url: str | None = None) -> tuple[str, ...]:
-    """What is wrong with the file and the tables at a URL, a line each; changes nothing.
+    """Describe faults of the file and the tables at a URL, a line each; changes nothing.
 
     `steadyarm.live.lifecycle.check_storage` replays every experiment, too.
     """
@@ -325,7 +325,7 @@ def backup_storage(url: str | None, target: str | Path, *, force: bool = False) 
 
 @dataclass(frozen=True)
 class PruneResult:
-    """What `Storage.prune` has removed, or would remove.
+    """The rows that `Storage.prune` has removed, or would remove.
 
     Attributes
     ----------

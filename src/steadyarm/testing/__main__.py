@@ -46,7 +46,7 @@ def main(given: list[str]) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """What was broken and, of other errors than broken promises, where it came from."""
+    """Describe a broken promise; of other errors also where they came from."""
     lines = [f"{type(error).__name__}: {error}" if str(error) else type(error).__name__]
     if not isinstance(error, AssertionError):
         last = traceback.extract_tb(error.__traceback__)[-1]

@@ -156,7 +156,7 @@ def check_budget_is_kept(policy: AnyPolicy) -> None:
 
 
 def check_easy_instance(policy: AnyPolicy) -> None:
-    """Where the best arm is far ahead and noise is low, the policy recommends it.
+    """The policy recommends the best arm if it is far ahead and noise is low.
 
     Each arm is the best in turn, among four separate arms and among four layouts, and leads by at
     least half of the range of the means; noise has a tenth of that range. A policy that errs in 5 %
@@ -283,7 +283,7 @@ def check_stored_experiment(policy: AnyPolicy) -> None:
 
 
 def _late_session(policy: AnyPolicy, arms: ArmSet, seed: int, copied: bool) -> list[Any]:
-    """What a session assigns whose rewards come in a random order, a few rounds late."""
+    """The assignments of a session whose rewards come in a random order, a few rounds late."""
     session = Session(policy, arms, budget=60, seed=seed)
     rng, waiting, shown = np.random.default_rng(seed), [], []
     means = _easy_means(arms, seed % arms.size)

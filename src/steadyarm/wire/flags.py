@@ -35,7 +35,7 @@ Reason = Literal["SPLIT", "STATIC", "DISABLED"]
 def select_declared(
     context: Mapping[str, Any], attributes: Collection[str], covariates: Collection[str]
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """What a context says of a unit, of the attributes and covariates that were declared.
+    """The declared attributes and covariates of a unit in a context.
 
     Contexts have numbers and booleans where levels are texts.
 
@@ -55,7 +55,7 @@ def _level(value: Any) -> Any:
 
 
 class FlagMetadata(Response, rename="camel", omit_defaults=True):
-    """What else is known of an evaluation; texts, numbers and booleans only.
+    """Metadata of an evaluation; texts, numbers and booleans only.
 
     experiment : the name of the experiment
     in_test : whether the unit takes part in the test, so that its rewards count
@@ -105,7 +105,7 @@ class FlagAnswer(Response, omit_defaults=True):
 
 
 class FlagProblem(Response, rename="camel", omit_defaults=True):
-    """Why a flag, or a request, cannot be evaluated.
+    """The reason why a flag, or a request, cannot be evaluated.
 
     key : of the flag; left out if it is the whole request
     error_code : one of the codes of OpenFeature

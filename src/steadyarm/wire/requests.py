@@ -135,7 +135,7 @@ class NewExperiment(Request, kw_only=True, omit_defaults=True):
 
 
 class NewAssignment(Request):
-    """Who gets a variant.
+    """A unit to assign.
 
     unit : a text of 1 to 512 characters, such as a visitor's id; needed unless the experiment has
         sticky: none
@@ -155,7 +155,7 @@ class NewAssignment(Request):
 
 
 class NewAssignments(Request):
-    """Who get variants.
+    """Units to assign.
 
     units : a list of units; an error takes the place of one that is no text
     attributes : a list with the attributes of each unit, null for one of which none is known; as
@@ -217,7 +217,7 @@ class NewReward(Request, kw_only=True):
 
     @property
     def values(self) -> float | dict[str, float]:
-        """What is reported: the reward, or values by the names of metrics."""
+        """The reported values: the reward, or values by the names of metrics."""
         found = self.reward if self.metrics is None else self.metrics
         assert found is not None
         return found
@@ -289,7 +289,7 @@ class Evaluation(Request, forbid_unknown_fields=False):
 
 
 class NewCorrection(Request):
-    """What is to be corrected, and why.
+    """A correction and its reason.
 
     kind : void a reward, exclude the visits of a unit or of a period, or erase the identity of a
         unit
@@ -314,7 +314,7 @@ class NewCorrection(Request):
 
 
 class NewReopening(Request):
-    """Why a stopped experiment goes on.
+    """The reason to reopen a stopped experiment.
 
     reason : a text of 1 to 1000 characters that says why, for readers of the audit log; it must
         name no unit
@@ -350,7 +350,7 @@ class Query(Struct, forbid_unknown_fields=True):
 
 
 class RecommendationQuery(Query):
-    """How a recommendation is made.
+    """Options of a recommendation.
 
     level : a number between 0 and 1: the probability with which intervals hold
     anytime : true or false: whether intervals hold at every time somebody reads them, or once, at
@@ -362,7 +362,7 @@ class RecommendationQuery(Query):
 
 
 class DriftQuery(Query):
-    """How drift is tested.
+    """Options of the drift report.
 
     periods : a whole number from 1 to 1000: in how many equal shares the test is divided
     level : a number between 0 and 1: the probability with which intervals hold
@@ -420,7 +420,7 @@ class MalformedError(InvalidInputError):
 
 @cache
 def descriptions(model: type) -> Mapping[str, str]:
-    """What the docstrings of a class and of its bases say of its fields.
+    """Descriptions of the fields of a class, from its docstring and those of its bases.
 
     Examples
     --------
@@ -479,7 +479,7 @@ def time_in(text: str, field: str) -> datetime:
 
 
 def _error(model: type[Struct], given: Any, refused: str, strict: bool = True) -> InvalidInputError:
-    """What is wrong with a request that was refused, in sentences; fields are of the first."""
+    """Explain a refused request in sentences; fields are of the first fault."""
     faults = list(_faults(model, given, strict)) or [InvalidInputError(f"{refused}.")]
     sentences = [str(fault) for fault in faults[:MOST_FAULTS]]
     if len(faults) > MOST_FAULTS:

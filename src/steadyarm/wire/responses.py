@@ -73,12 +73,12 @@ Number = float | None
 
 
 def one_of(*names: str) -> Meta:
-    """What msgspec cannot say: a value is one of these structs, which no tag tells apart."""
+    """A schema that msgspec cannot state: one of these structs, without a tag."""
     return Meta(extra_json_schema={"anyOf": [{"$ref": REF.format(name=name)} for name in names]})
 
 
 class Response(Struct):
-    """What is answered to a request."""
+    """A response to a request."""
 
     @classmethod
     def read(cls, value: Any, **fields: Any) -> Self:
@@ -181,7 +181,7 @@ class ManyArmsAnswer(Response):
 
 
 class SettingsAnswer(Response):
-    """What an experiment was created with.
+    """The settings of an experiment.
 
     arms : the variants; their recipe or number if they are a large set
     policy : how variants are chosen: the policy's name and all of its settings
@@ -296,12 +296,12 @@ class RollOutAnswer(Response):
 
     @classmethod
     def of(cls, roll_out: RollOut) -> Self:
-        """As an experiment keeps it."""
+        """The response for stored values."""
         return cls.read(roll_out, since=to_datetime(roll_out.since))
 
 
 class AfterTestAnswer(Response):
-    """What an experiment shows to units that are not part of its test.
+    """What units outside of the test see.
 
     default : the variant that units without one see; null before the first such unit
     reason : why it was chosen, in a sentence
@@ -316,7 +316,7 @@ class AfterTestAnswer(Response):
 
     @classmethod
     def of(cls, outside: AfterTest) -> Self:
-        """As an experiment keeps it."""
+        """The response for stored values."""
         since = None if outside.since is None else to_datetime(outside.since)
         shown = outside.roll_out
         roll_out = None if shown is None else RollOutAnswer.of(shown)
@@ -500,7 +500,7 @@ class Assignments(Response):
 
 
 class RewardStatus(Response):
-    """What became of a reward.
+    """The status of a reward.
 
     status : repeated if the same reward was there already, outside if it is of something that was
         shown outside of the test and counts nowhere, else stored
@@ -519,7 +519,7 @@ class RefusedReward(Response):
 
 
 class RewardStatuses(Response):
-    """What became of many rewards.
+    """The statuses of many rewards.
 
     rewards : one for every reward, in their order
     """
@@ -528,7 +528,7 @@ class RewardStatuses(Response):
 
 
 class EventStatus(Response):
-    """What became of an event in one experiment.
+    """The status of an event in one experiment.
 
     name : of the experiment
     status : repeated if the same event was there already, else stored
@@ -550,7 +550,7 @@ class RefusedEvent(Response):
 
 
 class EventAnswer(Response):
-    """What became of an event.
+    """The statuses of an event.
 
     experiments : one for every experiment in which the unit has an assignment and that has a metric
         of this name; an event that is stored there is on disk. At least one has stored it, or may
@@ -561,7 +561,7 @@ class EventAnswer(Response):
 
 
 class EventAnswers(Response):
-    """What became of many events.
+    """The statuses of many events.
 
     events : one for every event, in their order; an error in place of one that was not counted
     """
@@ -613,7 +613,7 @@ class Allocation(Response):
 
 
 class ComparedEstimate(Response):
-    """What is known of a variant, and of its difference from another; null for what is not known.
+    """Estimates of a variant, and of its difference from another; null for unknown values.
 
     name : of the variant
     estimate : its mean; of a ratio the ratio of two means
@@ -649,7 +649,7 @@ class ComparedEstimate(Response):
 
 
 class ArmEstimate(ComparedEstimate):
-    """What is known of a variant; null for what is not known.
+    """Estimates of a variant; null for unknown values.
 
     index : its position among all variants, counted from 0
     standard_error : of the estimate
@@ -669,7 +669,7 @@ class ArmEstimate(ComparedEstimate):
 
 
 class MetricEstimate(ComparedEstimate):
-    """What is known of a variant in one further metric; null for what is not known.
+    """Estimates of a variant in one further metric; null for unknown values.
 
     safety : of a guardrail: safe, broken or unclear, and control for the control itself
     """
@@ -678,7 +678,7 @@ class MetricEstimate(ComparedEstimate):
 
 
 class MetricAnswer(Response):
-    """What is known of one metric beside the primary one.
+    """Results of one secondary metric or guardrail.
 
     metric : how it was declared; window and grace are in seconds
     visits : visits that this rests on: those whose window has ended
@@ -706,7 +706,7 @@ class MetricAnswer(Response):
 
 
 class LevelAnswer(Response):
-    """What is known of the units of one level.
+    """Results for the units of one level.
 
     name : of the level
     visits : judged visits of the level
@@ -726,7 +726,7 @@ class LevelAnswer(Response):
 
 
 class BreakdownAnswer(Response):
-    """What is known of each level of an attribute; exploratory.
+    """Results for each level of an attribute; exploratory.
 
     attribute : its name
     against : the variant that differences (lift) are from: the control, or the recommended one
@@ -759,7 +759,7 @@ class BreakdownAnswer(Response):
 
 
 class StoppingAnswer(Response):
-    """How far a test is that may stop early.
+    """The progress of a test that may stop early.
 
     rule : when sure if the test stops itself, recommend if it only says so
     spending : how the error probability is spent: obrien-fleming, hardly any early, or pocock
