@@ -61,7 +61,7 @@ class SteadyArmProvider(OFREPProvider):
 
     Parameters
     ----------
-    url : of the service, such as "http://localhost:8000"
+    url : the address of the service, such as "http://localhost:8000"
     token : that the service requires, of the scope write
     timeout : seconds after which an evaluation gives up
     buffer : file in which events wait for the service; without it they wait in memory

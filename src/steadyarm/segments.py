@@ -148,7 +148,7 @@ class Segment:
 
         Parameters
         ----------
-        data : what `to_dict` returned
+        data : the result of `to_dict`
 
         Returns
         -------
@@ -385,7 +385,7 @@ def arms_between(
     Parameters
     ----------
     segment : a live segment, which is a batch of one
-    seed : of the test
+    seed : the seed of the test
     index : number of the segment in its test, from 0
     start, stop : range of positions
 

@@ -101,7 +101,7 @@ def by_how_much(value: float, low: float, high: float, share: bool, unit: str = 
     """A difference with its interval, as few digits as its width asks for.
 
     share : whether it is a share of something, which is said in per cent
-    unit : of a difference that is no share; those of rates are in percentage points
+    unit : the unit of a difference that is no share; those of rates are in percentage points
 
     Examples
     --------

@@ -130,9 +130,9 @@ class Scored:
 
     Attributes
     ----------
-    evidence : of rewards, adjusted for covariates if there are any
+    evidence : the evidence of rewards, adjusted for covariates if there are any
     timeline : the same by period, which drift is told from
-    labels : of the periods
+    labels : the labels of the periods
     findings : on assignments and missing rewards
     counts, sums : (K,) of each arm's rewards
     given : rewards that stand in the log
@@ -206,7 +206,7 @@ def analyze(
         "store", or ["store", "day"] where every store switches its variant daily. Variances are by
         cluster, with Student's t for few. hour, day, week and month need no column
     direction : "maximize" (the default) or "minimize" the reward
-    level : of the intervals
+    level : the level of the intervals
     missing : what to do with rows without a reward: "fail" (the default), "drop" them, or count
         them as "zero"
     budget : rows that were planned for a test that was watched and might have been stopped at any

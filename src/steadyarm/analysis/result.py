@@ -47,7 +47,7 @@ class Analysis:
 
     Attributes
     ----------
-    log : what was analysed
+    log : the log that was analyzed
     arms : the variants
     rows, rewards : in the log, and used for estimates
     counts, means : (K,) rows with a reward and their plain mean, which drift can mislead

@@ -622,7 +622,7 @@ def adjust_rewards(
     Parameters
     ----------
     table : as `query.readable` makes it, with a unit in every row unless each is one (`single`)
-    names : of the arms
+    names : the names of the arms
     """
     import ibis
 

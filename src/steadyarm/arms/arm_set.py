@@ -142,7 +142,7 @@ class ArmSet:
     def one_hot(cls, names: Sequence[str] | int) -> ArmSet:
         """Arms that share nothing: the classic A/B/n test.
 
-        names : of the arms, or how many arms there are, which are then numbered
+        names : the names of the arms, or how many arms there are, which are then numbered
 
         Examples
         --------
@@ -409,7 +409,7 @@ class ArmSet:
 
         Parameters
         ----------
-        data : what `to_dict` returned
+        data : the result of `to_dict`
 
         Returns
         -------

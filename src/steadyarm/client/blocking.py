@@ -131,7 +131,7 @@ class Client(BaseClient):
 
     Parameters
     ----------
-    url : of the service, such as "http://localhost:8000"; a /v1 at its end is left out
+    url : the address of the service, such as "http://localhost:8000"; a /v1 at its end is left out
     token : that the service requires; see `steadyarm token create`
     timeout : seconds after which `ask` and `tell` give up, all tries together
     retries : how often a request is tried again

@@ -53,7 +53,7 @@ class RewardBuffer:
 
     Parameters
     ----------
-    path : of the file, an SQLite database; ":memory:" for none
+    path : the path of the file, an SQLite database; ":memory:" for none
     limit : how many may wait; more are refused
 
     Examples

@@ -77,7 +77,7 @@ class Viewer:
 
     Attributes
     ----------
-    name : of the token; None without sign-in
+    name : the name of the token; None without sign-in
     scope : what the viewer may do; None for nothing
     csrf : the key that forms and scripts send along with a POST
     root : the path under which a proxy serves this service; empty for none

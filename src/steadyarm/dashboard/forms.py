@@ -137,7 +137,7 @@ class Fields:
     Attributes
     ----------
     values : the text of every field
-    errors : what is wrong, by field; the first error of a field stays
+    errors : errors by field; the first error of a field stays
     """
 
     def __init__(self, sent: Sent, usual: Mapping[str, str]) -> None:
@@ -198,7 +198,7 @@ class FilledForm:
     ----------
     values : every field but those of metrics, as typed
     metrics : the rows of the table of metrics, as typed; the first one is the primary metric
-    errors : what is wrong, by field; empty if all is well
+    errors : errors by field; empty if all is well
     description : for `create_from_description`, beside the name; complete if nothing is wrong
     variants : how many there are
     settings : what was described, if it was made and is right

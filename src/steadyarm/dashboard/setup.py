@@ -38,7 +38,7 @@ class EventLine:
     at : when it arrived
     event : its name; of a counted one the metrics that it counted in
     unit : whose it was; empty if that is not known
-    outcome : what became of it, in a few words
+    outcome : its outcome, in a few words
     detail : why, in a sentence
     """
 

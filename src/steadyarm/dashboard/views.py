@@ -56,7 +56,7 @@ class Rank:
         control itself "control"; empty if there is none
     analysed : visits of this variant that the verdict rests on
     total : the sum of their rewards, such as "131" conversions or "5,200.50 €"
-    share : of the visits that are assigned now; of all visits if the test has ended
+    share : the share of the visits that are assigned now; of all visits if the test has ended
     left, middle, right : positions of interval and estimate; None if they are unknown
     """
 

@@ -200,7 +200,7 @@ class InteriorPoint(NamedTuple):
     ----------
     weights, slack : (K,) weights that sum to one, and 1 - g, zero on the support
     value, lower : of the weights, and a proven bound below the value of any design
-    proof : of that bound
+    proof : the proof of that bound
     """
 
     weights: Matrix

@@ -213,7 +213,7 @@ def multivariate(
     alpha_1 : α₁, factor of the weights of single slots
     alpha_2 : α₂, factor of the weights of pairs of slots
     noise : how rewards scatter around their means; by default GaussianNoise(0.3)
-    seed : of the instance
+    seed : the seed of the instance
 
     Returns
     -------
@@ -341,7 +341,7 @@ def random_walk(
     theta : (d,) parameter in the first round
     step : standard deviation of each step of each parameter
     budget : rounds of the test
-    seed : of the walk
+    seed : the seed of the walk
     noise : how rewards scatter around their means; by default GaussianNoise(1.0), normal with sd 1
 
     Returns

@@ -42,7 +42,7 @@ def spent(share: float, alpha: float, kind: Spending = "obrien-fleming") -> floa
 
     Parameters
     ----------
-    share : of the budget, 0 to 1
+    share : the share of the budget, 0 to 1
     alpha : one-sided, of the whole test
     kind : "obrien-fleming", 2 - 2Φ(z/√share) with Φ(z) = 1 - alpha/2, which spends hardly anything
         early; or "pocock", alpha log(1 + (e - 1) share), which spends nearly evenly
@@ -80,7 +80,7 @@ def boundaries(
 
     Parameters
     ----------
-    shares : of the budget at each look, in their order; none may fall
+    shares : the shares of the budget at each look, in their order; none may fall
     alpha : one-sided
     kind : as for `spent`
     information : collected up to each look, in any unit; none may fall. By default the shares

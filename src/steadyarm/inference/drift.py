@@ -40,7 +40,7 @@ class DriftReport:
 
     Attributes
     ----------
-    names : of the K arms
+    names : the names of the K arms
     periods : labels of the P periods
     rounds : (P,) of each
     best : the arm with the best estimate over the whole test
@@ -216,7 +216,7 @@ def drift_report(
     evidence : of the pieces so far, in the order they were played; later looks add pieces
     periods : how many equal shares of the rounds (as far as pieces allow), or the label of each
         piece, such as its date or weekday
-    level : of the intervals and of saying that something moves
+    level : the level of the intervals and of saying that something moves
     budget : planned rounds of a live test; the same at every look
     ended : no piece will follow, so the last milestone is reached even if rounds are missing
 
@@ -617,7 +617,7 @@ def box_test(
     squares : tr((MS)²)
     noise : half the variance of T
     bias : by how much `squares` is too large on average because S is estimated
-    rank : of M
+    rank : the rank of M
     """
     known = (T > 0) & (rank > 0)
     T, most = np.where(known, T, 1.0), np.maximum(rank, 1.0)

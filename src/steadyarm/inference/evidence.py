@@ -94,7 +94,7 @@ class Evidence:
     freedom : (n, J) degrees of freedom of the variance up to the end of each piece, where scores
         are sums over few units or clusters; None if there are as good as infinitely many
     bounds : (least, largest) reward that can occur, which may be infinite; None if not declared
-    tails : of logs; None where differences between pieces show how skewed rewards are
+    tails : the tails of logs; None where differences between pieces show how skewed rewards are
 
     Examples
     --------

@@ -45,10 +45,10 @@ class Finding:
 
     Attributes
     ----------
-    name : what was checked
+    name : the name of the check
     status : "ok", "warn" (look at it) or "fail" (do not trust the result before it is explained)
-    p_value : of the test behind it; None if there is none
-    explanation : what was found, in one sentence
+    p_value : the p-value of the test behind it; None if there is none
+    explanation : the result, in one sentence
     advice : what to do; empty if nothing
 
     Examples
@@ -70,7 +70,7 @@ class HealthReport:
 
     Parameters
     ----------
-    findings : what was found, one for each check
+    findings : the findings, one for each check
 
     Examples
     --------
@@ -119,7 +119,7 @@ def health_report(
 
     Parameters
     ----------
-    names : of the arms
+    names : the names of the arms
     pieces : segments with the rows of every arm
     mature : the pieces whose missing rewards will not come any more; all of them by default
 
@@ -192,7 +192,7 @@ def late_finding(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Findi
 
     Parameters
     ----------
-    names : of the arms
+    names : the names of the arms
     pieces : with `rewarded` counting the rows whose reward was not refused
 
     Returns
@@ -267,11 +267,11 @@ def outlier_finding(
     Parameters
     ----------
     unit : with the largest squared distance from the mean of its arm, by name
-    share : of that square in the sum of all
+    share : the share of that square in the sum of all
     units : how many there are
     total, squares : sums of all rewards and of their squares; those of the others are worth as
         many equal rewards as (sum)² / (sum of squares)
-    reward : of that unit
+    reward : the reward of that unit
     what : the metric
 
     Examples
@@ -329,7 +329,7 @@ class Missing:
     ----------
     name : such as "interaction of 'image' and 'text'"
     p_value : that the best of all products is as far from nothing if the model is right
-    share : of its estimate that is not noise
+    share : the share of its estimate that is not noise
     effects : (K,) by how much it would change the values of the combinations
     error : standard error of its estimate, as a share of the estimate
     """
@@ -400,11 +400,11 @@ class LackOfFit:
 
         Parameters
         ----------
-        names : of the arms
+        names : the names of the arms
         best : the arm that leads
         rivals : (K,) the arms that it has to lead
         leads : (K,) the model's estimates
-        level : of the two-sided limits of a lead
+        level : the level of the two-sided limits of a lead
         sign : -1 if small rewards are good
         """
         share, V = self.missing.share, self.covariance

@@ -207,7 +207,7 @@ class Intervals:
     rounds : (n,) rounds played
     level : probability of each statement
     method : how the variance was found, or which confidence sequence
-    assumption : what must be true, in one line
+    assumption : the assumption, in one line
     shown : (K,) which arms of a large set `arms` are; None for all
     others : further arms that cannot be ruled out as the best
 

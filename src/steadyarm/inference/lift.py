@@ -171,7 +171,7 @@ def lift_sequence(
     budget : planned rounds of the whole test, the same at every analysis
     control : index of the arm that others are compared with
     level, reward_range, looks : as for `confidence_sequence`
-    intervals : of the same test, as for `lifts`
+    intervals : the intervals of the same test, as for `lifts`
 
     Returns
     -------

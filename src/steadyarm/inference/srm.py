@@ -84,7 +84,7 @@ class CountTest:
 
     Attributes
     ----------
-    names : of the arms; where many were played, of those that are most off
+    names : the names of the arms; where many were played, of those that are most off
     p_value : probability of counts at least this far off if all is well; 0 for an impossible log
     statistic, freedom : chi-squared part of the test; freedom 0 if all counts are small
     observed, expected : (K,)
@@ -128,7 +128,7 @@ def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest
 
     Parameters
     ----------
-    names : of the arms
+    names : the names of the arms
     pieces : segments with the rows of every arm
 
     Returns
@@ -169,7 +169,7 @@ def attrition_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> Cou
 
     Parameters
     ----------
-    names : of the arms
+    names : the names of the arms
     pieces : segments with the rows of every arm and how many of them have a reward
 
     Returns
@@ -268,7 +268,7 @@ class _Played:
 
     Attributes
     ----------
-    names : of all arms
+    names : the names of all arms
     arms : (U,) those that were played
     pieces : with U columns each
     joint : whether the arms are few enough to be judged jointly

@@ -61,7 +61,7 @@ class RollOut:
     Attributes
     ----------
     variant : its name
-    share : of all units that it reaches, from 0 to 1
+    share : the share of all units that it reaches, from 0 to 1
     since : when it began, in microseconds since 1970
     """
 

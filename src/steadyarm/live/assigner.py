@@ -45,7 +45,7 @@ class LiveAssignment:
     probability : with which it was drawn
     created : when it was assigned first
     new : False if the unit had it already
-    value : what the variant stands for (`Settings.values`); it is shared, do not change it
+    value : the value of the variant (`Settings.values`); it is shared, do not change it
     in_test : False for what is shown outside of the test: after its end, under a roll-out, or the
         control of a test that is paused or a draft. It costs no budget, is not stored, its id is
         empty and its probability nan; rewards for it count nowhere

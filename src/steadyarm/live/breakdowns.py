@@ -45,7 +45,7 @@ class LevelResult(Estimates):
 
     Attributes
     ----------
-    name : of the level
+    name : the name of the level
     visits : judged visits of the level
     obstacle : why there is no result, in one sentence; empty if there is one
     """
@@ -112,7 +112,7 @@ class Breakdown:
 
         Parameters
         ----------
-        name : of the level, such as "mobile"
+        name : the name of the level, such as "mobile"
 
         Returns
         -------
@@ -134,7 +134,7 @@ class Breakdown:
         Of many variants those are there that clearly differ in some level, as far as there is room.
 
         shown : a mean reward as people read it, such as `Settings.format_value`
-        unit : of differences that are not relative
+        unit : the unit of differences that are not relative
         """
         rows: list[tuple[str, str, str, str, str]] = []
         for result in self.levels:
@@ -211,7 +211,7 @@ def compute_breakdown(
     from a variant that the same rewards made the recommended one; so they are shared out over all
     variants that it might have been, too.
 
-    results : of the whole test; snapshot, series : from which they were made
+    results : the results of the whole test; snapshot, series : from which they were made
     against : the variant that differences are from, the control if there is one
     level, anytime, reward_range : as in `LiveResults.recommend`
     """
@@ -324,7 +324,7 @@ def estimate_level(
 ) -> LevelResult:
     """A result with its numbers.
 
-    row : of the variant that differences are from; chosen : by what was seen
+    row : the row of the variant that differences are from; chosen : by what was seen
     share : probability of an error that the level may have
     budget : visits that are expected of the level, if intervals hold at all times; else None
     """

@@ -63,7 +63,7 @@ class SegmentLedger:
 
     Attributes
     ----------
-    index : of the segment in its test
+    index : the index of the segment in its test
     stats : sums of the recorded rewards, as the policy maximizes them
     carried_on : opened with an old allocation, because rewards of earlier segments were missing
     superseded : carried on, and they have come; it ends with its block
@@ -194,7 +194,7 @@ class SegmentLedger:
     ) -> Self:
         """The ledger that `to_dict` wrote of a test with so many arms.
 
-        covariates : of its units, "known" included; 0 if the test has none
+        covariates : the covariates of its units, "known" included; 0 if the test has none
         """
         counts, assigned, forgotten = (
             np.array(data[name], dtype=np.int64) for name in ("counts", "assigned", "forgotten")
@@ -280,7 +280,7 @@ class Transition:
     opened : the segment to open; None for none
     carried_on : whether it goes on with the current allocation
     early : rewards so far of incomplete segments, if `opened` rests on them
-    slopes : of the covariates, after the segments in `closed`; None without covariates
+    slopes : the slopes of the covariates, after the segments in `closed`; None without covariates
     """
 
     state: State
@@ -439,7 +439,7 @@ def early_segment(policy: Policy[Any], state: State, scratch: State, planned: Se
     still waiting have in all rounds. So rewards so far can at most halve a variant's share while
     nothing is complete, and decide alone once hardly any are missing.
 
-    state : of complete segments; scratch : with rewards so far; both may be batches
+    state : the state of complete segments; scratch : with rewards so far; both may be batches
     planned : what follows from `state` alone. Its reference stays, which predicts whole rewards
     """
     early = policy.next_segment(scratch)

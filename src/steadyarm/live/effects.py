@@ -71,7 +71,7 @@ class Effects:
     factors : with their levels; of bundles one called "item"
     main : one for each level, in this order; of bundles from the best item to the worst
     pairs : interactions of factors, from the clearest on; none of bundles
-    level : of the intervals, which hold for all of `main` at once
+    level : the level of the intervals, which hold for all of `main` at once
     kind : "items" for a test of bundles
     chosen : items of the recommended bundle, if that is known
     """
@@ -148,8 +148,8 @@ def compute_effects(evidence: Evidence, *, level: float = 0.95, arm: int | None 
 
     Parameters
     ----------
-    evidence : of a test, such as `Session.evidence()` and `Analysis.evidence`
-    level : of the intervals
+    evidence : the evidence of a test, such as `Session.evidence()` and `Analysis.evidence`
+    level : the level of the intervals
     arm : the recommended bundle, whose items become `chosen`
 
     Examples

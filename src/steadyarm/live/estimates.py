@@ -94,7 +94,7 @@ def differences(names: Sequence[str], lifts: Lifts | None) -> dict[str, Any]:
 def lift_text(result: Estimates, row: int, unit: str = "") -> str:
     """A variant's difference from the control, such as "+8 % (3 to 13 %)"; relative if defined.
 
-    unit : of differences that are not relative
+    unit : the unit of differences that are not relative
     """
     if result.control is None:
         return ""
@@ -158,7 +158,7 @@ class MetricRow(NamedTuple):
 
     control : the control's value; empty if there is no control
     difference : from the control
-    safety : of a guardrail, whether it keeps to its margin; None for other metrics
+    safety : the safety of a guardrail, whether it keeps to its margin; None for other metrics
     """
 
     metric: str

@@ -115,12 +115,12 @@ class Experiment(LiveTest):
     Parameters
     ----------
     storage : where it is kept
-    record : what the storage has of it
+    record : its record in the storage
     policy : a policy of your own that the storage cannot name
 
     Attributes
     ----------
-    name : of the experiment
+    name : the name of the experiment
     settings : everything that it was created with
     storage : where it is kept
     exhausted : whether a segment had no positions left when rewards were last recorded; only then
@@ -359,7 +359,7 @@ class Experiment(LiveTest):
 
         Parameters
         ----------
-        assigned : what the storage has of it
+        assigned : its record in the storage
         """
         return LiveAssignment(
             id_of(self.tag, assigned.number, assigned.unit),
@@ -674,7 +674,7 @@ class Experiment(LiveTest):
 
         Parameters
         ----------
-        path : of the file
+        path : the path of the file
 
         Returns
         -------
@@ -714,7 +714,7 @@ class Experiment(LiveTest):
         unit : whose visits; of a period if it is not given
         since, until : times of assignments, the first one included and the last one not
         reason : why, for those who read the audit log; name no unit in it
-        by : who does it, for the audit log
+        by : the author, for the audit log
         """
         now = self.now()
         ends = {
@@ -734,7 +734,7 @@ class Experiment(LiveTest):
         ----------
         unit : who
         reason : why, for those who read the audit log; name no unit in it
-        by : who does it, for the audit log
+        by : the author, for the audit log
         """
         return self._correct(by, kind="erase", unit=validate_unit(unit), reason=reason)
 
@@ -764,7 +764,7 @@ class Experiment(LiveTest):
 
         Parameters
         ----------
-        by : who does it, for the audit log
+        by : the author, for the audit log
         """
         self._move("paused", "running", by)
 
@@ -773,7 +773,7 @@ class Experiment(LiveTest):
 
         Parameters
         ----------
-        by : who does it, for the audit log
+        by : the author, for the audit log
         """
         self._move("running", "paused", by)
 
@@ -785,7 +785,7 @@ class Experiment(LiveTest):
 
         Parameters
         ----------
-        by : who does it, for the audit log
+        by : the author, for the audit log
         """
         self._move("stopped", None, by)
 
@@ -798,7 +798,7 @@ class Experiment(LiveTest):
         Parameters
         ----------
         reason : why, for those who read the audit log; name no unit in it
-        by : who does it, for the audit log
+        by : the author, for the audit log
         """
         if not validate_reason(reason).strip():
             raise InvalidInputError.of("reason", reason, "a sentence for the audit log")
@@ -810,7 +810,7 @@ class Experiment(LiveTest):
 
         Parameters
         ----------
-        by : who does it, for the audit log
+        by : the author, for the audit log
         """
         self._move("archived", None, by)
 
@@ -819,7 +819,7 @@ class Experiment(LiveTest):
 
         Parameters
         ----------
-        by : who does it, for the audit log
+        by : the author, for the audit log
         """
         self.storage.delete_draft(self.key, self.now(), by=by)
 
@@ -843,11 +843,11 @@ class Experiment(LiveTest):
         ----------
         variant : its name; by default what is rolled out already, else the recommended variant, if
             the decision is clear
-        share : of all units, from 0 to 1; it may be raised at any time
+        share : the share of all units, from 0 to 1; it may be raised at any time
         stop : True stops the test if it is still running; without it such a test is refused
         change : True allows that units lose what was rolled out to them, because the share gets
             smaller or another variant takes its place
-        by, reason : who does it and why, for the audit log
+        by, reason : the author and the reason, for the audit log
         """
         return roll_out(self, variant, share, stop, change, by, reason)
 

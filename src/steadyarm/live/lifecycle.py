@@ -105,7 +105,7 @@ def create_experiment(
     load_if_exists : an experiment of that name with the same settings is loaded instead
     start : False leaves it a draft until `Experiment.start`
     clock : seconds since 1970, in place of the storage's own clock, for simulations
-    by : who creates it, for the audit log
+    by : the author, for the audit log
 
     Returns
     -------
@@ -215,7 +215,7 @@ def load_experiment(
 
     Parameters
     ----------
-    name : of the experiment
+    name : the name of the experiment
     storage : a URL or an open storage; by default as for `create_experiment`
     policy : a policy of your own that the storage cannot name; else it is read from the storage
     clock : seconds since 1970, in place of the storage's own clock, for simulations
@@ -364,7 +364,7 @@ class StorageCheck:
     Attributes
     ----------
     experiments : how many were computed anew from their logs
-    faults : what is wrong, a line each; empty if all is in order
+    faults : a line for each fault; empty if all is in order
     skipped : experiments that were not computed anew, with the reason
     """
 

@@ -229,7 +229,7 @@ class Metric:
 
         Parameters
         ----------
-        given : what was reported
+        given : the reported value
 
         Returns
         -------
@@ -283,7 +283,7 @@ class Metric:
 
         Parameters
         ----------
-        data : what `to_dict` returned
+        data : the result of `to_dict`
 
         Returns
         -------

@@ -26,7 +26,7 @@ class Moment:
 
     Attributes
     ----------
-    settings : of the test
+    settings : the settings of the test
     snapshot, days, series : its sums, as the methods of `Storage` give them; the series are needed
         for metrics and attributes only
     now : that moment, in microseconds since 1970

@@ -60,8 +60,8 @@ class Replay:
     ----------
     assignments, rewards, segments : how many were computed anew
     corrections : changes by hand; they are undone for decisions made before them
-    differences : what disagrees, in words, the first twenty; empty if all agrees
-    events : of metrics, from which their values and sums were computed anew
+    differences : the first twenty differences, in words; empty if all agrees
+    events : the events of metrics, from which their values and sums were computed anew
     """
 
     assignments: int

@@ -105,7 +105,7 @@ class LiveResults:
 
     Attributes
     ----------
-    settings : of the test; sums, `least` and `largest` are what the policy maximizes
+    settings : the settings of the test; sums, `least` and `largest` are what the policy maximizes
     state : the policy's, after the pieces that it has observed
     pieces : ledgers of all segments with an assignment, in the order of their index
     ended : neither visits nor rewards will come any more, so that all pieces are judged
@@ -200,7 +200,7 @@ class LiveResults:
 
         A test that may stop early is judged at its last look, unless another analysis is asked for.
 
-        metrics : what is known of further metrics, whose guardrails have a say in the decision
+        metrics : results of secondary metrics, whose guardrails have a say in the decision
         """
         check_fraction(level, "level")
         usual = level == LEVEL and anytime is None and reward_range is None

@@ -65,14 +65,14 @@ class Course:
 
     Attributes
     ----------
-    names : of the K variants; of a large set those on a short list
+    names : the names of the K variants; of a large set those on a short list
     times : when each piece ended; None for a test that has no clock
     rounds : (J,) assignments judged up to there
     estimates, low, high : (J, K) with intervals that hold at all times at once; infinite ends
         where too little is known
     leaders : (J,) index of the variant with the best estimate
     plausible : (J, K) whether a variant could not be ruled out as the best
-    level : of the intervals
+    level : the level of the intervals
     size : number of variants of a large set; 0 if all are here
     others : (J,) further variants that could not be ruled out; None if they were not counted
     """
@@ -161,7 +161,7 @@ class Scorecard:
 
     Attributes
     ----------
-    name : of the test
+    name : the name of the test
     seen : that moment
     settings, status : what it was created with, and where it stands
     started, last : when the first and the last visit came; None before the first
@@ -494,7 +494,7 @@ def date_of(day: int) -> date:
 def drift_by_day(results: LiveResults, days: Sequence[int], level: float) -> DriftReport | None:
     """The drift report with a period for each day; None if there are fewer than two.
 
-    results : of pieces that do not cross midnight
+    results : the results of pieces that do not cross midnight
     days : the day of each piece, by its index
     """
     labels = [date_of(days[piece.index]).isoformat() for piece in results.judged()]

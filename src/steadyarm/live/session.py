@@ -54,7 +54,7 @@ class Assignment:
     number : counts the assignments of the session from 0; give it back with the reward
     arm, name : the variant
     probability : with which it was drawn
-    value : what the variant stands for (`Settings.values`); it is shared, do not change it
+    value : the value of the variant (`Settings.values`); it is shared, do not change it
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Session(LiveTest):
         `ask` is given their values, and they take noise away (docs/run/covariates.md)
     stop, looks, spending, futility : whether and when the test stops itself, see `Settings`; looks
         are a number
-    values : what each variant stands for, see `Settings`
+    values : the value of each variant, see `Settings`
 
     Notes
     -----
@@ -424,7 +424,7 @@ class Session(LiveTest):
 
         Parameters
         ----------
-        text : what `to_json` returned
+        text : the result of `to_json`
         policy : of your own, which the text only names
 
         Returns

@@ -118,7 +118,7 @@ class Settings:
         nearly evenly
     futility : smallest difference that matters, in units of the reward; the test then also stops
         when no variant can be shown to differ by it any more
-    values : what each variant stands for, any JSON value: {name: value}, or a list in the order of
+    values : the value of each variant, any JSON value: {name: value}, or a list in the order of
         the variants. Assignments return it beside the name. By default {factor: level} where
         variants combine factors, the list of items for bundles, else the name
     bulk : True lets a bulk evaluation of flags (docs/integrate/openfeature.md) assign variants, so
@@ -316,7 +316,7 @@ class Settings:
     def values_of_event(self, name: str, event: str, value: float) -> dict[str, float]:
         """The value of an event in each metric that it feeds.
 
-        name : of the experiment; a reward without a name takes events of that name, too
+        name : the name of the experiment; a reward without a name takes events of that name, too
         """
         values = {
             metric.name: metric.value_of(value)
@@ -520,7 +520,7 @@ class Settings:
 
         Parameters
         ----------
-        data : what `to_dict` returned
+        data : the result of `to_dict`
         policy : of your own, which the data only name
 
         Returns
@@ -572,7 +572,7 @@ def events_in(name: str, config: Mapping[str, Any]) -> list[str]:
 
     An experiment whose reward has no name of its own takes "reward" and its own name.
 
-    config : what `Settings.to_dict` wrote
+    config : the result of `Settings.to_dict`
 
     Examples
     --------

@@ -60,7 +60,7 @@ class EarlyStop:
     ----------
     look : number of the look that decided it
     segment : index of the last segment that this look rests on
-    reason : what it found, in a sentence
+    reason : the finding, in a sentence
     when : microseconds since 1970; None without a clock
     guardrails : index of the last segment that each guardrail was judged on, by its name
     """
@@ -93,7 +93,7 @@ class InterimResult:
 
     Attributes
     ----------
-    number : of the look, from 1
+    number : the number of the look, from 1
     visits, share : that it rests on, and as a share of the budget
     when : the last of these visits was assigned; None without a clock
     boundary : standard errors that decide; None if the look was too early to decide anything
@@ -118,13 +118,13 @@ class StopReport:
     rule : "when sure" if the test stops itself, "recommend" if it only says so
     spending : how the error probability is spent
     planned : number of looks; None if they are taken daily or weekly
-    looks : what was found at the looks so far
+    looks : results of the looks so far
     recommended : whether the last of them decides, so that the test should be stopped; False at
         its end, and while a guardrail forbids what was decided
     stopped : whether the test stopped itself
     when : it did; None if it did not, or has no clock
-    reason : what the last look found, in a sentence; empty if it decides nothing
-    ahead : what the next look rests on, in a sentence; empty if none follows
+    reason : the result of the last look, in a sentence; empty if it decides nothing
+    ahead : the visits of the next look, in a sentence; empty if none follows
     """
 
     rule: str
@@ -250,7 +250,7 @@ def find_early_stop(
 def verdict_at_look(results: LiveResults, metrics: tuple[MetricResult, ...] = ()) -> Verdict:
     """The verdict at the last look; before the first one estimates without limits.
 
-    metrics : what is known of further metrics, whose guardrails have a say in the decision
+    metrics : results of secondary metrics, whose guardrails have a say in the decision
     """
     if not results.tells:
         results.explain_emptiness()

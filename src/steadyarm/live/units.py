@@ -228,8 +228,8 @@ def moments_in(
     not known yet.
 
     names : declared; missing : as in `Settings`
-    series : of this segment, or of this day of it
-    tally : of the same visits
+    series : series of this segment, or of one of its days
+    tally : the tally of the same visits
     given_up : no reward may come any more
     """
     everything = missing == "zero"

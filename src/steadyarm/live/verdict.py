@@ -149,15 +149,15 @@ class Verdict(Estimates):
     judged : visits that the verdict rests on: the first ones, up to the first whose rewards may
         still come
     waiting : newer visits that are not included yet
-    pending : of these, how many rewards may still come
+    pending : rewards of these visits that may still come
     until : when the last judged visit was assigned; None for a test that has no clock
     unhealthy : why nothing must be decided from this test yet, in one or two sentences; empty if
         no health check fails
-    caution : what to keep in mind about the intervals; empty if there is nothing
+    caution : a caution about the intervals; empty if there is nothing
     shown : (K,) the variants on the short list, in rising order; None if arrays are of all
     others : variants that are not on it and cannot be ruled out either
-    metrics : what is known of further metrics, secondary ones and guardrails
-    decision : what to do, in a word and in a sentence
+    metrics : results of secondary metrics and guardrails
+    decision : the decision, in a word and in a sentence
     raw : (K,) estimates from rewards that are not adjusted for covariates; None without covariates
     variance_kept : share of the variance of comparisons that is left after adjusting for
         covariates, such as 0.51; the median over variants. None without covariates
@@ -218,7 +218,7 @@ class Verdict(Estimates):
 
         Parameters
         ----------
-        intervals : of the variants, or of a short list of them
+        intervals : the intervals of the variants, or of a short list of them
         variants : how many there are
         anytime : whether intervals hold at any time, or at one planned in advance
         lifts : differences from the control, of the same variants
@@ -438,7 +438,7 @@ def build_evidence(
     """The evidence of segments as the policy saw them, in units of the rewards.
 
     binary : whether all rewards are 0 or 1; by default the sums decide
-    levels : of rewards that are adjusted for covariates, see `Evidence.from_segments`
+    levels : the levels of rewards that are adjusted for covariates, see `Evidence.from_segments`
     """
     if settings.direction == "minimize":
         segments = [
@@ -602,7 +602,7 @@ class Comparison:
     lifts : (K,) by how much each is better, negative if it is worse: relative if that is defined
     intervals : (K, 2) of these
     share : whether these are shares of the control's value
-    unit : of lifts that are not
+    unit : the unit of lifts that are not
     """
 
     control: int
@@ -632,7 +632,7 @@ def compare_with_control(
 ) -> Comparison | None:
     """Compare the variants with the control; None if there is no control.
 
-    unit : of differences
+    unit : the unit of differences
     """
     if verdict.control is None:
         return None
@@ -683,7 +683,7 @@ def make_decision(
     spent : whether all visits were assigned
     guardrails : metrics that must not get worse, as judged for each variant
     least : visits before the next decision is possible
-    unit : of differences, see `by_how_much`
+    unit : the unit of differences, see `by_how_much`
     """
     if verdict.unhealthy:
         return Decision("unhealthy", "Not healthy: do not decide.")

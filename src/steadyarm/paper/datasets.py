@@ -377,7 +377,7 @@ def yahoo_instance(
 
     Parameters
     ----------
-    log : what `read_yahoo` returned
+    log : the result of `read_yahoo`
     ridge, gap : as in the paper
     seed : another seed draws other arms
     """

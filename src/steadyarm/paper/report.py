@@ -59,9 +59,9 @@ def write_report(
     Parameters
     ----------
     figures : in the order in which they are to appear
-    results : of these figures, and those that `beyond` compares
+    results : the results of these figures, and those that `beyond` compares
     folder : where the files go; each picture is NAME.png and NAME.pdf
-    command : what was typed
+    command : the command line that was typed
     settings : names and values to show below it
     seconds : that the whole run took
     beyond : every published setting relative to P1-RAGE, for a section of its own

@@ -44,7 +44,7 @@ class Figure:
     world : makes the world of a value
     parameter : what varies, "" if there is a single setting
     label : the parameter's axis label
-    values : of the parameter; (None,) if there is a single setting
+    values : the values of the parameter; (None,) if there is a single setting
     trials : for a quick run; the published numbers are in `published.py`
     gap_panel : whether the smallest gap is drawn below, as where it varies with the parameter
     log_values : whether the values stand on a logarithmic axis

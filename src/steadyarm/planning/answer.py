@@ -48,7 +48,7 @@ class Point:
 
     Attributes
     ----------
-    budget : of every test
+    budget : the budget of every test
     wrong : tests that pick a wrong variant at the end of the budget, clear or not
     clear : tests that decide for the best variant: all others are ruled out or, with a control, it
         is shown to beat the control or is the control and kept. None if that was not asked for

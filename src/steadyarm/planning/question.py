@@ -423,7 +423,7 @@ class Question:
         best variant is shown to beat the control, or if the control is best and kept. Without a
         control, all variants but the best must be ruled out. None to leave this out
     control : the variant that others are compared with, or None
-    correlation : of rewards with a covariate
+    correlation : the correlation of rewards with a covariate
     delay : days until a reward is known: the reward window of a live test and the grace after it.
         The grace is as long as the window by default, at most a week
     stop : "when sure" or "recommend" for a test that may stop at an interim analysis, or None

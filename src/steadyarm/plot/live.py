@@ -102,7 +102,7 @@ def estimates(course: Course, picked: Sequence[str] | None, measure: Measure) ->
     """The estimates of the leading variants over time, with their intervals.
 
     picked : names of the variants that are drawn
-    measure : what the estimates are of
+    measure : the measure that is estimated
     """
     names, leader = _labels(course.names, picked), int(course.leaders[-1])
     here = np.ix_(course.rounds >= EARLY * course.rounds[-1], list(names))

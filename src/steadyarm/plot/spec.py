@@ -90,8 +90,8 @@ class Measure:
 
     Attributes
     ----------
-    name : of the metric
-    unit : of its values, such as "€"
+    name : the name of the metric
+    unit : the unit of its values, such as "€"
     rates : whether its values are yes or no, so that their means are shown in per cent
 
     Examples
@@ -129,7 +129,7 @@ def chart(
     Parameters
     ----------
     name : short, for addresses and file names: letters and hyphens
-    title : what the chart shows
+    title : the title of the chart
     rows : all its numbers
     summary : the same in a sentence or two, for people who cannot see it
     note : small print

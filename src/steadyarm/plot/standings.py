@@ -99,7 +99,7 @@ def _more(rows: Rows) -> str:
 def leaderboard(verdict: Verdict, direction: Direction, measure: Measure) -> Spec:
     """Estimate and interval of each variant, the recommended one on top, then the best.
 
-    measure : what the estimates are of
+    measure : the measure that is estimated
     """
     sign = 1.0 if direction == "maximize" else -1.0
     order = np.argsort(-sign * verdict.estimates, kind="stable")  # nan come last

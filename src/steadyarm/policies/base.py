@@ -92,7 +92,7 @@ class State:
 
         Parameters
         ----------
-        data : what `to_dict` returned
+        data : the result of `to_dict`
         arms : the variants, which it does not hold
 
         Returns
@@ -222,7 +222,7 @@ class Policy(ABC, Generic[StateT]):
         arms : the variants
         budget : T, rounds of the test
         trials : n, how many independent tests are played at once
-        seed : of the policy's own randomness
+        seed : the seed of the policy's own randomness
 
         Returns
         -------
@@ -252,7 +252,7 @@ class Policy(ABC, Generic[StateT]):
         Parameters
         ----------
         state : from before the segment
-        segment : what was played
+        segment : the segment that was played
         stats : counts and sums per arm
 
         Returns
@@ -512,7 +512,7 @@ class TallyState(State):
 
         Parameters
         ----------
-        segment : what was played
+        segment : the segment that was played
         stats : its sums
 
         Returns

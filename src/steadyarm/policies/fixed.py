@@ -159,7 +159,7 @@ class AdjacentBAI(ShuffledPlan):
 
         Parameters
         ----------
-        state : of n trials
+        state : the state of n trials
 
         Returns
         -------

@@ -114,7 +114,7 @@ class IPSPolicy(Policy[IPSStateT]):
 
     Parameters
     ----------
-    solver : of the designs; "frank-wolfe" is the paper's
+    solver : the solver of the designs; "frank-wolfe" is the paper's
     ties : which of arms with equal estimates counts as better: "random", "first" or "last"
     order : "iid" draws every round independently, as in the paper; "blocks" draws permuted
         blocks, which keeps every estimate unbiased in a world that does not react to the
@@ -374,7 +374,7 @@ def epoch_count(arms: ArmSet, solver: Solver) -> int:
     Parameters
     ----------
     arms : the variants
-    solver : of the XY design
+    solver : the solver of the XY design
 
     Returns
     -------
@@ -396,7 +396,7 @@ def epoch_end(state: State, solver: Solver, length: EpochLength) -> NDArray[np.i
     Parameters
     ----------
     state : the state of a batch of n trials
-    solver : of the XY design
+    solver : the solver of the XY design
     length : which of the two
 
     Returns

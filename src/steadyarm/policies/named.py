@@ -107,7 +107,7 @@ def policy_from(given: Any, published: bool = False) -> Policy[Any]:
 
     Parameters
     ----------
-    given : a policy, a name in any spelling, "module:Class", or what `Policy.to_dict` returned
+    given : a policy, a name in any spelling, "module:Class", or the result of `Policy.to_dict`
     published : whether policies that are named are to be as in the paper's published runs
 
     Returns

@@ -69,7 +69,7 @@ class PhasedPolicy(Policy[PhasedState]):
 
     Parameters
     ----------
-    solver : of the designs; "frank-wolfe" is the paper's
+    solver : the solver of the designs; "frank-wolfe" is the paper's
     ties : which of arms with equal estimates counts as better: "random", "first" or "last"
 
     Examples

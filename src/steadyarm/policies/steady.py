@@ -174,7 +174,7 @@ class Steady(IPSPolicy[SteadyState]):
 
         Parameters
         ----------
-        state : of n trials
+        state : the state of n trials
         """
         time = state.played / state.budget
         rise = FIRST + (1 - FIRST) * (GROWTH + 1) * time**GROWTH  # with mean 1 over the test

@@ -108,7 +108,7 @@ class ThompsonPolicy(Policy[ThompsonState]):
     ----------
     noise_sd : the v of the posterior, the noise's standard deviation; estimated by least squares
         from the rewards so far if it is None
-    ridge : of the prior N(0, v²/ridge I)
+    ridge : the ridge of the prior N(0, v²/ridge I)
     samples : posterior draws that estimate an allocation
     batch : rounds between updates; by default a hundredth of the budget, rounded up
     ties : which of arms with equal estimates counts as better: "random", "first" or "last"

@@ -28,8 +28,8 @@ def analysis_report(analysis: Analysis, command: str = "") -> str:
 
     Parameters
     ----------
-    analysis : what `sa.analyze` returned
-    command : what was typed, to be shown
+    analysis : the result of `sa.analyze`
+    command : the command, to show in the report
 
     Returns
     -------
@@ -168,8 +168,8 @@ def plan_report(plan: Plan, command: str = "") -> str:
 
     Parameters
     ----------
-    plan : what `sa.plan` returned
-    command : what was typed, to be shown
+    plan : the result of `sa.plan`
+    command : the command, to show in the report
 
     Returns
     -------

@@ -39,8 +39,8 @@ class Route:
     Attributes
     ----------
     scope : that a token needs; None if no token is needed
-    statuses : of good responses
-    media : of responses that are no JSON
+    statuses : the statuses of good responses
+    media : the media of responses that are no JSON
     long : whether it computes results, or sends a whole log, and may take longer than others
     publishable : what a publishable key may do there; None for nothing
     ofrep : whether its errors are as OFREP has them, and no problems

@@ -184,7 +184,7 @@ class Live:
     ) -> LiveAssignment | None:
         """The variant that a unit already sees; assigns nothing.
 
-        stored : what the storage has of it, if that is known
+        stored : its record in the storage, if that is known
         """
         (known,) = await self._service.run_short(self.experiment.find_visible, [unit], stored)
         return known
@@ -284,7 +284,7 @@ class BodyLimit:
 class Measures(NamedTuple):
     """An experiment that measures an event.
 
-    key : of the experiment
+    key : the key of the experiment
     """
 
     name: str

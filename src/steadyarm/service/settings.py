@@ -50,7 +50,7 @@ class ServiceSettings:
     max_connections : that are kept open; beyond that requests are answered with 503
     request_timeout : seconds in which a request is answered or refused; results may take 20 times
         as long
-    log_format : of lines on standard output, "text" or "json"
+    log_format : the log format of lines on standard output, "text" or "json"
     log_level : the least important messages that are logged; lines of requests are "info"
     access_log : whether every request gets a line
     warm : whether it is ready only when numerical code is loaded, and then compiles what is new

@@ -250,7 +250,7 @@ class Task:
     world, parameter, value, policy_name : names of the result
     policy, environment : what is run
     trials : number of independent runs
-    seed : of the sweep
+    seed : the seed of the sweep
     """
 
     world: str
@@ -445,7 +445,7 @@ class Comparison:
 
         Parameters
         ----------
-        budget : of the cells; by default all
+        budget : the budget of the cells; by default all
 
         Returns
         -------

@@ -20,7 +20,7 @@ FIELDS = (
 class Journal:
     """Results by key in a file of JSON lines; a line that a crash cut off is dropped.
 
-    path : of the file; None keeps results in memory alone
+    path : the path of the file; None keeps results in memory alone
     """
 
     def __init__(self, path: Path | None) -> None:

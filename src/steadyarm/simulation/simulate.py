@@ -461,7 +461,7 @@ class Batch:
 
     Attributes
     ----------
-    recommendations : of the policy
+    recommendations : the recommendations of the policy
     played : the segments with their statistics, if they were recorded
     segments : how many there were
     plays : (K,) how often each arm was played in all trials; None for very many arms

@@ -371,7 +371,7 @@ def series_sums(
     """Sums by segment, day and series, in this order, from counts of places.
 
     counts : any objects with the attributes of `ArmDay`, such as the rows of a table
-    columns : of the segments, by index
+    columns : the columns of the segments, by index
     """
 
     def place(item: tuple[SeriesPlace, Any]) -> tuple[int, int, str]:

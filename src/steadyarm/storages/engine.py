@@ -147,7 +147,7 @@ class Database:
     ----------
     shown : the URL without its password
     sqlite : True for SQLite, which has one writer at a time; False for PostgreSQL
-    file : of SQLite; None of PostgreSQL, and of SQLite in memory
+    file : the file of SQLite; None of PostgreSQL, and of SQLite in memory
     shard : the shard of `tallies` and `series` to which this object adds
     """
 

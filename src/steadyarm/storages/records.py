@@ -487,7 +487,7 @@ class AssignmentResult:
     Attributes
     ----------
     assigned : one for each unit; None where a unit has none, or where positions ran out
-    state : of the experiment
+    state : the state of the experiment
     outside : what is shown outside of the test, as in `ExperimentHead`
     """
 
@@ -507,7 +507,7 @@ class Outcome:
         assignment; "late", it happened after its window or arrived after the grace; "closed", the
         policy has observed its segment already (only rewards); "archived", the experiment takes
         nothing any more
-    number : of the assignment, None if unknown
+    number : the number of the assignment, None if unknown
     previous : the value that was stored before, if any
     created : when it was assigned, if the reward is late or its segment closed
     """
@@ -645,8 +645,8 @@ class DaySums:
     Attributes
     ----------
     segment : its index
-    day : of the assignments, in days since 1970
-    tally : of these assignments, with their rewards, whenever those came
+    day : the day of the assignments, in days since 1970
+    tally : the tally of these assignments, with their rewards, whenever those came
     waited : milliseconds from assignments to their rewards, summed by arm
     late : rewards of these assignments that were refused because they happened after their window
         or arrived after the segment was closed; by arm, one for each attempt
@@ -666,7 +666,7 @@ class SeriesSums:
     Attributes
     ----------
     segment : its index
-    day : of the assignments, in days since 1970
+    day : the day of the assignments, in days since 1970
     series : the name of the metric, or "a*b" for the products of two, "a*b*c" for those of three
     rewarded : number of assignments that have a value, by the segment's columns
     sums, squares : sums of these values and of their squares
@@ -835,8 +835,8 @@ class Correction:
     Attributes
     ----------
     entry : id of the audit entry
-    number : of the assignment
-    kind : of the change
+    number : the number of the assignment
+    kind : the kind of the change
     before : the value before, as it counted; None where there was none. If assignments are excluded
         it is that of their reward
     closed : whether the policy had observed the segment before
@@ -890,7 +890,7 @@ class Trace:
 def undo_corrections(row: LogRow, corrections: Iterable[Correction]) -> LogRow:
     """An assignment as it stood when the policy observed its segment.
 
-    corrections : of this assignment, in their order
+    corrections : the corrections of this assignment, in their order
 
     Examples
     --------

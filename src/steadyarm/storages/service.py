@@ -563,7 +563,7 @@ class Refusal:
     reason : the kind of the problem, such as "reward-too-late"
     unit : whose event it was; empty if it named an assignment
     detail : the reason in a sentence
-    key : of the experiment that refused it; 0 if no experiment measures it
+    key : the key of the experiment that refused it; 0 if no experiment measures it
     at : when it arrived
     """
 

@@ -214,7 +214,7 @@ class Transaction:
 
     Attributes
     ----------
-    shard : of `tallies` and `series`, to which is added
+    shard : the shard of `tallies` and `series`, to which is added
     sticky : units keep their assignment
     """
 

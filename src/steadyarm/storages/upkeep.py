@@ -65,7 +65,7 @@ class StorageStatus:
     ----------
     url : without its password
     backend : "sqlite" or "postgresql"
-    revision : of the tables, None if there are none
+    revision : the revision of the tables, None if there are none
     newest : revision that this version of SteadyArm works with
     state : "current"; "older", upgrade it; "newer", upgrade SteadyArm; "empty", no tables yet
     damage : what is wrong with the file of an SQLite storage; None if nothing is, or if the file

@@ -75,7 +75,7 @@ class FlagMetadata(Response, rename="camel", omit_defaults=True):
 class FlagAnswer(Response, omit_defaults=True):
     """The evaluation of a flag.
 
-    key : of the flag, which is the name of the experiment
+    key : the key of the flag, which is the name of the experiment
     reason : SPLIT in the test, STATIC outside of it, DISABLED if nothing can be shown
     variant : the name of the variant; empty if there is none
     metadata : what else is known
@@ -107,7 +107,7 @@ class FlagAnswer(Response, omit_defaults=True):
 class FlagProblem(Response, rename="camel", omit_defaults=True):
     """The reason why a flag, or a request, cannot be evaluated.
 
-    key : of the flag; left out if it is the whole request
+    key : the key of the flag; left out if it is the whole request
     error_code : one of the codes of OpenFeature
     error_details : what was given, what was expected, and what to do
     """

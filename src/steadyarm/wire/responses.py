@@ -133,8 +133,8 @@ class Up(Response):
 class ArmsAnswer(Response):
     """The variants and their features.
 
-    names : of the variants, in order
-    feature_names : of the features, in order
+    names : the names of the variants, in order
+    feature_names : the names of the features, in order
     features : a row for each variant, a number for each feature
     """
 
@@ -173,7 +173,7 @@ class ManyArmsAnswer(Response):
     """A large set of variants that was given as a table, which is not repeated.
 
     count : the number of variants
-    feature_names : of the features, in order
+    feature_names : the names of the features, in order
     """
 
     count: int
@@ -286,7 +286,7 @@ class RollOutAnswer(Response):
     """A variant that units get outside of the test.
 
     variant : its name
-    share : of all units that it reaches
+    share : the share of all units that it reaches
     since : when that began, in UTC
     """
 
@@ -330,14 +330,14 @@ class ExperimentAnswer(Response):
     500 variants that were assigned most often. Then indices gives the position of each of these,
     counted from 0; it is null where counts are of all variants. Totals are always of all.
 
-    name : of the experiment
+    name : the name of the experiment
     state : where it is between draft and archived
     created : when it was created, in UTC
-    settings : what it was created with
+    settings : its settings
     assigned : assignments by variant
     rewarded : rewards by variant
     indices : position of each variant counted here; null if these are all
-    totals : of all variants
+    totals : the totals of all variants
     segments : segments that were opened
     observed : segments that the policy has learned from
     outside : what is shown outside the test; null until it is first needed
@@ -397,7 +397,7 @@ class CreatedExperiment(ExperimentAnswer):
 class ListedExperiment(Response):
     """An experiment in short.
 
-    name : of the experiment
+    name : the name of the experiment
     state : where it is between draft and archived
     created : when it was created, in UTC
     budget : how many assignments are made in all
@@ -428,7 +428,7 @@ class ListedExperiment(Response):
 class ExperimentList(Response):
     """Experiments, in the order of their creation.
 
-    experiments : of this page
+    experiments : the experiments of this page
     next : the cursor of the next page; null if this is the last one
     """
 
@@ -458,7 +458,7 @@ class AssignmentAnswer(Response):
     probability : with which it was drawn; null outside of the test
     created : when the unit got it first, in UTC
     new : false if the unit had it already
-    value : what the variant stands for, as the experiment's settings say
+    value : the value of the variant, as the experiment's settings say
     in_test : false for what is shown outside of the test: after its end, under a roll-out, or the
         control while it is paused or a draft. Its id is empty, and rewards for it count nowhere
     """
@@ -530,7 +530,7 @@ class RewardStatuses(Response):
 class EventStatus(Response):
     """The status of an event in one experiment.
 
-    name : of the experiment
+    name : the name of the experiment
     status : repeated if the same event was there already, else stored
     """
 
@@ -541,7 +541,7 @@ class EventStatus(Response):
 class RefusedEvent(Response):
     """An experiment that did not store an event.
 
-    name : of the experiment
+    name : the name of the experiment
     error : why it was not stored there; if its status is 500 or more, send the event again
     """
 
@@ -615,7 +615,7 @@ class Allocation(Response):
 class ComparedEstimate(Response):
     """Estimates of a variant, and of its difference from another; null for unknown values.
 
-    name : of the variant
+    name : the name of the variant
     estimate : its mean; of a ratio the ratio of two means
     low : where the interval of the estimate begins
     high : where it ends
@@ -652,7 +652,7 @@ class ArmEstimate(ComparedEstimate):
     """Estimates of a variant; null for unknown values.
 
     index : its position among all variants, counted from 0
-    standard_error : of the estimate
+    standard_error : the standard error of the estimate
     gap : by how much the recommended variant is better
     gap_low : where the interval of the gap begins
     gap_high : where it ends
@@ -671,7 +671,7 @@ class ArmEstimate(ComparedEstimate):
 class MetricEstimate(ComparedEstimate):
     """Estimates of a variant in one further metric; null for unknown values.
 
-    safety : of a guardrail: safe, broken or unclear, and control for the control itself
+    safety : the safety of a guardrail: safe, broken or unclear, and control for the control itself
     """
 
     safety: Safety | None
@@ -685,7 +685,7 @@ class MetricAnswer(Response):
     level : probability with which intervals hold, those of all secondary metrics at once
     anytime : whether intervals hold at every time somebody reads them, or once, at the end
     obstacle : why there is no result yet; empty if there is one
-    arms : what is known of each variant; empty if nothing is
+    arms : results of each variant; empty if nothing is
     """
 
     metric: dict[str, Any]
@@ -708,10 +708,10 @@ class MetricAnswer(Response):
 class LevelAnswer(Response):
     """Results for the units of one level.
 
-    name : of the level
+    name : the name of the level
     visits : judged visits of the level
     obstacle : why there is no result; empty if there is one
-    arms : what is known of each variant; empty if nothing is
+    arms : results of each variant; empty if nothing is
     """
 
     name: str
@@ -731,7 +731,7 @@ class BreakdownAnswer(Response):
     attribute : its name
     against : the variant that differences (lift) are from: the control, or the recommended one
     variants : names of all variants
-    levels : what is known of each level
+    levels : results of each level
     unknown : judged visits whose level is not known
     interaction : p-value of the hypothesis that differences are the same in all levels, for a
         single analysis; null if there are too few visits
@@ -764,14 +764,14 @@ class StoppingAnswer(Response):
     rule : when sure if the test stops itself, recommend if it only says so
     spending : how the error probability is spent: obrien-fleming, hardly any early, or pocock
     planned : number of looks; null if they are taken daily or weekly
-    looks : what was found at the looks so far
+    looks : results of the looks so far
     recommended : whether the last of them decides, so that the test should be stopped; false at
         its end, and while a guardrail forbids what was decided
     stopped : whether the test stopped itself
     when : it did; null if it did not
-    reason : what the last look found; empty if it decides nothing
+    reason : the result of the last look; empty if it decides nothing
     text : the same in a sentence
-    ahead : what the next look rests on; empty if none follows
+    ahead : the visits of the next look; empty if none follows
     """
 
     rule: str
@@ -798,7 +798,7 @@ class Recommendation(Response):
     level : probability with which intervals hold, for all variants at once
     anytime : whether intervals hold at every time somebody reads them, or once, at the end
     method : how intervals were found
-    assumption : what must be true for them, in one line
+    assumption : the assumption behind them, in one line
     rewards : rewards that this rests on
     missing : judged visits whose reward never came; they count as declared
     judged : visits that this rests on: the first ones, up to those whose rewards may still come
@@ -806,14 +806,14 @@ class Recommendation(Response):
     pending : rewards of these that may still come
     until : when the last judged visit was assigned; null if none
     unhealthy : why nothing must be decided yet: the health checks that fail; empty if none
-    caution : what to keep in mind about the intervals; empty if nothing
+    caution : a caution about the intervals; empty if nothing
     plausible : names of the variants that cannot be ruled out as the best
     others : further ones that cannot be ruled out
     variants : how many there are
-    arms : what is known of each
+    arms : results of each
     decision : what to do
     control : the variant that others are compared with; null if there is none
-    metrics : what is known of the metrics beside the primary one
+    metrics : results of secondary metrics and guardrails
     variance_kept : share of the variance of estimates that is left after adjusting for covariates,
         such as 0.51; null if the test has no covariates
     stopping : the looks at a test that may stop early, of which this is the last; null for others
@@ -871,7 +871,7 @@ class Drift(Response):
     In a large set names is a short list, and others counts the variants that are not on it.
     Averages are over all.
 
-    names : of the variants that rows of numbers are of
+    names : the names of the variants that rows of numbers are of
     periods : labels of the periods, in order
     rounds : rounds in each period
     best : the variant with the best estimate over the whole test
@@ -884,14 +884,14 @@ class Drift(Response):
     gap_p_value : how likely gaps vary so much if they do not move; null if unknown
     level_p_value : the same for the average over all variants
     arm_p_values : the same for each variant's distance from the average
-    level : of the intervals; 1 minus the error probability of gaps_move and level_moves
+    level : the level of the intervals; 1 minus the error probability of gaps_move and level_moves
     method : where standard errors come from: lists, rounds or pieces
     averages : by period: the average over all variants
     others : variants that are not among names
     looks : shares of the planned visits at which drift was tested; null for one test
     gaps_move : whether differences between variants were seen to change: this is dangerous
     level_moves : whether the average was seen to change: harmless by itself
-    verdict : what it means, in plain sentences
+    verdict : the conclusion, in plain sentences
     """
 
     names: list[str]
@@ -929,7 +929,7 @@ class ReplayAnswer(Response):
     assignments : computed anew
     rewards : computed anew
     segments : computed anew
-    differences : what disagrees, in words, the first twenty
+    differences : the first twenty differences, in words
     corrections : changes by hand; they are undone to check what the policy decided before them
     """
 

@@ -35,7 +35,7 @@ def sign_unit(secret: str, unit: str, expires: datetime | timedelta | float | No
     Parameters
     ----------
     secret : as `steadyarm token create --signed-units` printed it; it never leaves the server
-    unit : of the visitor, chosen by the server; do not let visitors choose it
+    unit : the unit of the visitor, chosen by the server; do not let visitors choose it
     expires : until when the token is good: a time with its time zone, seconds since 1970, or from
         now; None for as long as the key is
 
