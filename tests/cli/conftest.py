@@ -20,12 +20,12 @@ Run = Callable[..., str]
 
 TOML = """
 name = "shop"
-arms = ["now", "short", "long"]
+arms = ["plain", "short", "long"]
 budget = 600
 seed = 5
 reward_range = [0, 1]
 reward_window = "2d"
-control = { now = 0.25 }
+control = { plain = 0.25 }
 min_share = { long = 0.1 }
 """
 
@@ -62,7 +62,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run_verb("create", str(folder / "test.toml"))
         visitors = "\n".join(f"v{i}" for i in range(600))
         asked = facts(run_verb, "ask", "shop", "-", stdin=visitors)["assignments"]
-        good = {"now": 3, "short": 1, "long": 6}
+        good = {"plain": 3, "short": 1, "long": 6}
         rewards = [f"{a['id']},{int(i % good[a['arm']] == 0)}" for i, a in enumerate(asked)]
         run_verb("tell", "shop", "-", stdin="\n".join(rewards))
     return folder / "tests.db"

@@ -29,7 +29,7 @@ def test_create_and_list(run: Run) -> None:
     assert "at least 0.1" in shown
     made = facts(run, "create", "test.toml", "--name", "other", "--draft")
     assert (made["name"], made["state"], made["settings"]["budget"]) == ("other", "draft", 600)
-    assert made["assigned"] == made["rewarded"] == {"now": 0, "short": 0, "long": 0}
+    assert made["assigned"] == made["rewarded"] == {"plain": 0, "short": 0, "long": 0}
     listed = facts(run, "list")["experiments"]
     assert [entry["name"] for entry in listed] == ["shop", "other"]
     lines = run("list").splitlines()
@@ -70,18 +70,18 @@ def test_wrong_files_are_refused(run: Run, text: str, message: str) -> None:
 
 def test_recommend(shop: Run) -> None:
     lines = shop("recommend", "shop").splitlines()
-    assert lines[0].startswith("Ship short: it beats now by 1")
+    assert lines[0].startswith("Ship short: it beats plain by 1")
     assert lines[2].startswith("short: ")
-    assert "Against now: +1" in lines[2]
+    assert "Against plain: +1" in lines[2]
     head = "variant estimate 95 %, all at once against control behind by"
     assert lines[4].split() == head.split()
-    assert [line.split()[0] for line in lines[5:8]] == ["short", "now", "long"]
+    assert [line.split()[0] for line in lines[5:8]] == ["short", "plain", "long"]
     assert "+1" in lines[5]
     assert lines[6].split()[-2] == "control"
     assert lines[-1].startswith("Assumptions: ")
     verdict = facts(shop, "recommend", "shop", "--level", "0.9")
     assert (verdict["arm"], verdict["sure"], verdict["level"]) == ("short", True, 0.9)
-    assert (verdict["rewards"], verdict["missing"], verdict["control"]) == (600, 0, "now")
+    assert (verdict["rewards"], verdict["missing"], verdict["control"]) == (600, 0, "plain")
     assert facts(shop, "recommend", "shop", "--anytime")["anytime"]
     assert not facts(shop, "recommend", "shop")["anytime"]  # the budget is spent
     assert shop("show", "shop").splitlines()[1] == lines[0]
@@ -103,7 +103,7 @@ def test_health_drift_and_replay(shop: Run) -> None:
     assert shop("health", "shop").startswith("Health: ok\n")
     assert facts(shop, "health", "shop")["status"] == "ok"
     drift = shop("drift", "shop").splitlines()
-    assert drift[0].split()[:5] == ["period", "rounds", "now", "short", "long"]
+    assert drift[0].split()[:5] == ["period", "rounds", "plain", "short", "long"]
     assert len(facts(shop, "drift", "shop", "--periods", "2")["periods"]) == 2
     assert "600 rewards" in shop("replay", "shop")
     replay = facts(shop, "replay", "shop")
@@ -138,7 +138,7 @@ def test_a_replay_that_does_not_agree_fails(shop: Run, capsys: pytest.CaptureFix
 
 def test_states(run: Run) -> None:
     run("create", "test.toml", "--draft")
-    assert facts(run, "ask", "shop", "v1")["arm"] == "now"  # the control, outside of the test
+    assert facts(run, "ask", "shop", "v1")["arm"] == "plain"  # the control, outside of the test
     assert "draft" in run("pause", "shop", status=1)
     assert run("start", "shop") == "shop is running and assigns variants.\n"
     run("ask", "shop", "v1")

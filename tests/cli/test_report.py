@@ -23,8 +23,8 @@ def test_one_file_with_the_fingerprint_that_its_commands_give(shop: Run, capsys:
         assert outside not in re.sub(r'src="data:[^"]*"', "", page)
     text = Elements(page).text
     assert text.startswith("Test report: shop")
-    assert "Ship short: it beats now by 152 % (94 to 222 %)." in text
-    assert "now is the control and always gets 25 %." in text
+    assert "Ship short: it beats plain by 152 % (94 to 222 %)." in text
+    assert "plain is the control and always gets 25 %." in text
     assert "600 assignments, 600 rewards and" in text
     export = re.search(r"steadyarm (experiment export shop shop\.csv)\nsha256sum shop\.csv", page)
     assert export is not None

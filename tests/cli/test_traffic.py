@@ -91,10 +91,10 @@ def test_units_and_rewards_are_read_line_by_line() -> None:
 
 METRICS = """
 name = "shop"
-arms = ["now", "short"]
+arms = ["plain", "short"]
 budget = 60
 seed = 5
-control = "now"
+control = "plain"
 metrics = [
     { name = "bought", role = "primary", kind = "yes/no" },
     { name = "revenue", kind = "money", unit = "€", several = "sum", window = "1d" },

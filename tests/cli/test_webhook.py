@@ -56,7 +56,7 @@ def test_an_endpoint_from_its_first_day_to_its_last(webhook: Terminal) -> None:
         assert "answered 204" in printed
         (got,) = receiver.got
         assert Webhook(secret.strip()).verify(got.body, got.headers)["type"] == "webhook.test"
-        receiver.statuses[:] = [500]
+        receiver.answers[:] = [500]
         _, wrong = webhook("test", id, status=1)
         assert "did not accept the test: answered 500 Internal Server Error" in wrong
     webhook("remove", id)

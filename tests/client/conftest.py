@@ -1,4 +1,4 @@
-"""One service for all tests of a worker, and both kinds of clients with the same verbs."""
+"""One service for all tests of a file, and both kinds of clients with the same verbs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.client import AsyncClient, AsyncRemoteExperiment, Client
-from tests.client.servers import Proxy, serving
+from tests.client.proxies import Proxy
+from tests.service.clients import listening
 
 __all__ = ["Connect", "Create", "Stored"]
 
@@ -25,19 +26,18 @@ Stored = Callable[[str], sa.Experiment]
 _numbers = count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("service")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
-    with serving(folder) as url:
-        storage = f"sqlite:///{folder}/service.db"
-        first = sa.create_experiment("first", ["A", "B"], sa.Steady(), 9, storage, missing="drop")
-        first.close()
-        with Client(url, timeout=60) as client:  # the first assignment takes longer than others
-            client.experiment("first").ask("u")
+    storage = f"sqlite:///{folder}/tests.db"
+    first = sa.create_experiment("first", ["A", "B"], sa.Steady(), 9, storage, missing="drop")
+    first.ask("u")  # the first assignment takes longer than others
+    first.close()
+    with listening(storage) as url:
         yield url
 
 
@@ -113,7 +113,7 @@ def create(folder: Path, name: str) -> Iterator[Create]:
         chosen = arms if isinstance(arms, sa.ArmSet) else list(arms)
         rules = {"missing": "drop", "name": name, "policy": sa.Steady(), **settings}
         called, policy = rules.pop("name"), rules.pop("policy")
-        storage = f"sqlite:///{folder}/service.db"
+        storage = f"sqlite:///{folder}/tests.db"
         made.append(sa.create_experiment(called, chosen, policy, budget, storage, **rules))
         return made[-1]
 

@@ -16,7 +16,8 @@ import pytest
 import steadyarm as sa
 from steadyarm.client import Client, RewardBuffer, ServiceDownError
 from tests.client.conftest import Connect, Create
-from tests.client.servers import Proxy, Scripted
+from tests.client.proxies import Proxy
+from tests.service.receivers import receiving
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -199,16 +200,16 @@ def test_one_that_is_refused_does_not_hold_up_the_others(
             {"error": conflict} if one["reward"] == 7 else {"status": "stored"}
             for one in body["rewards"]
         ]
-        return 200, {}, {"rewards": results}
+        return 200, {"rewards": results}
 
-    with Scripted(answer) as server:
+    with receiving(answers=[answer]) as server:
         buffer = RewardBuffer(tmp_path / "rewards.db")
-        buffer.add(server.url, "shop", [reward(f"a{i}", float(i)) for i in range(300)])
-        buffer.add(server.url, "bar", [reward("b")])
-        with Client(server.url, buffer=buffer) as client:
+        buffer.add(server.address, "shop", [reward(f"a{i}", float(i)) for i in range(300)])
+        buffer.add(server.address, "bar", [reward("b")])
+        with Client(server.address, buffer=buffer) as client:
             client.flush()
             assert (client.pending, client.rejected) == (0, 1)
-    bodies = [body for _, _, body, _ in server.requests]
+    bodies = [one.content for one in server.got]
     sent = [one["unit"] for body in bodies for one in body["rewards"]]
     assert sorted(sent) == sorted([*(f"a{i}" for i in range(300)), "b"])
     assert all(body["sent"] > body["rewards"][0]["at"] for body in bodies)
@@ -223,10 +224,10 @@ def test_only_what_is_about_the_rewards_rejects_them(
     tmp_path: Path, status: int, kind: str, left: int
 ) -> None:
     why = {"type": f"urn:steadyarm:problem:{kind}", "status": status, "detail": "No."}
-    with Scripted((status, {}, why)) as server:
+    with receiving(answers=[(status, why)]) as server:
         buffer = RewardBuffer(tmp_path / "rewards.db")
-        buffer.add(server.url, "shop", [reward("a"), reward("b")])
-        with Client(server.url, buffer=buffer) as client:
+        buffer.add(server.address, "shop", [reward("a"), reward("b")])
+        with Client(server.address, buffer=buffer) as client:
             if left:
                 with pytest.raises(sa.ServiceError):
                     client.flush(0.3)

@@ -22,8 +22,9 @@ from steadyarm.client import (
 )
 from steadyarm.wire.responses import AssignmentAnswer, ExperimentAnswer, Recommendation
 from tests.client.conftest import Connect, Create
-from tests.client.servers import Proxy, Scripted
+from tests.client.proxies import Proxy
 from tests.service.clients import run_apart
+from tests.service.receivers import receiving
 
 PRICES = {"A": {"price": 9}, "B": {"price": 12}}
 METRICS: list[dict[str, Any]] = [
@@ -334,6 +335,7 @@ def test_nobody_waits_for_a_service_that_is_not_there(connect: Connect) -> None:
             getattr(client.experiment("shop"), verb)()
     with pytest.raises(ServiceDownError):
         client.experiment("shop").tell("u1", 1.0)
-    with Scripted("drop", "drop", (200, {}, {"rewards": [{"status": "stored"}]})) as server:
-        connect(server.url).experiment("shop").tell("u1", 1.0)
-        assert len(server.requests) == 3
+    answers = ["drop", "drop", (200, {"rewards": [{"status": "stored"}]})]
+    with receiving(answers=answers) as server:
+        connect(server.address).experiment("shop").tell("u1", 1.0)
+        assert len(server.got) == 3

@@ -12,7 +12,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.client import Client, ServiceDownError
 from steadyarm.client.core import KINDS, BusyError, Call, Service, Visit
-from tests.client.servers import Line, Scripted
+from tests.service.receivers import receiving
 
 URL = "http://shop.example"
 
@@ -195,18 +195,18 @@ def test_bad_arguments_are_refused() -> None:
 
 
 def test_the_token_is_sent_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
-    refused: Line = (401, {}, problem("unauthorized", 401))
     with (
-        Scripted(refused) as server,
-        Client(server.url + "/behind/", "sa_secret", default_arm="A") as client,
+        receiving(answers=[(401, problem("unauthorized", 401))]) as server,
+        Client(server.address + "/behind/", "sa_secret", default_arm="A") as client,
         caplog.at_level(logging.WARNING),
     ):
         shop = client.experiment("shop")
         assert not any(shop.ask(f"u{i}").in_test for i in range(5))
-        assert (client.defaulted, len(server.requests)) == (5, 5)  # no outage: a new token works
+        assert (client.defaulted, len(server.got)) == (5, 5)  # no outage: a new token works
         assert "sa_secret" not in repr(client) + repr(shop) + caplog.text
-    _, path, _, headers = server.requests[0]
-    assert (path, headers["Authorization"]) == ("/behind/v1/experiments/shop", "Bearer sa_secret")
+    first = server.got[0]
+    assert first.path == "/behind/v1/experiments/shop"
+    assert first.headers["authorization"] == "Bearer sa_secret"
     (line,) = caplog.messages
     assert line.endswith(
         "outside the test: ServiceError: That is why. Give a token: Client(url, token=…)."

@@ -22,7 +22,7 @@ from openfeature.track import TrackingEventDetails
 
 from steadyarm.openfeature import SteadyArmProvider
 from tests.client.conftest import Create
-from tests.client.servers import Proxy
+from tests.client.proxies import Proxy
 from tests.service.clients import run_apart
 
 ANN = EvaluationContext("ann", {"device": "mobile", "spend": 41.0, "hair": "red"})

@@ -29,7 +29,7 @@ from tests.dashboard.clients import Browser
 EVIL = '<script>alert("x")</script>'
 GOOD: dict[str, Any] = {
     "name": "layout",
-    "variants": "now\r\none page\r\n",
+    "variants": "standard\r\none page\r\n",
     "budget": "10,000",
     "metric_name": "purchase",
     "metric_window": "1 day",
@@ -45,8 +45,8 @@ METRICS = {
     "metric_margin": ["", "2", "0,1", "7"],
 }
 ALL = METRICS | {
-    "variants": 'now = #c00\none page = {"price": [9.5, true]}',
-    "control": "now",
+    "variants": 'standard = #c00\none page = {"price": [9.5, true]}',
+    "control": "standard",
     "policy": "uniform",
     "attributes": "device = mobile, desktop\ncountry = DE, FR",
     "covariates": "visits, spend",
@@ -82,17 +82,17 @@ def test_a_form_becomes_a_description() -> None:
     usual = read_form(sent(GOOD))
     assert (usual.errors, usual.start, usual.variants) == ({}, True, 2)
     assert usual.settings is not None
-    assert usual.settings.arms.names == ("now", "one page")
+    assert usual.settings.arms.names == ("standard", "one page")
     assert usual.settings.cautions() == []
     assert (usual.settings.reward_range, usual.settings.reward_window) == ((0.0, 1.0), 86_400.0)
     form = read_form(sent(GOOD, ALL))
     assert (form.errors, form.start) == ({}, False)
     assert form.description == {
-        "arms": ["now", "one page"],
-        "values": {"now": "#c00", "one page": {"price": [9.5, True]}},
+        "arms": ["standard", "one page"],
+        "values": {"standard": "#c00", "one page": {"price": [9.5, True]}},
         "budget": 10_000,
         "policy": "uniform",
-        "control": "now",
+        "control": "standard",
         "metrics": [
             {"name": "purchase", "kind": "yes/no", "role": "primary", "window": "1.5 hours"},
             {
@@ -201,7 +201,7 @@ def test_a_test_is_cloned_in_the_form_and_a_draft_deleted(empty: Browser) -> Non
 
 def test_a_preview_shows_what_is_known(empty: Browser) -> None:
     risky = empty.post_form("/new/preview", GOOD | {"metric_window": "", "budget": "12"}).json()
-    assert (risky["variants"], risky["names"]) == (2, ["now", "one page"])
+    assert (risky["variants"], risky["names"]) == (2, ["standard", "one page"])
     assert len(risky["cautions"]) == 2
     wrong = empty.post_form("/new/preview", {"variants": "a\na"}).json()
     assert set(wrong["errors"]) == {"name", "variants", "budget", "metric-0"}
@@ -218,7 +218,7 @@ def test_the_planner_shows_the_numbers_of_plan(empty: Browser) -> None:
             "traffic_per_day": 500,
             "most_days": 62,
             "error": 0.1,
-            "arms": {"one_hot": ["now", "one page"]},
+            "arms": {"one_hot": ["standard", "one page"]},
             "effects": {"smallest_gap": 0.05},
             "rewards": {"rate": 0.1, "delay": 2},
             "stop": "when sure",
@@ -244,7 +244,7 @@ def test_the_planner_takes_over_what_the_form_says() -> None:
     )
     assert not errors
     assert settings["rewards"] == {"sd": 2.0, "correlation": 0.6, "delay": 21.0}  # with its grace
-    assert (settings["control"], settings["looks"]) == ("now", "daily")
+    assert (settings["control"], settings["looks"]) == ("standard", "daily")
     assert settings["effects"] == {"smallest_gap": 0.1}
     assert settings["most_days"] == 60 + 21
     assert sa.Question.from_settings(settings).days(500) == 1 + 21
@@ -288,9 +288,9 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"metric_name": "1st"}, "metric-0", "the first a letter"),
     ({"metric_window": "soon"}, "metric-0", "a time above 0"),
     ({"metric_kind": "clicks"}, "metric-0", "expected one of"),
-    (METRICS | {"metric_margin": ["", "", "much"], "control": "now"}, "metric-2", "acceptable"),
+    (METRICS | {"metric_margin": ["", "", "much"], "control": "standard"}, "metric-2", "acceptable"),
     (
-        METRICS | {"metric_name": ["a", "a", "b"], "control": "now"},
+        METRICS | {"metric_name": ["a", "a", "b"], "control": "standard"},
         "metrics",
         "two metrics are called",
     ),

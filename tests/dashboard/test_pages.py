@@ -249,13 +249,13 @@ def test_the_page_shows_covariates_attributes_and_interim_analyses() -> None:
     storage, luck = open_storage("memory"), random.Random(1)
     test = sa.create_experiment(
         "shop",
-        ["<b>today</b>", "guest"],
+        ["<b>plain</b>", "guest"],
         sa.Steady(),
         2000,
         storage,
         seed=1,
         missing="drop",
-        control="<b>today</b>",
+        control="<b>plain</b>",
         covariates=["spend"],
         attributes={"device": ["mobile", "desktop"], "country": ["FR", "DE"]},
         stop="when sure",
@@ -282,7 +282,7 @@ def test_the_page_shows_covariates_attributes_and_interim_analyses() -> None:
         stopping = browser.get("/v1/experiments/shop/recommendation").json()["stopping"]
         table = browser.get("/experiments/shop/charts/leaderboard.csv").text
     text = Elements(page).text
-    assert "<b>today" not in page
+    assert "<b>plain" not in page
     assert adjusted_text(verdict, ["spend"]) in text
     assert "unadjusted" in table.splitlines()[0]
     assert "By device" in text

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
-import signal
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
@@ -17,7 +13,7 @@ import steadyarm as sa
 from steadyarm.service.webhooks import new_endpoint
 from steadyarm.storages import open_storage
 from steadyarm.storages.storage import Storage
-from tests.service.clients import command
+from tests.service.clients import Server, served
 from tests.service.receivers import Receiver, receiving
 from tests.storages.databases import fresh_database
 
@@ -30,27 +26,10 @@ webhooks.FIRST, webhooks.FACTOR, webhooks.LONGEST = 0.2, 1.5, 2.0
 """
 
 
-@contextmanager
-def server(folder: Path, url: str) -> Iterator[subprocess.Popen[str]]:
-    """`steadyarm serve` in a session of its own."""
+def server(folder: Path, url: str) -> AbstractContextManager[Server]:
     (folder / "sitecustomize.py").write_text(HURRY)
-    words = ("--port", "0", "--storage", url, "--no-access-log")
     path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
-    process = command("serve", *words, new_session=True, PYTHONPATH=path)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert re.search(r"serves http://", line), line + process.communicate(timeout=30)[0]
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-        process.communicate(timeout=60)
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
+    return served(folder, "--storage", url, PYTHONPATH=path)
 
 
 def run_tests(storage: Storage, *names: str) -> None:
@@ -87,21 +66,21 @@ def test_killed_servers_and_failing_receivers_lose_nothing(
 
     with closing(open_storage(url)) as storage:
         # It accepts what it gets only after a while, so that the server is killed in between.
-        with receiving(statuses=[500, 204, 503, 204], delay=0.3) as receiver:
+        with receiving(answers=[500, 204, 503, 204], delay=0.3) as receiver:
             port = receiver.port
             heard.append(receiver)
             storage.webhooks.add(new_endpoint(receiver.url, storage.now(), private=True))
             run_tests(storage, "one", "two")
-            with server(tmp_path, url) as process:
+            with server(tmp_path, url) as running:
                 receiver.wait(3)
-                kill(process)
-        with server(tmp_path, url) as process:  # nobody listens
+                running.process.kill()
+        with server(tmp_path, url) as running:  # nobody listens
             run_tests(storage, "three", "alone")
             until = time.monotonic() + 120
             while not any(error for _, error in storage.webhooks.waiting().values()):
                 assert time.monotonic() < until, "no attempt has failed"
                 time.sleep(0.1)
-            kill(process)
+            running.process.kill()
         run_tests(storage, "four")  # while no server runs
         with receiving(port) as receiver, server(tmp_path, url):
             heard.append(receiver)

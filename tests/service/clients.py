@@ -6,21 +6,26 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx2
+import uvicorn
 from starlette.applications import Starlette
 
+from steadyarm.dashboard.app import create_app as create_dashboard
 from steadyarm.service.app import create_app
+from steadyarm.service.process import _config
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.storage import Storage
@@ -84,56 +89,85 @@ def run_apart(work: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, work).result()
 
 
+@contextmanager
+def running(config: uvicorn.Config, port: int = 0) -> Iterator[tuple[str, int]]:
+    """A server on real sockets in a thread of this process; its host and port."""
+    with socket.create_server(("127.0.0.1", port), backlog=500) as bound:
+        server, place = uvicorn.Server(config), bound.getsockname()
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            while not server.started:
+                assert thread.is_alive()
+                time.sleep(0.01)
+            yield place
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@contextmanager
+def listening(storage: str, at: int = 0, **given: Any) -> Iterator[str]:
+    """The service and its pages, as `steadyarm serve` sets them up; the address."""
+    usual = {"access_log": False, "warm": False, "secret": "a secret of the service alone"}
+    settings = ServiceSettings(**(usual | given), storage=storage)
+    app = create_dashboard(open_storage(storage), settings)
+    with running(_config(app, settings), at) as (host, port):
+        yield f"http://{host}:{port}"
+
+
 @dataclass
 class Server:
     """A running `steadyarm serve`."""
 
     process: subprocess.Popen[str]
-    url: str
-    greeting: list[str]
+    log: Path
+    url: str = ""
 
-    def end(self) -> tuple[int, str]:
-        """SIGTERM; its status and what it still wrote."""
+    @property
+    def said(self) -> str:
+        """All that it has written."""
+        return self.log.read_text()
+
+    def end(self) -> int:
+        """SIGTERM; its status."""
         self.process.send_signal(signal.SIGTERM)
-        rest, _ = self.process.communicate(timeout=180)
-        return self.process.returncode, rest
-
-
-def command(*words: str, new_session: bool = False, **variables: str) -> subprocess.Popen[str]:
-    """Start a command of steadyarm, which compiles nothing ahead; its output is one stream."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "steadyarm.cli.main", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"STEADYARM_WARM": "false"} | variables,
-        start_new_session=new_session,
-    )
+        return self.process.wait(180)
 
 
 @contextmanager
-def served(folder: Path, *words: str, warm: bool = False, **variables: str) -> Iterator[Server]:
-    """The real server on a free port and an SQLite file in the folder."""
-    at = ("--port", "0", "--storage", f"sqlite:///{folder}/tests.db")
-    variables = {"STEADYARM_WARM": str(warm).lower()} | variables
-    process = command("serve", *at, *words, new_session=False, **variables)
-    try:
-        assert process.stdout is not None
-        greeting = [process.stdout.readline()]
-        if not greeting[0].startswith("{"):  # else it is one line of JSON
-            greeting += [process.stdout.readline() for _ in range(2)]
-        found = re.search(r"http://[^:]+:\d+", greeting[0])
-        assert found, "".join(greeting) + process.communicate(timeout=180)[0]
-        server = Server(process, found[0], greeting)
-        for _ in range(1800):  # numerical code may have to be compiled
-            try:
-                if httpx2.get(f"{server.url}/readyz").status_code == 200:
-                    break
-            except httpx2.TransportError:
-                pass
-            time.sleep(0.1)
-        yield server
-    finally:
-        if process.poll() is None:
-            process.terminate()
-        process.communicate(timeout=180)
+def served(folder: Path, *words: str, **variables: str) -> Iterator[Server]:
+    """The real server on a free port and an SQLite file; quickly begun and silent by default."""
+    typed = ("--port", "0", "--storage", f"sqlite:///{folder}/tests.db", *words)
+    quick = {"STEADYARM_WARM": "false", "STEADYARM_ACCESS_LOG": "false"}
+    with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "steadyarm.cli.main", "serve", *typed],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | quick | variables,
+        )
+        server = Server(process, Path(log.name))
+        try:
+            deadline = time.monotonic() + 180  # numerical code may have to be compiled
+            while not (found := re.search(r"serves (http://[^:]+:\d+)", server.said)):
+                assert process.poll() is None, server.said
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            server.url = found[1]
+            while not is_ready(server.url):
+                assert process.poll() is None, server.said
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            yield server
+        finally:
+            if process.poll() is None:
+                process.terminate()
+            process.wait(180)
+
+
+def is_ready(url: str) -> bool:
+    with suppress(httpx2.TransportError):
+        return httpx2.get(f"{url}/readyz", timeout=60).status_code == 200
+    return False

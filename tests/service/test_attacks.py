@@ -12,55 +12,27 @@ import shlex
 import socket
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from io import BytesIO
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
-from typing import Any
 from urllib.parse import urlsplit
 from zipfile import ZipFile
 
 import httpx2
 import pytest
-import uvicorn
 
 import steadyarm as sa
 from steadyarm.cli.main import build_parser, main
-from steadyarm.dashboard.app import create_app
 from steadyarm.live.export import read_export
 from steadyarm.service import auth, service
-from steadyarm.service.process import _config
-from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.service import Scope
 from tests.dashboard.clients import dashboard
-from tests.service.clients import SHOP, in_process
+from tests.service.clients import SHOP, in_process, listening
 
 GUIDE = (Path(__file__).parents[2] / "docs/operate/production.md").read_text()
 BASE = "/v1/experiments/shop"
-SECRET = "a secret of the service alone"
-
-
-@contextmanager
-def listening(storage: str, **given: Any) -> Iterator[str]:
-    """One process on real sockets, as `steadyarm serve` sets it up; its address."""
-    usual: dict[str, Any] = {"access_log": False, "warm": False, "secret": SECRET}
-    settings = ServiceSettings(**(usual | given), storage=storage)
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        app = create_app(open_storage(storage), settings)
-        server = uvicorn.Server(_config(app, settings))
-        thread = Thread(target=server.run, kwargs={"sockets": [bound]})
-        thread.start()
-        try:
-            while not server.started:
-                assert thread.is_alive()
-                time.sleep(0.01)
-            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The real server: `steadyarm serve` as a process, tokens by the command line, a graceful end."""
+"""The real server: `steadyarm serve` as a process, from its greeting to a graceful end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,12 +21,13 @@ import pytest
 from steadyarm.cli.main import main
 from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
-from tests.service.clients import SHOP, command, served
+from tests.service.clients import SHOP, served
 
 
 def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
-    with served(tmp_path, "--log-format", "json", warm=True) as server:
-        greeting = json.loads(server.greeting[0])
+    variables = {"STEADYARM_WARM": "true", "STEADYARM_ACCESS_LOG": "true"}
+    with served(tmp_path, "--log-format", "json", **variables) as server:
+        greeting = json.loads(server.said.splitlines()[0])
         _, storage, access = greeting["message"].splitlines()
         assert storage == f"  storage: SQLite, {tmp_path}/tests.db"
         assert "no tokens" in access
@@ -53,11 +56,10 @@ def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
         with ThreadPoolExecutor(8) as pool:
             asking = [pool.submit(ask, thread) for thread in range(8)]
             assert going.wait(120)
-            status, rest = server.end()
+            assert server.end() == 0
             for one in asking:
                 one.result()
-    assert status == 0
-    logged = [json.loads(line) for line in rest.splitlines()]
+        logged = [json.loads(line) for line in server.said.splitlines()]
     assert logged[-1]["message"] == "steadyarm: stopped"
     assert {line["time"][-1] for line in logged} == {"Z"}
     request = next(line for line in logged if line.get("status") == 201)
@@ -68,44 +70,8 @@ def test_a_server_is_greeted_used_and_ended_gracefully(tmp_path: Path) -> None:
         assert len(kept) >= len(stored) == len(set(stored))
 
 
-def test_two_processes_and_tokens_by_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    at = ["--storage", f"sqlite:///{tmp_path}/tests.db"]
-    assert main(["token", "create", "--name", "shop", "--scope", "admin", *at]) == 0
-    token = capsys.readouterr().out.strip()
-    headers = {"Authorization": f"Bearer {token}"}
-    words = ("--host", "0.0.0.0", "--no-access-log")
-    with served(tmp_path, *words) as server, served(tmp_path, *words) as other:
-        assert "1 token " in server.greeting[2]
-        urls = [
-            one.url.replace("0.0.0.0", "127.0.0.1") + "/v1/experiments" for one in (server, other)
-        ]
-        assert httpx2.post(urls[0], json=SHOP).status_code == 401
-        assert httpx2.post(urls[0], json=SHOP, headers=headers).status_code == 201
-        ids: dict[str, set[str]] = {f"u{i}": set() for i in range(50)}
-
-        def ask(thread: int) -> None:
-            with httpx2.Client(headers=headers) as client:
-                for unit in ids:
-                    answer = client.post(
-                        f"{urls[thread % 2]}/shop/assignments", json={"unit": unit}
-                    )
-                    ids[unit].add(answer.json()["id"])
-
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(ask, range(8)))
-        assert {len(found) for found in ids.values()} == {1}
-        assert main(["token", "remove", "shop", "--lock-out", *at]) == 0
-        deadline = time.monotonic() + 60  # until both know
-        while {httpx2.get(url, headers=headers).status_code for url in urls} != {401}:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        assert server.end()[0] == other.end()[0] == 0
-
-
 def test_a_reload_under_load_refuses_no_request(tmp_path: Path) -> None:
-    with served(tmp_path, "--no-access-log", STEADYARM_SECRTE="typing error") as server:
+    with served(tmp_path, STEADYARM_SECRTE="typing error") as server:
         url = f"{server.url}/v1/experiments"
         assert httpx2.post(url, json=SHOP | {"budget": 100_000}).status_code == 201
         done, statuses = threading.Event(), list[int]()
@@ -119,29 +85,27 @@ def test_a_reload_under_load_refuses_no_request(tmp_path: Path) -> None:
 
         with ThreadPoolExecutor(4) as pool:
             asking = [pool.submit(ask, thread) for thread in range(4)]
-            for _ in range(2):
+            for reloads in (1, 2):
                 time.sleep(0.5)
                 server.process.send_signal(signal.SIGHUP)
-                greeted = server.process.stdout
-                assert greeted is not None
-                while "STEADYARM_SECRTE" not in greeted.readline():
+                while server.said.count("STEADYARM_SECRTE") <= reloads:
                     assert server.process.poll() is None
+                    time.sleep(0.05)
                 assert httpx2.get(f"{server.url}/readyz", timeout=60).status_code == 200
             time.sleep(0.5)
             done.set()
             for one in asking:
                 one.result()
-        status, rest = server.end()
-    assert status == 0
+        assert server.end() == 0
+        assert "Traceback" not in server.said
     assert len(statuses) > 100
     assert set(statuses) == {201}
-    assert "Traceback" not in rest
 
 
 def test_a_rehearsal_has_a_clock_of_its_own(tmp_path: Path) -> None:
     clock = "--clock-from", "2026-03-01T23:59", "--clock-speed", "10000"
     with served(tmp_path, *clock) as server, httpx2.Client(base_url=server.url) as client:
-        assert "rehearsal" in "".join(server.greeting)
+        assert "rehearsal" in server.said
         assert client.post("/v1/experiments", json=SHOP).status_code == 201
         created = client.get("/v1/experiments/shop").json()["created"]
     assert created.startswith("2026-03-0")
@@ -150,7 +114,7 @@ def test_a_rehearsal_has_a_clock_of_its_own(tmp_path: Path) -> None:
 def test_at_the_end_new_connections_are_refused_and_requests_on_their_way_answered(
     tmp_path: Path,
 ) -> None:
-    with served(tmp_path, "--no-access-log") as server:
+    with served(tmp_path) as server:
         address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
         head = "POST /v1/experiments HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{"
         with socket.create_connection(address) as going:
@@ -169,12 +133,18 @@ def test_at_the_end_new_connections_are_refused_and_requests_on_their_way_answer
             assert server.process.poll() is None
             going.sendall(b"}")
             assert going.recv(65536).startswith(b"HTTP/1.1 422")
-        assert server.end()[0] == 0
+        assert server.end() == 0
 
 
 def test_an_interruption_during_the_start_shows_no_traceback() -> None:
-    words = ("serve", "--port", "0", "--storage", "memory")
-    process = command(*words, new_session=True, STEADYARM_WARM="true")
+    words = ["-m", "steadyarm.cli.main", "serve", "--port", "0", "--storage", "memory"]
+    process = subprocess.Popen(
+        [sys.executable, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
     assert process.stdout is not None
     assert process.stdout.readline().startswith("SteadyArm serves")
     assert process.stdout.readline() == "  storage: memory (gone when the server ends)\n"

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import uvicorn
 import steadyarm as sa
 from steadyarm.service import process
 from steadyarm.storages import open_storage
-from tests.service.clients import SHOP, InProcess, in_process
+from tests.service.clients import SHOP, InProcess, in_process, running
 
 BASE = "/v1/experiments/shop"
 
@@ -121,20 +121,11 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"ok"})
 
 
-@contextmanager
-def listening(most: int) -> Iterator[tuple[str, int]]:
-    """A server that keeps so many connections, in a thread of this process."""
+def listening(most: int) -> AbstractContextManager[tuple[str, int]]:
+    """A server that keeps so many connections."""
     quiet: Any = {"lifespan": "off", "log_config": None, "access_log": False}
-    config = uvicorn.Config(answer, http=process.LimitedProtocol, limit_concurrency=most, **quiet)
-    server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0), backlog=500) as listens:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listens]})
-        thread.start()
-        try:
-            yield listens.getsockname()
-        finally:
-            server.should_exit = True
-            thread.join()
+    http = process.LimitedProtocol
+    return running(uvicorn.Config(answer, http=http, limit_concurrency=most, **quiet))
 
 
 def is_closed(one: socket.socket, within: float) -> bool:

@@ -241,7 +241,7 @@ def test_a_storage_that_fails_delays_events_and_loses_none(
 def test_attempts_go_on_for_three_days_with_growing_pauses(
     storage: Storage, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with receiving(statuses=[500]) as receiver:
+    with receiving(answers=[500]) as receiver:
         endpoint = listen(storage, f"{receiver.url}/hidden")
         shop(storage)
         notify(storage, send=False)
@@ -265,7 +265,7 @@ def test_attempts_go_on_for_three_days_with_growing_pauses(
 def test_a_failure_holds_up_neither_later_messages_nor_other_endpoints(
     storage: Storage, clock: Clock
 ) -> None:
-    with receiving(statuses=[503, 204]) as failing, receiving() as other:
+    with receiving(answers=[503, 204]) as failing, receiving() as other:
         listen(storage, failing.url)
         listen(storage, other.url)
         for name in ("a", "b"):
@@ -300,8 +300,9 @@ def try_sending(url: str, **given: Any) -> int:
 
 
 def test_only_a_status_of_success_in_time_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, Any] = {"headers": {"Location": "/"}, "content": b"x" * 3_000_000}
-    with receiving(statuses=[200, 299, 302], **given) as receiver:
+    large = "x" * 3_000_000
+    answers = [(200, large), 299, 302]
+    with receiving(answers=answers, headers={"Location": "/"}) as receiver:
         assert [try_sending(receiver.url) for _ in range(2)] == [200, 299]
         with pytest.raises(DeliveryError, match="answered 302"):
             try_sending(receiver.url)

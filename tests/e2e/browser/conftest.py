@@ -1,4 +1,4 @@
-"""One service of a kind for all tests of a worker; every test is a new person."""
+"""One service of a kind for all tests of a file; every test is a new person."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def experiments(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store_experiments(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory, experiments: Path) -> Iterator[Site]:
     """A service without tokens."""
     with site(tmp_path_factory.mktemp("shop"), experiments) as service:
         yield service
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory, experiments: Path) -> Iterator[Site]:
     """A service that wants tokens."""
     with site(tmp_path_factory.mktemp("guarded"), experiments, guarded=True) as service:

@@ -15,9 +15,9 @@ import httpx2
 import steadyarm as sa
 from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
-from tests.client.servers import serving
 from tests.dashboard.clients import stored
 from tests.live.scorecards import played
+from tests.service.clients import listening
 
 HOSTILE_TOKEN = "<img src=x onerror=alert(5)> {{7*7}}"
 HOSTILE_EXPERIMENT = '"><img src=x onerror=alert(4)> & {{7*7}}'
@@ -30,7 +30,7 @@ HOSTILE_NAMES = (
     "🦊 fox & 🎉 party &amp; &lt;i&gt;",
 )
 LAYOUTS = {"headline": ["short", "long"], "picture": ["dog", "cat"], "button": ["buy", "add"]}
-CHECKOUT = ("today", "one page", "guest checkout", "long form", "no form")
+CHECKOUT = ("standard", "one page", "guest checkout", "long form", "no form")
 
 
 def experiments() -> Iterator[tuple[str, sa.Experiment]]:
@@ -40,7 +40,7 @@ def experiments() -> Iterator[tuple[str, sa.Experiment]]:
     layouts = sa.ArmSet.factorial(LAYOUTS)
     yield "landing-page", played(layouts, budget=8000, visits=4000, days=14, **rates)
     checkout = sa.ArmSet.one_hot(CHECKOUT)
-    yield "checkout", played(checkout, 6000, 6000, days=7, control="today", **rates)
+    yield "checkout", played(checkout, 6000, 6000, days=7, control="standard", **rates)
     yield "not-started", played(two, visits=0, start=False)
     yield "no-visitors-yet", played(two, visits=0)
     finished = played(two, 1000, 600, days=3)
@@ -87,11 +87,11 @@ def site(folder: Path, stored: Path | None, guarded: bool = False) -> Iterator[S
     """A service on a copy of the stored experiments; without a file, it has none."""
     tokens = {}
     if stored is not None:
-        shutil.copy(stored, folder / "service.db")
+        shutil.copy(stored, folder / "tests.db")
     if guarded:
-        with closing(open_storage(f"sqlite:///{folder}/service.db")) as storage:
+        with closing(open_storage(f"sqlite:///{folder}/tests.db")) as storage:
             for scope in ("read", "write", "admin"):
                 tokens[scope], record = new_token(f"{HOSTILE_TOKEN} {scope}", scope)
                 storage.tokens.add(record)
-    with serving(folder) as url:
+    with listening(f"sqlite:///{folder}/tests.db") as url:
         yield Site(url, tokens)

@@ -1,4 +1,4 @@
-"""One service and one server of pages for all tests of a worker; every test is a new person."""
+"""One service and one server of pages for all tests of a file; every test is a new person."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pages() -> Iterator[PageServer]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory, pages: PageServer) -> Iterator[Shop]:
     """A service that stays open."""
     with create_shop(tmp_path_factory.mktemp("shop"), pages.url).open() as found:

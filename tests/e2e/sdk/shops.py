@@ -8,12 +8,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import steadyarm as sa
 from steadyarm.service.auth import new_key, new_token
 from steadyarm.storages import open_storage
-from tests.client.servers import serving
+from tests.service.clients import listening
 
 __all__ = ["Shop", "create_shop", "free_port"]
 
@@ -47,10 +46,7 @@ class Shop:
 
     @contextmanager
     def open(self) -> Iterator[Shop]:
-        with serving(self.folder, "--port", str(self.port)) as url:
-            assert url == self.url
-            with urlopen(f"{url}/healthz", timeout=120) as answer:  # it listens before it answers
-                assert answer.status == 200
+        with listening(_storage(self.folder), self.port):
             yield self
 
     def experiment(self, name: str = "shop") -> sa.Experiment:
@@ -95,4 +91,4 @@ def create_shop(folder: Path, origin: str) -> Shop:
 
 
 def _storage(folder: Path) -> str:
-    return f"sqlite:///{folder}/service.db"
+    return f"sqlite:///{folder}/tests.db"

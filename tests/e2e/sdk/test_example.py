@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
-from urllib.request import urlopen
 
+import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 import steadyarm as sa
-from tests.client.servers import serving
+from steadyarm.cli.main import main
 from tests.e2e.sdk.node import ROOT
 from tests.e2e.sdk.pages import PageServer
+from tests.service.clients import listening
 
 HOME = ROOT / "examples/web"
 HEADLINES = {
@@ -34,19 +33,12 @@ def commands() -> list[str]:
     return [line for block in blocks for line in block.splitlines() if "steadyarm " in line]
 
 
-def typed(command: str, storage: str) -> str:
+def typed(command: str, capsys: pytest.CaptureFixture[str]) -> str:
     """What a command of the README prints."""
     words = command.split()
     assert words[0] == "steadyarm"
-    done = subprocess.run(
-        [sys.executable, "-m", "steadyarm.cli.main", *words[1:]],
-        cwd=ROOT,
-        env=os.environ | {"STEADYARM_STORAGE": storage},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout.strip()
+    assert main(words[1:]) == 0
+    return capsys.readouterr().out.strip()
 
 
 def come(page: Page, address: str) -> str:
@@ -58,38 +50,39 @@ def come(page: Page, address: str) -> str:
 
 
 def test_a_whole_test_ends_with_a_verdict(
-    visitor: BrowserContext, pages: PageServer, tmp_path: Path
+    visitor: BrowserContext,
+    pages: PageServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    storage = f"sqlite:///{tmp_path}/service.db"
+    storage = f"sqlite:///{tmp_path}/tests.db"
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("STEADYARM_STORAGE", storage)
     create, admin, web, serve, recommend = commands()
     assert (serve, recommend) == ("steadyarm serve", "steadyarm experiment recommend tea")
-    typed(create, storage)
-    typed(admin, storage)
-    key = typed(web.replace("http://127.0.0.1:8080", pages.url), storage)
+    typed(create, capsys)
+    typed(admin, capsys)
+    key = typed(web.replace("http://127.0.0.1:8080", pages.url), capsys)
     ahead = [0.0]
     experiment = sa.load_experiment("tea", storage, clock=lambda: time.time() + ahead[0])
-    with serving(tmp_path) as url:
-        urlopen(f"{url}/healthz", timeout=120).close()  # it listens before it answers
+    with listening(storage) as url:
         address = f"/examples/web/?{urlencode({'url': url, 'key': key})}"
         page = visitor.new_page()
         problems: list[str] = []
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.goto("/examples/web/style.css")
         people, shown = random.Random(7), list[str]()
-        for _ in range(15):
+        for _ in range(5):
             shown.append(come(page, address))
-            if people.random() < CLICKS[shown[-1]]:
-                page.get_by_role("button").click()
-                expect(page.get_by_role("status")).to_have_text("In your basket.")
-                page.wait_for_function(
-                    "Object.keys(localStorage).every((k) => !k.includes('event'))"
-                )
+            page.get_by_role("button").click()
+            expect(page.get_by_role("status")).to_have_text("In your basket.")
+            page.wait_for_function("Object.keys(localStorage).every((k) => !k.includes('event'))")
         assert not problems
         assert list(experiment.status().assigned) == [shown.count(name) for name in CLICKS]
-        assert experiment.status().total_rewarded > 0
-        for i in range(15, experiment.budget):  # the others come without a browser
-            answer = experiment.ask(f"visitor {i}")
-            experiment.tell(answer, float(people.random() < CLICKS[answer.name]))
+        assert experiment.status().total_rewarded == 5
+        rest: Any = experiment.ask_many([f"visitor {i}" for i in range(5, experiment.budget)])
+        experiment.tell_many((one, float(people.random() < CLICKS[one.name])) for one in rest)
         ahead[0] = 31.0  # the window of 15 s, and as long for what comes late
         experiment.refresh()
         verdict = experiment.recommend()

@@ -18,11 +18,11 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import BrowserContext, expect
 
 import steadyarm as sa
-from tests.client.servers import serving
 from tests.e2e.sdk.node import ROOT, SDK, build
 from tests.e2e.sdk.pages import PageServer
 from tests.e2e.sdk.shops import Shop, free_port
 from tests.e2e.sdk.test_browser import until_counts
+from tests.service.clients import listening
 
 PAGES = {
     "Flask": "python",
@@ -59,9 +59,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     settings: dict[str, Any] = tomllib.loads(toml)
     settings["policy"] = sa.Steady()
-    sa.create_experiment(**settings, storage=f"sqlite:///{folder}/service.db")
-    with serving(folder) as url:
-        urlopen(f"{url}/healthz", timeout=120).close()
+    storage = f"sqlite:///{folder}/tests.db"
+    sa.create_experiment(**settings, storage=storage).close()
+    with listening(storage) as url:
         yield url
 
 
@@ -111,7 +111,7 @@ def test_fastapi(address: str) -> None:
 def readme(tmp_path: Path) -> Iterator[str]:
     """A service with the experiment of the README's first commands."""
     (settings,) = re.findall(r"v1/experiments -H .* -d '(.*)'", (ROOT / "README.md").read_text())
-    with serving(tmp_path) as url:
+    with listening(f"sqlite:///{tmp_path}/tests.db") as url:
         urlopen(Request(f"{url}/v1/experiments", settings.encode()), timeout=120).close()
         yield url
 
