@@ -36,7 +36,7 @@ def test_a_few_options_are_enough(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     more = "--clear 0.7 --control B --rhythm weekend --format json --seed 4 --jobs 1 --gap 1"
-    assert main([*SHORT.split(), *more.split()]) == 0
+    assert main([*SHORT.split(), *more.split(), "--policies", "g-bai"]) == 0
     facts = json.loads(capsys.readouterr().out)
     question = facts["question"]
     given = question["clear"], question["control"], question["rhythm"]["kind"]

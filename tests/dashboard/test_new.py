@@ -288,7 +288,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"metric_name": "1st"}, "metric-0", "the first a letter"),
     ({"metric_window": "soon"}, "metric-0", "a time above 0"),
     ({"metric_kind": "clicks"}, "metric-0", "expected one of"),
-    (METRICS | {"metric_margin": ["", "", "much"], "control": "standard"}, "metric-2", "acceptable"),
+    (METRICS | {"metric_margin": ["", "", "x"], "control": "standard"}, "metric-2", "acceptable"),
     (
         METRICS | {"metric_name": ["a", "a", "b"], "control": "standard"},
         "metrics",
