@@ -6,13 +6,14 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from math import isclose
+from functools import partial
 from threading import Barrier
 from typing import Any, TypeVar
 
 import numpy as np
+import pytest
 
-from steadyarm.segments import Order, Segment, arms_between
+from steadyarm.segments import Order, Segment
 from steadyarm.storages.records import (
     AssignmentResult,
     Change,
@@ -51,22 +52,11 @@ NAMES = (  # that are hard to store
     "long " + "name" * 60,
 )
 FLOATS = (0.1, 1 / 3, -0.0, 5e-324, 1.7976931348623157e308, 1.0, 1e22, 0.1 + 0.2, -2.5e-17)
+METRIC = {"role": "secondary", "several": "first", "window": None, "grace": None, "cap": None}
 
-
+close = partial(pytest.approx, rel=1e-9, abs=1e-9)  # sums, which may be added in any order
 Open = Callable[[], Storage]
 """Opens a storage on the same data, as often as it is called."""
-
-
-class Close(float):
-    """A sum of floats, which may have been added in any order."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, int | float) and isclose(self, other, rel_tol=1e-9, abs_tol=1e-9)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = float.__hash__
 
 
 class Bench:
@@ -91,38 +81,32 @@ class Bench:
     def new_experiment(
         self,
         name: str = "e",
-        *,
+        *metrics: Mapping[str, Any],
+        products: Sequence[tuple[str, ...]] = (),
         sticky: bool = True,
         seed: int = SEED,
         state: ExperimentState = "running",
-        arms: int = 3,
-        window: int | None = None,
-        grace: int = 0,
-    ) -> ExperimentRecord:
-        """An experiment without segments; window and grace of its rewards in microseconds."""
-        config = {
-            "seed": seed,
-            "arms": list("ABC")[:arms],
-            "sticky": "unit" if sticky else "request",
-            **windows(window, grace),
-        }
-        return self.storage.create(new_record(name, config, state=state, created=NOW))
-
-    def running(
-        self,
-        rounds: int,
-        *,
-        sticky: bool = True,
-        name: str = "e",
-        weights: tuple[float, ...] = WEIGHTS,
         window: int | None = None,
         grace: int = 0,
     ) -> int:
+        """The key of an experiment without segments; window and grace in microseconds."""
+        config = {
+            "seed": seed,
+            "arms": list("ABC"),
+            "sticky": "unit" if sticky else "request",
+            "metrics": [METRIC | metric for metric in metrics],
+            "products": [list(names) for names in products],
+        }
+        if window is not None:
+            config |= {"reward_window": window / 1e6, "reward_grace": grace / 1e6}
+        return self.storage.create(new_record(name, config, state=state, created=NOW)).key
+
+    def running(
+        self, rounds: int, *metrics: Mapping[str, Any], name: str = "e", **settings: Any
+    ) -> int:
         """The key of a running experiment with one segment."""
-        key = self.new_experiment(
-            name, sticky=sticky, arms=len(weights), window=window, grace=grace
-        ).key
-        self.open_segment(key, new_segment(rounds, weights=weights))
+        key = self.new_experiment(name, *metrics, **settings)
+        self.open_segment(key, new_segment(rounds))
         return key
 
     def busy(self, name: str) -> int:
@@ -140,17 +124,8 @@ class Bench:
         self.reward(key, [("c0", 2.0), ("e1", 0.7), (number_of(1, 0), 0.2)], NOW + 8)
         return key
 
-    def move(
-        self,
-        key: int,
-        to: ExperimentState,
-        now: int = NOW,
-        *,
-        by: str = "",
-        detail: Mapping[str, Any] | None = None,
-    ) -> ExperimentRecord:
-        """`Storage.move`, just now."""
-        return self.storage.move(key, to, now, by=by, detail=detail)
+    def move(self, key: int, to: ExperimentState, now: int = NOW) -> ExperimentRecord:
+        return self.storage.move(key, to, now)
 
     def decided(self, key: int, decision: Decision) -> bool:
         """Whether a decision was stored, made on the current version."""
@@ -167,17 +142,10 @@ class Bench:
         assert self.storage.decide(key, version, decision, NOW), "a correct decision was refused"
         return index
 
-    def assign(
-        self,
-        key: int,
-        units: Sequence[str],
-        values: Sequence[Mapping[str, float]] = (),
-        *,
-        now: int = NOW,
-    ) -> AssignmentResult:
+    def assign(self, key: int, *given: Any, now: int = NOW) -> AssignmentResult:
         """`Storage.assign`, with an answer for each unit."""
-        result = self.storage.assign(key, units, values, now=now)
-        assert len(result.assigned) == len(units), "not one answer for each unit"
+        result = self.storage.assign(key, *given, now=now)
+        assert len(result.assigned) == len(given[0]), "not one answer for each unit"
         return result
 
     def reward(self, key: int, rewards: Sequence[tuple[Any, ...]], now: int) -> tuple[Outcome, ...]:
@@ -186,7 +154,6 @@ class Bench:
         return self.record(key, events, now)
 
     def record(self, key: int, events: Sequence[Event], now: int) -> tuple[Outcome, ...]:
-        """The outcomes of `Storage.record`."""
         return self.storage.record(key, events, now).outcomes
 
     def change(
@@ -205,9 +172,9 @@ class Bench:
             rows += page
         return rows
 
-    def late(self, key: int) -> list[tuple[int, ...]]:
-        """Rewards that came too late, by day."""
-        return [sums.late for sums in self.storage.days(key)]
+    def late(self, key: int) -> int:
+        """Rewards that came too late."""
+        return sum(sum(sums.late) for sums in self.storage.days(key))
 
     def everything(self, key: int) -> list[object]:
         """All that can be read of an experiment, its record first."""
@@ -226,8 +193,7 @@ class Bench:
         rows = self.whole_log(key)
         numbers = [r.number for r in rows]
         assert numbers == sorted(set(numbers)), "the log is not in order, or has a position twice"
-        for number in numbers:
-            index, position = place_of(number)
+        for index, position in map(place_of, numbers):
             record = whole.segments[index][0]
             assert position < record.used <= record.rounds, "a position is beyond the counter"
         if whole.experiment.config["sticky"] == "unit":
@@ -242,13 +208,12 @@ class Bench:
         rows, days = self.whole_log(key), self.dayed(key)
         for record, tally in segments:
             mine = [r for r in rows if place_of(r.number)[0] == record.index]
-            _compare(tally, record.segment, mine, "segment")
+            _compare(tally, record.segment, mine)
             parts = [sums.tally for sums in days if sums.segment == record.index]
             parts.append(Tally.empty(record.segment.columns))
             for name in ("assigned", "rewarded", "sums", "squares", "excluded"):
-                arms = zip(*(getattr(part, name) for part in parts), strict=True)
-                total = [Close(sum(values)) for values in arms]
-                assert total == [*getattr(tally, name)], f"the days' {name} are not the segment's"
+                total = np.sum([getattr(part, name) for part in parts], axis=0)
+                assert total == close(np.array(getattr(tally, name))), name
         return [tally for _, tally in segments]
 
     def dayed(self, key: int) -> tuple[DaySums, ...]:
@@ -263,38 +228,26 @@ class Bench:
         segments = self.storage.snapshot(key, everything=True).segments
         for place, sums in zip(places, days, strict=True):
             segment, rows = segments[place[0]][0].segment, assigned[place]
-            _compare(sums.tally, segment, rows, "day")
+            _compare(sums.tally, segment, rows)
             for column, waited in enumerate(sums.waited):
-                mine = [r for r in _counting(rows) if r.arm == segment.arm_at(column)]
-                times = [(r.created, r.rewarded) for r in mine if r.rewarded is not None]
-                expected = sum(max(0, rewarded - created) // 1000 for created, rewarded in times)
-                assert waited == expected, "not the time that passed until rewards came"
+                mine = [r for r in rows if r.arm == segment.arm_at(column) and r.excluded is None]
+                times = [r.rewarded - r.created for r in mine if r.rewarded is not None]
+                assert waited == sum(max(0, time) // 1000 for time in times), "the waiting time"
         return days
 
 
-def _counting(rows: Sequence[LogRow]) -> list[LogRow]:
-    return [row for row in rows if row.excluded is None]
-
-
-def _compare(tally: Tally, segment: Segment, rows: Sequence[LogRow], what: str) -> None:
-    """A tally must be that of the rows."""
-    assert len(tally.assigned) == segment.columns, f"the tally of a {what} has other columns"
-    last = max((r.created for r in rows), default=None)
-    assert tally.last == last, f"the tally of a {what} has another time of the last assignment"
+def _compare(tally: Tally, segment: Segment, rows: Sequence[LogRow]) -> None:
+    """A tally, of a segment or a day of it, must be that of the rows."""
+    assert tally.last == max((r.created for r in rows), default=None)
+    expected = []
     for column in range(segment.columns):
         mine = [r for r in rows if r.arm == segment.arm_at(column)]
-        values = [float(r.reward) for r in _counting(mine) if r.reward is not None]
-        counts = tally.assigned[column], tally.rewarded[column], tally.excluded[column]
-        expected = len(mine), len(values), len(mine) - len(_counting(mine))
-        assert counts == expected, f"the tally of a {what} miscounts"
-        assert Close(tally.sums[column]) == sum(values), f"the sum of a {what} is another"
-        squares = sum(value * value for value in values)
-        assert Close(tally.squares[column]) == squares, f"the squares of a {what} are others"
-
-
-def windows(window: int | None, grace: int = 0) -> dict[str, float]:
-    """The part of a config that says how long rewards are waited for, in seconds."""
-    return {} if window is None else {"reward_window": window / 1e6, "reward_grace": grace / 1e6}
+        counting = [r for r in mine if r.excluded is None]
+        values = [float(r.reward) for r in counting if r.reward is not None]
+        sums = sum(values), sum(value * value for value in values)
+        expected.append((len(mine), len(values), *sums, len(mine) - len(counting)))
+    found = tally.assigned, tally.rewarded, tally.sums, tally.squares, tally.excluded
+    assert close(np.array(expected)) == np.array(found).T
 
 
 def new_record(name: str, config: Mapping[str, Any], **more: Any) -> ExperimentRecord:
@@ -303,29 +256,19 @@ def new_record(name: str, config: Mapping[str, Any], **more: Any) -> ExperimentR
     return ExperimentRecord(name=name, config=config, **usual | more)
 
 
-def new_segment(
-    rounds: int, order: Order = "iid", block: int = 1, weights: tuple[float, ...] = WEIGHTS
-) -> Segment:
-    """An allocation of three arms, or of as many as there are weights."""
+def new_segment(rounds: int, order: Order = "iid", block: int = 1) -> Segment:
+    """An allocation of three arms."""
     if order == "shuffled":
         second = rounds // 4
         return Segment.shuffled(np.array([[rounds // 8, second, rounds - rounds // 8 - second]]))
-    return Segment(np.array([weights]), np.array([rounds]), order, block)
+    return Segment(np.array([WEIGHTS]), np.array([rounds]), order, block)
 
 
-def refused(
-    error: type[Exception],
-    promise: str,
-    call: Callable[..., object],
-    *args: object,
-    **named: object,
-) -> str:
+def refused(error: type[Exception], call: Callable[..., object], *args: Any, **named: Any) -> str:
     """The message of the error that `call` must raise."""
-    try:
+    with pytest.raises(error) as caught:
         call(*args, **named)
-    except error as refusal:
-        return str(refusal)
-    raise AssertionError(f"{promise} was not refused with {error.__name__}")
+    return str(caught.value)
 
 
 def together(work: Callable[[int], T], threads: int) -> list[T]:
@@ -351,42 +294,13 @@ def gathered(work: Callable[[int], list[T]], threads: int) -> list[T]:
     return [each for part in together(work, threads) for each in part]
 
 
-def those_given(
-    answers: AssignmentResult | Sequence[StoredAssignment | None],
-) -> list[StoredAssignment]:
-    """The assignments among answers."""
-    found = answers.assigned if isinstance(answers, AssignmentResult) else answers
-    return [each for each in found if each is not None]
-
-
-def every(used: AssignmentResult) -> list[StoredAssignment]:
+def every(result: AssignmentResult) -> list[StoredAssignment]:
     """One assignment for each unit."""
-    given = those_given(used)
-    assert len(given) == len(used.assigned), "a unit got nothing although there are positions"
+    given = [each for each in result.assigned if each is not None]
+    assert len(given) == len(result.assigned), "a unit got nothing although there are positions"
     return given
 
 
-def numbers_given(used: AssignmentResult) -> list[int]:
-    """Numbers of the assignments, without those who got none."""
-    return [a.number for a in those_given(used)]
-
-
-def numbers_of(
-    given: AssignmentResult | Sequence[StoredAssignment | LogRow | None],
-) -> list[int | None]:
+def numbers_of(result: AssignmentResult) -> list[int | None]:
     """Numbers of the assignments, None for those who got none."""
-    found = given.assigned if isinstance(given, AssignmentResult) else given
-    return [None if each is None else each.number for each in found]
-
-
-def has_arms_of(
-    given: Sequence[StoredAssignment], segment: Segment, index: int = 0, seed: int = SEED
-) -> None:
-    """Assignments of one segment must have the arms and probabilities of their positions."""
-    expected = arms_between(segment, seed, index, 0, int(segment.rounds[0]))
-    for a in given:
-        assert place_of(a.number)[0] == index, "a position of another segment"
-        right = expected[place_of(a.number)[1]]
-        assert a.arm == right, f"{segment.order}: another arm than the position has"
-        weight = float(segment.weights[0, segment.column_of(a.arm)])
-        assert a.probability == weight, "the probability is not the weight, exactly"
+    return [None if each is None else each.number for each in result.assigned]

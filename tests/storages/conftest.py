@@ -7,23 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from steadyarm.storages import open_storage, upgrade_storage
+from steadyarm.storages import open_storage
 from steadyarm.storages.storage import Storage
 from tests.storages.bench import Bench, Open
 from tests.storages.databases import fresh_database
 
-BACKENDS = ("sqlite", "postgresql")
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of an empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'storage.db'}"
+    return fresh_database(request.getfixturevalue("postgres"))
 
 
-@pytest.fixture(params=BACKENDS)
-def open_fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+@pytest.fixture
+def open_fresh(url: str) -> Iterator[Open]:
     """Opens a storage on the same fresh data, as often as it is called; all are closed at last."""
     opened: list[Storage] = []
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'storage.db'}"
-    else:
-        url = fresh_database(request.getfixturevalue("postgres"))
-    upgrade_storage(url)
 
     def open_one() -> Storage:
         opened.append(open_storage(url))
@@ -40,17 +41,7 @@ def bench(open_fresh: Open) -> Bench:
     return Bench(open_fresh)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'storage.db'}"
-    return fresh_database(request.getfixturevalue("postgres"))
-
-
 @pytest.fixture
-def storage(url: str) -> Iterator[Storage]:
+def storage(open_fresh: Open) -> Storage:
     """On an empty database."""
-    opened = open_storage(url)
-    yield opened
-    opened.close()
+    return open_fresh()

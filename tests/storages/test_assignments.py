@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sqlalchemy import event
 
+from steadyarm.segments import arms_between
 from steadyarm.storages import open_storage, traffic
 from steadyarm.storages.records import (
     Event,
@@ -24,8 +25,6 @@ from tests.storages.bench import (
     SEED,
     Bench,
     every,
-    has_arms_of,
-    new_record,
     new_segment,
     numbers_of,
 )
@@ -37,7 +36,7 @@ def test_arms_of_places(bench: Bench) -> None:
     """Arms are those of the places, in all orders and also far into a segment."""
     reference = np.array([[0.1, -1 / 3]])
     for seed in (0, SEED):
-        key = bench.new_experiment(f"seed {seed}", sticky=False, seed=seed).key
+        key = bench.new_experiment(f"seed {seed}", sticky=False, seed=seed)
         for order in ("iid", "blocks", "shuffled"):
             segment = replace(new_segment(2300, order, 7), reference=reference)
             index = bench.open_segment(key, segment)
@@ -49,7 +48,9 @@ def test_arms_of_places(bench: Bench) -> None:
                 assert a.number == number_of(index, position)
                 assert a.unit == f"u{position}"
                 assert (a.new, a.created) == (True, NOW)
-            has_arms_of(given, segment, index, seed)
+            arms = arms_between(segment, seed, index, 0, 2300)
+            assert [a.arm for a in given] == arms.tolist()
+            assert [a.probability for a in given] == segment.weights[0, arms].tolist()
     bench.accounted(key)
 
 
@@ -77,7 +78,7 @@ def test_sticky_units(bench: Bench) -> None:
 
 def test_positions_run_out(bench: Bench) -> None:
     """Where positions run out the unit gets None, and nothing is stored for it."""
-    key = bench.new_experiment().key
+    key = bench.new_experiment()
     assert bench.assign(key, ["a", "b"]).assigned == (None, None)
     bench.open_segment(key, new_segment(3))
     numbers = numbers_of(bench.assign(key, ["a", "b", "c", "d", "a", "d"]))
@@ -108,16 +109,13 @@ def test_only_running_assigns(bench: Bench) -> None:
         mixed = bench.assign(key, ["a", "b"])
         assert numbers_of(mixed) == [0, None]
         assert bench.everything(key) == before
-    key = bench.new_experiment("draft", state="draft").key
+    key = bench.new_experiment("draft", state="draft")
     assert bench.assign(key, ["a"]).assigned == (None,)
 
 
 def test_values_are_stored_with_assignments(bench: Bench) -> None:
     """Attributes and covariates are stored in the assigning transaction, once."""
-    metrics = [{"name": "spend", "role": "covariate"}]
-    config = {"seed": SEED, "arms": list("ABC"), "sticky": "unit", "metrics": metrics}
-    key = bench.create(new_record("e", config, state="running", created=NOW)).key
-    bench.open_segment(key, new_segment(9))
+    key = bench.running(9, {"name": "spend", "role": "covariate"})
     bench.assign(key, ["a", "b"], [{"spend": 2.0}, {}])
     bench.assign(key, ["a", "b", "c"], [{"spend": 5.0}, {"spend": 5.0}, {"spend": 0.5}])
     events = {row.unit: [event.value for event in row.events] for row in bench.whole_log(key)}
@@ -153,13 +151,9 @@ MOST_MEASURED = {"sqlite": (8, 1, 7), "postgresql": (3, 1, 6)}
 
 @pytest.mark.parametrize("measured", [False, True])
 def test_statements_of_a_batch(storage: Storage, measured: bool) -> None:
-    metrics = [{"name": "spend", "role": "covariate"}, {"name": "orders"}]
-    config = {"seed": SEED, "arms": list("ABC"), "sticky": "unit"}
-    if measured:
-        config["metrics"] = metrics
+    metrics = [{"name": "spend", "role": "covariate"}, {"name": "orders"}] if measured else []
     bench = Bench(lambda: storage)
-    key = bench.create(new_record("e", config, state="running", created=NOW)).key
-    bench.open_segment(key, new_segment(1000))
+    key = bench.running(1000, *metrics)
     values = [{"spend": 2.0}] * 50 if measured else []
     units = [[f"{batch} {i}" for i in range(50)] for batch in range(2)]
     bench.assign(key, units[0], values)  # what never changes is read once

@@ -16,7 +16,7 @@ from tests.storages.bench import (
     NOW,
     WHY,
     Bench,
-    Close,
+    close,
     refused,
     together,
 )
@@ -36,11 +36,11 @@ def test_tokens(bench: Bench) -> None:
     for token in made:
         bench.tokens.add(token, by="me")
     taken = replace(made[1], hash="f" * 64)
-    refused(InvalidInputError, "a token's taken name", bench.tokens.add, taken)
+    refused(InvalidInputError, bench.tokens.add, taken)
     assert other.tokens.all() == made
     gone = made[2].name
     bench.tokens.remove(gone, now=NOW + 50, by=NAMES[4])
-    refused(InvalidInputError, "removing no token", bench.tokens.remove, gone, now=NOW + 51)
+    refused(InvalidInputError, bench.tokens.remove, gone, now=NOW + 51)
     bench.tokens.add(replace(made[2], created=NOW + 99))
     assert other.tokens.all() == [*made[:2], *made[3:], replace(made[2], created=NOW + 99)]
     log = other.audit()
@@ -83,7 +83,7 @@ def test_last_token(bench: Bench, others: list[tuple[str, Scope]], says: str | N
         bench.tokens.add(_token(name, scope))
     before = bench.tokens.all(), bench.audit()
     if says is not None:
-        assert says in refused(InvalidInputError, says, bench.tokens.remove, "a", now=NOW)
+        assert says in refused(InvalidInputError, bench.tokens.remove, "a", now=NOW)
         assert (bench.tokens.all(), bench.audit()) == before
     removed = bench.tokens.remove("a", now=NOW, lock_out=says is not None)
     assert removed == _token("a")
@@ -127,7 +127,7 @@ def test_sessions(bench: Bench) -> None:
     other.tokens.remove("b", now=NOW)
     left = [s.id for s in made if bench.sessions.find(s.id, NOW)]
     assert left == ["s2", "s4"]
-    refused(InvalidInputError, "a session without a token", bench.sessions.add, made[1])
+    refused(InvalidInputError, bench.sessions.add, made[1])
     late = replace(made[0], created=NOW + 2 * HOUR, expires=NOW + 3 * HOUR)
     bench.sessions.add(late)
     assert other.sessions.find("s2", NOW) is None
@@ -154,17 +154,16 @@ def test_refused_corrections(bench: Bench) -> None:
     ]
     for error, given in wrong:
         change = Change(**given, reason=WHY)
-        refused(error, f"{given}", bench.correct, key, change, now=NOW + 9)
+        refused(error, bench.correct, key, change, now=NOW + 9)
     for given in ({"kind": "void", "target": "a"}, {"kind": "exclude", "unit": "a", "reason": " "}):
-        refused(InvalidInputError, "a change without a reason", Change, **given)
-    refused(InvalidInputError, "a change without a unit", Change, "exclude", reason=WHY)
+        refused(InvalidInputError, Change, **given)
+    refused(InvalidInputError, Change, "exclude", reason=WHY)
     assert bench.everything(key) == before
     assert bench.audit() == log
     bench.move(key, "stopped")
     bench.move(key, "archived")
-    promise = "a correction of an archived experiment"
     change = Change("exclude", unit="a", reason=WHY)
-    refused(WrongStateError, promise, bench.correct, key, change, now=NOW + 9)
+    refused(WrongStateError, bench.correct, key, change, now=NOW + 9)
     bench.change(key, "erase", unit="a")
 
 
@@ -180,7 +179,7 @@ def test_rewards_voided(bench: Bench) -> None:
     assert bench.reward(key, [("a", 0.7)], NOW + 7000)[0].status == "stored"
     bench.change(key, "void", target=2)
     (tally,) = bench.tallied(key)
-    assert Close(sum(tally.sums)) == 0.7 + 1 / 3
+    assert sum(tally.sums) == close(0.7 + 1 / 3)
     bench.change(key, "void", target=(1, hash_unit("b")))
     made = bench.again().corrections(key)
     assert made == [

@@ -56,7 +56,7 @@ def test_create_and_find(bench: Bench) -> None:
             assert found == made
         assert bench.snapshot(made.key, everything=True).segments == ()
         assert bench.log(made.key) == []
-        refused(ExperimentExistsError, "create with a taken name", bench.new_experiment, name)
+        refused(ExperimentExistsError, bench.new_experiment, name)
         assert bench.find(name) == made
     assert [summary.name for summary in summarized(bench)] == [*NAMES]
     assert len({summary.key for summary in bench.summaries()}) == len(NAMES)
@@ -67,7 +67,7 @@ def test_create_and_find(bench: Bench) -> None:
 
 def test_segments_are_kept(bench: Bench) -> None:
     """A segment is read as it was opened, to the last bit."""
-    key = bench.new_experiment().key
+    key = bench.new_experiment()
     third = np.array([[1 / 3, 5e-324, 1 - 1 / 3]])
     sums = (1 / 3, -0.0, 1e300), (1 / 9, 5e-324, 2**0.5)
     early = EarlySums(1, (0, 2**40, 3), *sums), EarlySums(3, (1, 2, 3), *sums)
@@ -108,8 +108,7 @@ def summarized(bench: Bench) -> list[Summary]:
         recorded = sum(row.reward is not None for row in rows)
         assert summary.rewarded == recorded
         assert summary.rewarded == sum(tally.total_rewarded for _, tally in segments)
-        late = sum(sum(sums.late) for sums in bench.days(summary.key))
-        assert summary.late == late
+        assert summary.late == bench.late(summary.key)
         assert summary.started == (segments[0][0].opened if segments else None)
         last = max((row.created for row in rows), default=None)
         assert summary.last == last
@@ -123,7 +122,7 @@ def summarized(bench: Bench) -> list[Summary]:
 
 def test_decide(bench: Bench) -> None:
     """A decision is stored as a whole: state, version, closed and opened segments."""
-    key = bench.new_experiment().key
+    key = bench.new_experiment()
     state = {"theta": list(FLOATS)}
     opened = SegmentRecord(0, new_segment(2), False, False, 0, NOW + 1)
     assert bench.decide(key, 0, Decision(state, opened=opened), NOW + 1)
@@ -208,7 +207,7 @@ def unmeasured(numbers: Iterable[int]) -> list[Refusal]:
 
 def test_refusals_are_kept_by_experiment_name_and_reason(bench: Bench) -> None:
     """A flood of one experiment replaces nothing of another; erasing a unit forgets its events."""
-    one, two = (bench.new_experiment(name).key for name in ("one", "two"))
+    one, two = (bench.new_experiment(name) for name in ("one", "two"))
     refused = Refusal("purchase", "reward-too-late", "ann_%", "It came too late.", one)
     bench.storage.note_refusals([refused, replace(refused, unit="bob", key=two)])
     flood = [replace(refused, event=f"event {i}", unit="bot", key=two) for i in range(30)]
@@ -223,17 +222,12 @@ def test_refusals_are_kept_by_experiment_name_and_reason(bench: Bench) -> None:
 
 
 def test_arrivals_are_the_latest_events_with_what_they_counted_as(bench: Bench) -> None:
-    metrics = [{"name": "orders", "role": "primary"}, {"name": "revenue", "several": "sum"}]
-    config = {"seed": SEED, "arms": ["A", "B", "C"], "sticky": "unit", "metrics": metrics}
-    key, now = (
-        bench.storage.create(new_record("e", config, state="running")).key,
-        bench.storage.now(),
-    )
-    bench.open_segment(key, new_segment(10))
+    metrics = {"name": "orders", "role": "primary"}, {"name": "revenue", "several": "sum"}
+    key, now = bench.running(10, *metrics), bench.storage.now()
     bench.assign(key, ["a", "b", "c"], now=now)
-    bench.storage.record(key, [Event("a", 1.0, "orders")], now + 1)
+    bench.record(key, [Event("a", 1.0, "orders")], now + 1)
     both = [Event("b", 1.0, "orders"), Event("b", 35.0, "revenue", key="order 1")]
-    bench.storage.record(key, both, now + 5)
+    bench.record(key, both, now + 5)
     found = bench.storage.arrivals(key, ["orders", "revenue"], now + 3)
     assert (found.assigned, found.counted, found.total, found.silent) == (0, 2, 3, 1)
     assert [(one.unit, one.values) for one in found.latest] == [
@@ -245,11 +239,11 @@ def test_arrivals_are_the_latest_events_with_what_they_counted_as(bench: Bench) 
 
 
 def test_a_draft_is_deleted_and_nothing_else(bench: Bench) -> None:
-    key = bench.new_experiment("draft", state="draft").key
+    key = bench.new_experiment("draft", state="draft")
     bench.delete_draft(key, NOW, by="me")
-    refused(UnknownExperimentError, "a deleted one", bench.find, "draft")
+    refused(UnknownExperimentError, bench.find, "draft")
     assert bench.history("draft")[-1].action == "experiment.deleted"
-    assert bench.new_experiment("draft", state="draft").key != key
+    assert bench.new_experiment("draft", state="draft") != key
     running = bench.running(8, name="running")
-    refused(WrongStateError, "a running one", bench.delete_draft, running, NOW)
+    refused(WrongStateError, bench.delete_draft, running, NOW)
     assert bench.find("running").key == running

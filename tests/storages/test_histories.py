@@ -12,7 +12,7 @@ from steadyarm.errors import InvalidInputError, UnknownAssignmentError, UnknownE
 from steadyarm.storages.records import Decision, Event
 from tests.storages.bench import DAY, HOUR, NOW, Bench, new_segment, refused
 from tests.storages.test_experiments import summarized
-from tests.storages.test_series import AGE, ALL, CLICKED, LOYAL, STEERING, counted, declared
+from tests.storages.test_series import AGE, ALL, CLICKED, LOYAL, STEERING, counted
 
 PRIMARIES: tuple[dict[str, Any], ...] = (
     {},
@@ -76,7 +76,7 @@ def test_sums_follow_any_history(bench: Bench, primary: dict[str, Any]) -> None:
     bench.new_experiment("draft", state="draft")
     other = bench.busy("other")
     untouched = bench.everything(other), bench.days(other), bench.series(other)
-    key = declared(bench, *metrics, products=PRODUCTS, rounds=12, window=DAY, grace=HOUR)
+    key = bench.running(12, *metrics, products=PRODUCTS, window=DAY, grace=HOUR)
     views, units, now = (bench, bench.again()), list[str](), NOW
     for step in range(STEPS):
         now += int(rng.integers(6 * HOUR))
@@ -102,8 +102,8 @@ def test_sums_follow_any_history(bench: Bench, primary: dict[str, Any]) -> None:
     for dry in (True, False):
         assert bench.prune(now + DAY, now + DAY, dry=dry).experiments == ("e",)
     assert [summary.name for summary in summarized(bench)] == ["draft", "other"]
-    refused(UnknownExperimentError, "reading what was deleted", bench.again().log, key)
-    again = declared(bench, *metrics, products=PRODUCTS)
+    refused(UnknownExperimentError, bench.again().log, key)
+    again = bench.running(60, *metrics, products=PRODUCTS)
     assert again not in (key, other)
     bench.assign(again, units, now=now)
     assert (bench.series(again), bench.summaries(again)[0].measured) == ((), 0)

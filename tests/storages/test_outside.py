@@ -31,7 +31,7 @@ def test_outside_is_set_once_seen(bench: Bench) -> None:
     said = [(entry.author, entry.created, entry.detail) for entry in entries]
     assert said == [("me", NOW + 5, detail), ("", NOW + 6, {})]
     given: tuple[Any, ...] = 99, None, {}, ACTION, NOW
-    refused(UnknownExperimentError, "an unknown experiment", bench.show_outside, *given)
+    refused(UnknownExperimentError, bench.show_outside, *given)
 
 
 def test_experiments_of_units(bench: Bench) -> None:

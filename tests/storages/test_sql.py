@@ -26,9 +26,9 @@ from steadyarm.storages import open_storage, storage_faults, traffic, upgrade_st
 from steadyarm.storages.corrections import note
 from steadyarm.storages.records import Event as Reported
 from steadyarm.storages.storage import Storage
-from tests.storages.bench import NOW, Bench, new_record
+from tests.storages.bench import NOW, Bench, close, new_record
 from tests.storages.databases import fresh_database, running_in
-from tests.storages.test_series import ALL, counted, declared
+from tests.storages.test_series import ALL, counted
 
 ORDERS = {"name": "orders", "role": "primary", "several": "sum"}
 UPDATE = text("UPDATE steadyarm_experiments SET version = version + 1 WHERE key = :key")
@@ -192,7 +192,7 @@ def _all_events() -> list[Reported]:
 
 
 def _prepared(storage: Storage) -> int:
-    key = declared(Bench(lambda: storage), ORDERS, *ALL, products=[("orders", "spent")])
+    key = Bench(lambda: storage).running(60, ORDERS, *ALL, products=[("orders", "spent")])
     storage.assign(key, [f"u{i}" for i in range(6)], now=NOW)
     return key
 
@@ -235,6 +235,6 @@ def test_events_count_once_although_processes_race_and_die(url: str) -> None:
             assert [process.exitcode for process in started] == [0, code, code]
             found = counted(Bench(lambda: storage), key)
         total = fsum(0.1 * (i + 1) for i in range(5))
-        assert found["spent"] == (6, 6 * total)
-        assert [row.reward for row in storage.log(key)] == [total] * 6
+        assert found["spent"] == close((6, 6 * total))
+        assert [row.reward for row in storage.log(key)] == close([total] * 6)
         assert storage_faults(url) == ()
