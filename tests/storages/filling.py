@@ -11,12 +11,7 @@ from steadyarm.storages.counting import RunningSeries, RunningTally, columns_of
 from steadyarm.storages.records import ExperimentRecord, LogRow, Snapshot, dump, place_of
 from steadyarm.storages.schema import assignments, events, experiments, rewards, segments
 from steadyarm.storages.storage import Storage, segment_row
-from steadyarm.storages.traffic import (
-    Transaction,
-    add_counts,
-    event_row,
-    reward_row,
-)
+from steadyarm.storages.traffic import Transaction, add_counts, event_row, reward_row
 
 
 def fill(

@@ -12,22 +12,9 @@ from sqlalchemy import event
 
 from steadyarm.segments import arms_between
 from steadyarm.storages import open_storage, traffic
-from steadyarm.storages.records import (
-    Event,
-    ExperimentState,
-    StoredAssignment,
-    number_of,
-)
+from steadyarm.storages.records import Event, ExperimentState, StoredAssignment, number_of
 from steadyarm.storages.storage import Storage
-from tests.storages.bench import (
-    NAMES,
-    NOW,
-    SEED,
-    Bench,
-    every,
-    new_segment,
-    numbers_of,
-)
+from tests.storages.bench import NAMES, NOW, SEED, Bench, every, new_segment, numbers_of
 
 # Checks of positions: which one a unit gets, and with which arm.
 

@@ -10,12 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from steadyarm.storages.records import (
-    Decision,
-    Event,
-    SegmentRecord,
-    StoredAssignment,
-)
+from steadyarm.storages.records import Decision, Event, SegmentRecord, StoredAssignment
 from tests.storages.bench import (
     NOW,
     Bench,

@@ -10,16 +10,7 @@ import pytest
 from steadyarm.errors import InvalidInputError, UnknownAssignmentError, WrongStateError
 from steadyarm.storages.records import Change, Correction, hash_unit
 from steadyarm.storages.service import Scope, SessionRecord, TokenRecord
-from tests.storages.bench import (
-    HOUR,
-    NAMES,
-    NOW,
-    WHY,
-    Bench,
-    close,
-    refused,
-    together,
-)
+from tests.storages.bench import HOUR, NAMES, NOW, WHY, Bench, close, refused, together
 
 # Checks of operators: tokens, sessions, the audit log, corrections.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import steadyarm as sa
 from steadyarm import segments
 from steadyarm.segments import Draws, Segment, arms_between
 from steadyarm.storages import open_storage
-from steadyarm.storages.storage import Storage
 
 WEIGHTS = np.array([[0.5, 0.3, 0.2]])
 SEGMENTS = [
@@ -40,14 +38,6 @@ def test_memory_is_bounded_and_changes_nothing(kept: int, monkeypatch: pytest.Mo
         assert kept_draws.kept <= kept or len(chunks) == 1
 
 
-@pytest.fixture
-def memory() -> Iterator[Storage]:
-    storage = open_storage("memory")
-    assert isinstance(storage, Storage)
-    yield storage
-    storage.close()
-
-
 @pytest.mark.parametrize(
     ("policy", "budget", "told"),
     [
@@ -57,8 +47,9 @@ def memory() -> Iterator[Storage]:
     ],
 )
 def test_a_budget_that_cannot_be_served_is_refused(
-    policy: sa.Policy[Any], budget: int, told: str, memory: Storage
+    policy: sa.Policy[Any], budget: int, told: str
 ) -> None:
+    memory = open_storage("memory")
     with pytest.raises(sa.InvalidInputError, match=told):
         sa.create_experiment("large", ["A", "B"], policy, budget, memory, missing="drop")
     assert not memory.summaries()

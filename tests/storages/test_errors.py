@@ -10,10 +10,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from steadyarm.errors import (
-    InvalidInputError,
-    StorageError,
-)
+from steadyarm.errors import InvalidInputError, StorageError
 from steadyarm.storages import open_storage, storage_status
 from steadyarm.storages.engine import Database
 from steadyarm.storages.records import Event
@@ -57,7 +54,6 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
     storage = open_storage(f"sqlite:///{tmp_path / 'storage.db'}")
-    assert isinstance(storage, Storage)
     connection = storage._database.engine.raw_connection()  # the only one so far
     (pages,) = connection.cursor().execute("PRAGMA page_count").fetchone()
     connection.cursor().execute(f"PRAGMA max_page_count={pages + 2}")
@@ -82,7 +78,6 @@ def test_values_no_database_has(storage: Storage) -> None:
 
 def test_sqlite_is_set_up_to_keep_what_it_acknowledged(tmp_path: Path) -> None:
     storage = open_storage(f"sqlite:///{tmp_path / 'storage.db'}")
-    assert isinstance(storage, Storage)
 
     def pragma(name: str) -> Any:
         return storage._database.read(lambda c: c.execute(text(f"PRAGMA {name}")).scalar())

@@ -26,16 +26,7 @@ from steadyarm.storages.records import (
 )
 from steadyarm.storages.service import UNKNOWN_EVENT, Refusal
 from steadyarm.storages.storage import segment_row
-from tests.storages.bench import (
-    FLOATS,
-    NAMES,
-    NOW,
-    SEED,
-    Bench,
-    new_record,
-    new_segment,
-    refused,
-)
+from tests.storages.bench import FLOATS, NAMES, NOW, SEED, Bench, new_record, new_segment, refused
 
 # Created, found, listed, moved through their states
 

@@ -62,7 +62,6 @@ def test_calls_end_while_the_server_is_frozen(
     for name in ("LOCK", "STATEMENT", "CALL"):
         monkeypatch.setattr(engine_module, name, 1.0)
     storage = open_storage(fresh_database(postgres))
-    assert isinstance(storage, Storage)
     key = running_in(storage, 10)
     took: list[float] = []
 
@@ -92,8 +91,6 @@ def test_a_lock_that_is_kept_ends_a_call_on_the_server(
     monkeypatch.setattr(engine_module, "LOCK", 0.1)
     url = fresh_database(postgres)
     storage, other = open_storage(url), open_storage(url)
-    assert isinstance(storage, Storage)
-    assert isinstance(other, Storage)
     key = running_in(storage, 10)
     with other._database.engine.begin() as connection:
         connection.exec_driver_sql("LOCK TABLE steadyarm_segments")
@@ -112,7 +109,6 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def storage(file: Path) -> Iterator[Storage]:
     opened = open_storage(f"sqlite:///{file}")
-    assert isinstance(opened, Storage)
     yield opened
     opened.close()
 
@@ -179,7 +175,6 @@ def test_an_immutable_file_is_not_ready() -> None:
         os.chmod(folder, 0o755)
         file = Path(folder) / "storage.db"
         with closing(open_storage(f"sqlite:///{file}")) as storage:
-            assert isinstance(storage, Storage)
             with unwritable(file):
                 assert "it cannot be written" in wrong_with(storage)
             assert ready(storage)
@@ -188,7 +183,6 @@ def test_an_immutable_file_is_not_ready() -> None:
 def test_a_full_disk_is_not_ready(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 4 << 20) as disk:
         storage = open_storage(f"sqlite:///{disk.folder / 'storage.db'}")
-        assert isinstance(storage, Storage)
         assert ready(storage)
         disk.fill()
         reason = wrong_with(storage)
@@ -201,7 +195,6 @@ def test_a_full_disk_is_not_ready(tmp_path: Path) -> None:
 def test_a_server_that_only_reads_is_not_ready(postgres: str) -> None:
     url = fresh_database(postgres)
     storage = open_storage(url)
-    assert isinstance(storage, Storage)
     storage.check()
     name = make_url(url).database
     for value, then in (("on", "the server only reads"), ("off", None)):

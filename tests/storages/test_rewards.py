@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from steadyarm.storages.records import (
-    SKEW,
-    Event,
-    Outcome,
-    Target,
-    hash_unit,
-    number_of,
-)
-from tests.storages.bench import (
-    NAMES,
-    NOW,
-    Bench,
-    Open,
-)
+from steadyarm.storages.records import SKEW, Event, Outcome, Target, hash_unit, number_of
+from tests.storages.bench import NAMES, NOW, Bench, Open
 from tests.storages.databases import running_in
 
 

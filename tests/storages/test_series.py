@@ -8,23 +8,8 @@ from math import fsum, prod
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.storages.records import (
-    Event,
-    LogRow,
-    MetricEvent,
-    Outcome,
-    place_of,
-)
-from tests.storages.bench import (
-    DAY,
-    HOUR,
-    NAMES,
-    NOW,
-    Bench,
-    close,
-    new_segment,
-    refused,
-)
+from steadyarm.storages.records import Event, LogRow, MetricEvent, Outcome, place_of
+from tests.storages.bench import DAY, HOUR, NAMES, NOW, Bench, close, new_segment, refused
 
 CLICKED: dict[str, Any] = {"name": "clicked"}
 SPENT: dict[str, Any] = {"name": "spent", "several": "sum", "cap": 100.0}

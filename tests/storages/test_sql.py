@@ -18,11 +18,8 @@ import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 
-from steadyarm.errors import (
-    InvalidInputError,
-    StorageError,
-)
-from steadyarm.storages import open_storage, storage_faults, traffic, upgrade_storage
+from steadyarm.errors import InvalidInputError, StorageError
+from steadyarm.storages import open_storage, storage_faults, traffic
 from steadyarm.storages.corrections import note
 from steadyarm.storages.records import Event as Reported
 from steadyarm.storages.storage import Storage
@@ -34,17 +31,18 @@ ORDERS = {"name": "orders", "role": "primary", "several": "sum"}
 UPDATE = text("UPDATE steadyarm_experiments SET version = version + 1 WHERE key = :key")
 
 
-def _in_processes(work: Any, url: str, processes: int) -> None:
-    """Run work(url, i, barrier) in processes that share nothing but what they import."""
+def _in_processes(work: Any, url: str, processes: int, *given: Any) -> list[int | None]:
+    """Run work(url, i, barrier, ...) in processes that share nothing but imports; their exits."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     barrier = context.Barrier(processes)
-    started = [context.Process(target=work, args=(url, i, barrier)) for i in range(processes)]
+    arguments = [(url, i, barrier, *given) for i in range(processes)]
+    started = [context.Process(target=work, args=each) for each in arguments]
     for process in started:
         process.start()
     for process in started:
         process.join(60)
-    assert [process.exitcode for process in started] == [0] * processes
+    return [process.exitcode for process in started]
 
 
 # Processes
@@ -58,7 +56,7 @@ def _open_first(url: str, i: int, barrier: ProcessBarrier) -> None:
 
 
 def test_four_processes_open_an_empty_database_at_once(url: str) -> None:
-    _in_processes(_open_first, url, 4)
+    assert _in_processes(_open_first, url, 4) == [0] * 4
     storage = open_storage(url)
     assert sorted(e.name for e in storage.summaries()) == ["e0", "e1", "e2", "e3"]
     storage.close()
@@ -78,7 +76,7 @@ def _visit(url: str, i: int, barrier: ProcessBarrier) -> None:
 
 def test_processes_share_a_database(url: str, storage: Storage) -> None:
     key = running_in(storage, 200)
-    _in_processes(_visit, url, 3)
+    assert _in_processes(_visit, url, 3) == [0] * 3
     rows = storage.log(key)
     assert Counter(row.unit for row in rows) == Counter(f"u{j}" for j in range(120))
     ((_, tally),) = storage.snapshot(key).segments
@@ -122,7 +120,6 @@ def test_after_the_server_restarts_the_next_call_works(postgres: str) -> None:
 
 def test_a_deadlock_is_tried_again(postgres: str) -> None:
     storage = open_storage(fresh_database(postgres))
-    assert isinstance(storage, Storage)
     keys = [storage.create(new_record(f"e{i}", {"seed": 1})).key for i in range(2)]
     barrier, tries = Barrier(2), []
 
@@ -182,27 +179,18 @@ def test_the_database_itself_keeps_the_audit_log(storage: Storage) -> None:
 # Crashes
 
 
-def _all_events() -> list[Reported]:
-    return [
+def _send(url: str, i: int, barrier: ProcessBarrier, breaks: int | None) -> None:
+    """Send all events; all but one die in the middle of a transaction, after so many events."""
+    storage, sent = open_storage(url), 0
+    key = storage.find("e").key
+    given = [
         Reported(f"u{unit}", 0.1 * (i + 1), metric, NOW + i, f"e{i}")
         for unit in range(6)
         for metric in ("orders", "spent", "seen")
         for i in range(5)
     ]
-
-
-def _prepared(storage: Storage) -> int:
-    key = Bench(lambda: storage).running(60, ORDERS, *ALL, products=[("orders", "spent")])
-    storage.assign(key, [f"u{i}" for i in range(6)], now=NOW)
-    return key
-
-
-def _send(url: str, i: int, breaks: int | None) -> None:
-    """Send all events; die in the middle of a transaction when so many have been sent."""
-    storage, sent = open_storage(url), 0
-    key = storage.find("e").key
-    given = _all_events()
-    if breaks is not None:
+    barrier.wait(60)
+    if i and breaks is not None:
         write = traffic.write
 
         def die(*args: Any) -> None:
@@ -218,21 +206,11 @@ def _send(url: str, i: int, breaks: int | None) -> None:
 
 
 def test_events_count_once_although_processes_race_and_die(url: str) -> None:
-    upgrade_storage(url)
     with closing(open_storage(url)) as storage:
-        key = _prepared(storage)
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
+        key = Bench(lambda: storage).running(60, ORDERS, *ALL, products=[("orders", "spent")])
+        storage.assign(key, [f"u{i}" for i in range(6)], now=NOW)
         for breaks, code in ((30, 7), (None, 0)):
-            started = [
-                context.Process(target=_send, args=(url, i, breaks if i else None))
-                for i in range(3)
-            ]
-            for process in started:
-                process.start()
-            for process in started:
-                process.join(60)
-            assert [process.exitcode for process in started] == [0, code, code]
+            assert _in_processes(_send, url, 3, breaks) == [0, code, code]
             found = counted(Bench(lambda: storage), key)
         total = fsum(0.1 * (i + 1) for i in range(5))
         assert found["spent"] == close((6, 6 * total))

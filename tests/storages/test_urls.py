@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steadyarm.errors import (
-    InvalidInputError,
-    MissingExtraError,
-)
+from steadyarm.errors import InvalidInputError, MissingExtraError
 from steadyarm.storages import open_storage, storage_status
 from tests.storages.databases import fresh_database
 
