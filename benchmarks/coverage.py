@@ -25,7 +25,7 @@ from scipy.stats import binomtest
 import steadyarm as sa
 from steadyarm.inference.boundaries import Looks
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.health import lack_of_fit
+from steadyarm.inference.fit import lack_of_fit
 from steadyarm.inference.intervals import Intervals, fixed_budget
 from steadyarm.inference.lift import Lifts, lift_path, lifts
 from steadyarm.inference.sequences import confidence_path, decided_for

@@ -18,7 +18,7 @@ from scipy.stats import binomtest, chi2, ncx2
 
 import steadyarm as sa
 from steadyarm.environments import weekday_weekend
-from steadyarm.inference.srm import (
+from steadyarm.inference.health import (
     LoggedSegment,
     assignment_balance,
     impossible_counts,

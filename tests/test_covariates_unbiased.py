@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import steadyarm as sa
 from steadyarm.covariates import Moments, Slopes
-from steadyarm.estimators import arm_values, ips
+from steadyarm.estimators import ips
 from steadyarm.live.decisions import SegmentLedger, adjust_ledgers, fill_in_missing
 from steadyarm.segments import SegmentStats
 from tests.policies.test_unbiased import _orders
@@ -122,7 +122,7 @@ def courses(
         opening, _ = adjust_ledgers([ledger(0, plan.segment(0), one, 0, known, z)], past())
         seen = fill_in_missing(POLICY, arms, opening)
         scores = ips(X, *seen[0]) if seen else np.zeros((1, X.shape[1]))
-        choice = int(arm_values(X, scores).argmax() == 0)
+        choice = int((scores @ X.T).argmax() == 0)
         begun = ledger(0, plan.segment(0), one, 0, final, z)
         first, slopes = adjust_ledgers([begun], past())
         assert slopes is not None
@@ -134,7 +134,7 @@ def courses(
             for piece in fill_in_missing(POLICY, arms, [*first, *second]):
                 total += ips(X, *piece)
             beta = slopes.fit(second[0].moments)[0]
-            yield chance * further, arm_values(X, total)[0] / ROUNDS, beta
+            yield chance * further, (total @ X.T)[0] / ROUNDS, beta
 
 
 def check(found: list[tuple[float, Floats, Floats]], truth: Floats) -> None:

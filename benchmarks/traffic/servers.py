@@ -48,7 +48,7 @@ class Service:
 
     def start(self) -> None:
         """Start, and return when it answers."""
-        module = ["-m", "steadyarm.cli.main"]
+        module = ["-m", "steadyarm"]
         program = module if self.clock is None else ["-c", JUMPING, str(self.clock)]
         command = [sys.executable, *program, "serve", "--no-access-log"]
         command += ["--storage", self.storage, "--port", str(self.port)]

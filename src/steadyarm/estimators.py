@@ -49,7 +49,7 @@ def ips(X: Floats, segment: Segment, stats: SegmentStats) -> Floats:
     m = segment.reference
     if m is None:
         return _weigh(X, segment, stats.sums)
-    surprise = stats.sums - stats.counts * arm_values(X, m)
+    surprise = stats.sums - stats.counts * (m @ X.T)
     return _weigh(X, segment, surprise) + segment.rounds[:, None] * m
 
 
@@ -88,7 +88,7 @@ def ips_squares(X: Floats, segment: Segment, stats: SegmentStats, squares: Float
     m = segment.reference
     if m is None:
         return _weigh_squares(X, segment, squares)
-    v = arm_values(X, m)
+    v = m @ X.T
     surprises = squares - 2 * v * stats.sums + stats.counts * v**2
     out = _weigh_squares(X, segment, surprises)
     c = _weigh(X, segment, stats.sums - stats.counts * v)
@@ -209,7 +209,7 @@ def rewards_so_far(
     """
     assert stats.squares is not None
     rounds = stats.counts.sum(axis=1)
-    seen, expected = stats.counts > 0, arm_values(X, theta)
+    seen, expected = stats.counts > 0, theta @ X.T
     often = np.maximum(stats.counts, 1)
     known = np.where(seen, segment.weights, 0.0)
     level = (known * (stats.sums / often - expected)).sum(axis=1, keepdims=True)
@@ -252,7 +252,7 @@ def _side_by_side(
         rewarded[j][:, at], sums[j][:, at], missing[j][:, at] = stats.counts, stats.sums, lost
         squares[j][:, at] = stats.squares
         if segment.reference is not None:
-            reference[j][:, at] = arm_values(X, segment.reference)
+            reference[j][:, at] = segment.reference @ X.T
     return rewarded, sums, squares, missing, reference
 
 
@@ -320,7 +320,7 @@ def least_squares(X: Floats, stats: SegmentStats) -> tuple[Floats, Floats | None
     if stats.squares is None:
         return theta, None
     freedom = stats.counts.sum(axis=1) - ranks[index]
-    fitted = (arm_values(X, theta) * stats.sums).sum(axis=1)
+    fitted = ((theta @ X.T) * stats.sums).sum(axis=1)
     residual = np.maximum(stats.squares.sum(axis=1) - fitted, 0.0)
     return theta, np.where(freedom > 0, residual / np.maximum(freedom, 1), np.nan)
 
@@ -340,19 +340,7 @@ def least_squares_errors(X: Floats, counts: Integers, variance: Floats) -> Float
         quadratic_forms(X, inverse),
         np.nan,
     )
-    return np.asarray(np.sqrt(variance[:, None] * np.maximum(values, 0.0)[index]))
-
-
-def arm_values(X: Floats, theta: Floats) -> Floats:
-    """(n, K) values x'θ of every arm for every trial's parameter (n, r)."""
-    return np.asarray(theta @ X.T)
-
-
-def standard_errors(X: Floats, covariance: Floats) -> Floats:
-    """(n, K) standard errors of x'θ from the covariance (n, r, r) of θ."""
-    with np.errstate(invalid="ignore", over="ignore"):  # unknown variances may be infinite
-        variances = quadratic_forms(X, covariance)
-    return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
+    return np.asarray(np.sqrt(variance[:, None] * values[index]))
 
 
 def is_one_hot(X: Floats) -> bool:

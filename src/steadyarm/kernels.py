@@ -79,7 +79,7 @@ def grams(X: Floats, weights: Floats) -> Floats:
 
 
 def quadratic_forms(D: Floats, M: Floats) -> Floats:
-    """D'Md for directions D (n, K, r), or the same (K, r) for all, and M (n, ..., r, r).
+    """D'Md, at least 0, for directions D (n, K, r), or (K, r) for all, and M (n, ..., r, r).
 
     Returns
     -------
@@ -91,7 +91,9 @@ def quadratic_forms(D: Floats, M: Floats) -> Floats:
     [[2.0, 4.0]]
     """
     directions = D if D.ndim == 2 else D.reshape(len(D), *[1] * (M.ndim - 3), *D.shape[1:])
-    return np.asarray(np.einsum("...ka,...ka->...k", directions @ M, directions))
+    with np.errstate(invalid="ignore", over="ignore"):  # unknown variances may be infinite
+        forms = np.einsum("...ka,...ka->...k", directions @ M, directions)
+    return np.asarray(np.maximum(forms, 0.0))
 
 
 def solve_lower(L: Floats, B: Floats) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,29 @@ def validate_range(given: Any, what: str = "reward_range") -> tuple[float, float
         expected = "the first to be below the second"
         raise InvalidInputError.of(what, given, expected)
     return low, high
+
+
+def name_list(names: Any, what: str) -> tuple[str, ...]:
+    """A tuple, of what is no single text."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidInputError(f"{what} is {names!r}; expected a list of strings.")
+    return tuple(names)
+
+
+def check_names(names: tuple[str, ...], count: int, what: str, of: str) -> None:
+    """As many distinct names as there are things to name, each of them readable."""
+    if len(names) != count:
+        raise InvalidInputError(f"there are {len(names)} {what} names for {count} {of}.")
+    seen: set[str] = set()
+    for i, name in enumerate(names):
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise InvalidInputError(
+                f"{what} name {i} is {name!r}; every name must be a string that can be read, in "
+                "one line and not empty."
+            )
+        if name in seen:
+            raise InvalidInputError(f"the {what} name {name!r} is listed twice; names must differ.")
+        seen.add(name)
 
 
 def length_error(units: Sequence[Any], given: Sequence[Any], what: str) -> InvalidInputError:

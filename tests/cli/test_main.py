@@ -37,7 +37,7 @@ def test_typing_errors_are_named(
 
 def test_a_reader_who_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/tests.db"
-    command = [sys.executable, "-m", "steadyarm.cli.main", "storage", "upgrade", "--storage", url]
+    command = [sys.executable, "-m", "steadyarm", "storage", "upgrade", "--storage", url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.close()

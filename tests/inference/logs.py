@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import binom
 
-from steadyarm.inference.srm import LoggedSegment
+from steadyarm.inference.health import LoggedSegment
 from steadyarm.segments import Segment
 
 ABC = ("A", "B", "C")

@@ -16,7 +16,7 @@ from scipy.stats import f as f_distribution
 import steadyarm as sa
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference import LackOfFit, lack_of_fit
-from steadyarm.inference.health import Missing, lack_of_fit_p_values
+from steadyarm.inference.fit import Missing, lack_of_fit_p_values
 from steadyarm.segments import Segment, SegmentStats
 from tests.inference.worlds import played
 

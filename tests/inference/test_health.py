@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.health import health_report
-from steadyarm.inference.srm import (
+from steadyarm.inference.health import (
     Balance,
     LoggedSegment,
     attrition_balance,
     attrition_test,
+    health_report,
     srm_test,
     standardise,
     surprise,

@@ -13,9 +13,8 @@ from scipy.stats import binom, norm, studentized_range, t
 
 import steadyarm as sa
 from steadyarm.environments import Noise
-from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.evidence import Evidence, score_scatter, third_moments
 from steadyarm.inference.intervals import Intervals, critical_values, fixed_budget
-from steadyarm.inference.variance import score_scatter, third_moments
 from steadyarm.segments import Segment, SegmentStats
 from tests.inference.worlds import members, moving, one_segment, played
 

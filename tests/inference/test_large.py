@@ -17,16 +17,10 @@ from steadyarm.inference import (
     drift_report,
     fixed_budget,
 )
-from steadyarm.inference.intervals import critical_values
-from steadyarm.inference.limits import (
-    error_and_skew,
-    in_passes,
-    shortlist,
-    skewed_limits,
-    spread_of,
-)
+from steadyarm.inference.evidence import score_scatter
+from steadyarm.inference.intervals import critical_values, error_and_skew, in_passes, skewed_limits
 from steadyarm.inference.sequences import ConfidenceSequence
-from steadyarm.inference.variance import score_scatter
+from steadyarm.inference.shortlist import shortlist, spread_of
 from steadyarm.segments import Direction, Order
 from tests.inference.large import LARGE, SMALL, dense, effects, played
 

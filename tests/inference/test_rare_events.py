@@ -13,8 +13,7 @@ from scipy.stats import binom, norm
 
 import steadyarm as sa
 from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.intervals import fixed_budget
-from steadyarm.inference.limits import click_limits
+from steadyarm.inference.intervals import click_limits, fixed_budget
 from steadyarm.inference.sequences import confidence_path
 from steadyarm.segments import Segment, SegmentStats
 from tests.inference.worlds import one_segment, played

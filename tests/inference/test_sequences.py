@@ -13,9 +13,8 @@ from scipy.stats import binom
 
 import steadyarm as sa
 from steadyarm.inference.boundaries import bernstein_reach, normal_factor
-from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.evidence import Evidence, bounded_terms
 from steadyarm.inference.sequences import confidence_path, confidence_sequence
-from steadyarm.inference.variance import bounded_terms
 from tests.inference.worlds import first_pieces, members, moving, one_segment, played
 
 POLICIES = (sa.GBAI(), sa.P1RAGE(), sa.Steady(), sa.P1RAGE(order="blocks"))

@@ -12,7 +12,7 @@ from scipy.stats import binom, chi2, ncx2, norm
 
 import steadyarm as sa
 from benchmarks.coverage_srm import srm_p_values
-from steadyarm.inference.srm import (
+from steadyarm.inference.health import (
     CountTest,
     LoggedSegment,
     assignment_balance,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from steadyarm.inference import LoggedSegment
-from steadyarm.inference.srm import attrition_test, srm_test
+from steadyarm.inference.health import attrition_test, srm_test
 from tests.inference.large import LARGE, Log, played
 
 

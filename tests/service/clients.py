@@ -142,7 +142,7 @@ def served(folder: Path, *words: str, **variables: str) -> Iterator[Server]:
     quick = {"STEADYARM_WARM": "false", "STEADYARM_ACCESS_LOG": "false"}
     with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "steadyarm.cli.main", "serve", *typed],
+            [sys.executable, "-m", "steadyarm", "serve", *typed],
             stdout=log,
             stderr=subprocess.STDOUT,
             text=True,

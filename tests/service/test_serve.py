@@ -137,7 +137,7 @@ def test_at_the_end_new_connections_are_refused_and_requests_on_their_way_answer
 
 
 def test_an_interruption_during_the_start_shows_no_traceback() -> None:
-    words = ["-m", "steadyarm.cli.main", "serve", "--port", "0", "--storage", "memory"]
+    words = ["-m", "steadyarm", "serve", "--port", "0", "--storage", "memory"]
     process = subprocess.Popen(
         [sys.executable, *words],
         stdout=subprocess.PIPE,

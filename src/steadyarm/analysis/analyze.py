@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis import checks, units
+from steadyarm.analysis import units
 from steadyarm.analysis.query import (
+    Faults,
     Floats,
     Plan,
+    Rows,
     Split,
     as_unit,
     check_arms,
+    faults_in,
+    no_time,
     own_probability,
     plan_periods,
     readable,
+    refuse,
     row_sums,
     validate_split,
     with_split,
+    without_cluster,
 )
 from steadyarm.analysis.result import (
     Analysis,
@@ -34,7 +40,7 @@ from steadyarm.analysis.result import (
     unpack,
 )
 from steadyarm.analysis.source import ATTRIBUTE, COVARIATE, Source, no_column, open_log
-from steadyarm.analysis.units import Rows, Stretch, Units
+from steadyarm.analysis.units import Stretch, Units
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference.evidence import Evidence
@@ -103,7 +109,7 @@ class Sample:
     question: Question
     direction: Direction
     missing: Missing
-    broken: checks.Faults = field(default_factory=list)
+    broken: Faults = field(default_factory=list)
     units: Units | None = None
     rows_of: Any = None
     excluded: int = 0
@@ -414,9 +420,9 @@ def _sample(log: Source, question: Question) -> Sample:
     if not rows:
         raise InvalidInputError(f"{log.name} has no rows; expected one for each assignment.")
     untimed = rows - sum(row["timed"] for row in counts)
-    broken: checks.Faults = [(checks.no_time(log), untimed)] if untimed else []
+    broken: Faults = [(no_time(log), untimed)] if untimed else []
     if untimed == rows:
-        checks.refuse(log, broken)
+        refuse(log, broken)
     timed = [row for row in counts if row["timed"]]
     plan = Plan("all", "D")
     if log.has("timestamp"):
@@ -431,7 +437,7 @@ def _sample(log: Source, question: Question) -> Sample:
     found, rows_of = None, None
     if question.cluster:
         rows_of, frame = frame, units.with_clusters(log, frame, question.cluster)
-        checks.refuse(log, checks.without_cluster(log, frame, question.cluster), frame)
+        refuse(log, without_cluster(log, frame, question.cluster), frame)
         found = units.count_units(log, frame, rows, " and ".join(question.cluster.values()))
     elif log.has("unit") and not log.single:
         frame = frame.mutate(unit=as_unit(frame.unit))
@@ -478,7 +484,7 @@ def score(sample: Sample) -> Scored:
     """The evidence of a log: sums by period and arm, unit by unit."""
     log, arms, question = sample.log, sample.arms, sample.question
     table, rows = sample.table, _sums(sample, sample.table)
-    checks.refuse(log, sample.broken + checks.faults_in(rows, sample.missing))
+    refuse(log, sample.broken + faults_in(rows, sample.missing))
     parts = units.stretches(rows, arms, sample.allocations)
     counts, sums = (np.sum([getattr(part, name) for part in parts], axis=0) for name in ("m", "s"))
     if not counts.sum():
@@ -491,8 +497,10 @@ def score(sample: Sample) -> Scored:
     evidence, timeline, labels = _evidence(sample, table, rows)
     raw, level, adjusted = None, None, rows
     if question.covariates:
+        from steadyarm.analysis.adjusting import adjust_rewards
+
         raw, single = evidence, sample.units is None
-        other, level = units.adjust_rewards(log, table, arms.names, single)
+        other, level = adjust_rewards(log, table, arms.names, single)
         if single:
             adjusted = _sums(sample, other)
         evidence, timeline, labels = _evidence(sample, other, adjusted, level)
@@ -587,13 +595,13 @@ def _findings(sample: Sample, table: Any, rows: Rows, parts: list[Stretch]) -> l
         rows = _sums(sample, first)
         rewarded = sum(int(part.m.sum()) for part in parts)
         parts = units.stretches(rows, sample.arms, sample.allocations)
-        missing = checks.missing_rewards(names, parts, sample.rows - rewarded, sample.rows)
-        visits = checks.visits_finding(log, first, found)
+        missing = units.missing_rewards(names, parts, sample.rows - rewarded, sample.rows)
+        visits = units.visits_finding(log, first, found)
         return [_assignments(sample, rows, parts), missing, visits]
     report = health_report(names, [part.logged for part in parts])
     others = [finding for finding in report.findings if finding.name == "missing rewards"]
     if found is not None and found.cluster:
-        return [_for_split(sample, checks.cluster_assignments(log, table, names)), *others]
+        return [_for_split(sample, units.cluster_assignments(log, table, names)), *others]
     return [_assignments(sample, rows, parts), *others]
 
 
@@ -601,7 +609,7 @@ def _assignments(sample: Sample, rows: Rows, parts: list[Stretch]) -> Finding:
     """Whether rows per arm fit the shares, or each row's own probability."""
     if sample.question.split is None:
         of = "visits" if sample.units is None or not sample.kept else f"{sample.units.noun}s"
-        return checks.assignments_of(sample.arms.names, rows, of)
+        return units.assignments_of(sample.arms.names, rows, of)
     logged = [part.logged for part in parts]
     return _for_split(sample, health_report(sample.arms.names, logged).findings[0])
 

@@ -21,9 +21,19 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from steadyarm.analysis import checks
-from steadyarm.analysis.query import Floats, as_number, as_time, as_unit
+from steadyarm.analysis.query import (
+    NO_ARM,
+    NO_UNIT,
+    Fault,
+    Floats,
+    as_number,
+    as_time,
+    as_unit,
+    no_time,
+    refuse,
+)
 from steadyarm.analysis.source import MEASURE, Source, open_log, open_tables
+from steadyarm.analysis.units import CONTAMINATED
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference.health import Finding
@@ -462,7 +472,7 @@ def _contamination(units: int, several: int, tied: int) -> Finding:
     )
     if tied:
         text += f", but {counted(tied, 'unit')} that saw two at the same time left out"
-    if several <= checks.CONTAMINATED * units:
+    if several <= CONTAMINATED * units:
         return Finding(name, "ok", None, f"{text}.")
     return Finding(name, "warn", None, f"{text}.", advice)
 
@@ -488,9 +498,9 @@ def _check_exposures(log: Source) -> tuple[Any, dict[str, Any]]:
     )
     if not counts["rows"]:
         raise InvalidInputError(f"{log.name} has no rows; expected one for each exposure.")
-    kinds = {"time": checks.no_time(log), "arm": checks.NO_ARM, "unit": checks.NO_UNIT}
+    kinds = {"time": no_time(log), "arm": NO_ARM, "unit": NO_UNIT}
     broken = [(kinds[n], counts["rows"] - counts[n]) for n in kinds if counts[n] < counts["rows"]]
-    checks.refuse(log, broken, found)
+    refuse(log, broken, found)
     return found.drop("timestamp"), counts
 
 
@@ -527,7 +537,7 @@ def _check_events(log: Source, measured: Measured) -> tuple[Any, dict[str, Any]]
         raise InvalidInputError(f"{log.name} has no rows; expected one for each event.")
     if untimed := seen["rows"] - seen["timed"]:
         whole = table.mutate(time=new["time"], unit=new["unit"])
-        checks.refuse(log, [(checks.no_time(log), untimed)], whole)
+        refuse(log, [(no_time(log), untimed)], whole)
     if seen.get("bad"):
         _refuse_values(log, measured, int(seen["bad"]))
     found = found.drop("bad") if valued else found
@@ -549,13 +559,13 @@ def _bad_value(log: Source, table: Any, measures: Sequence[Measure]) -> Any:
 
 def _refuse_values(log: Source, measured: Measured, count: int) -> None:
     """Raise the error that names the rows whose values cannot be added up."""
-    fault = checks.Fault(
+    fault = Fault(
         "the value is {value}",
         "expected a finite number below 1e150 in size, or nothing",
         "value",
         lambda table: _bad_value(log, table, list(measured.measures.values())),
     )
-    checks.refuse(log, [(fault, count)], log.table)
+    refuse(log, [(fault, count)], log.table)
 
 
 def _why_nothing(

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.wording import counted, did_you_mean, shortened, strung
 
 Floats = NDArray[np.float64]
+Row = dict[str, Any]
+Rows = list[Row]
 
 # Periods: calendar units or equal shares of the rows, made of buckets that a database can make.
 
@@ -506,3 +509,171 @@ def usable(table: Any) -> Any:
     if table.get_backend().name == "duckdb":  # which may conclude the above from a file's
         good = good & ~p.isnan()  # statistics, and these leave nan out
     return ibis.ifelse(good, p, ibis.null("float64"))
+
+
+# Faults that stop an analysis, with the rows that have them. Nothing is repaired or guessed; all
+# are named at once.
+
+SHOWN = 5  # rows that a message names
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of fault.
+
+    Attributes
+    ----------
+    says : what is wrong, with {value} for what stands there
+    advice : what to do
+    column : whose value is shown
+    where : the rows that have it, as a function of the table
+    """
+
+    says: str
+    advice: str
+    column: str
+    where: Callable[[Any], Any]
+
+
+Faults = list[tuple[Fault, int]]  # with the number of rows
+
+NO_ARM = Fault(
+    "the arm is {value}", "every row needs one", "arm", lambda t: t.arm.isnull() | (t.arm == "")
+)
+NO_PROBABILITY = Fault(
+    "the probability is {value}",
+    "expected a number above 0 and at most 1: the probability of the row's arm",
+    "probability",
+    lambda t: usable(t).isnull(),
+)
+NO_NUMBER = Fault(
+    "the reward is {value}",
+    "expected a number, or nothing if it is missing",
+    "reward",
+    lambda t: t.given.notnull() & t.r.isnull(),
+)
+INFINITE = Fault(  # nan counts as larger than any number
+    "the reward is {value}",
+    "expected a finite number below 1e150 in size",
+    "reward",
+    lambda t: t.r.abs() > 1e150,
+)
+MISSING = Fault(
+    "the reward is missing",
+    'use missing="drop" to leave these rows out, or missing="zero" to count them as 0',
+    "reward",
+    lambda t: t.given.isnull(),
+)
+
+
+NO_UNIT = Fault(
+    "the unit is {value}",
+    "every exposure needs one",
+    "unit",
+    lambda t: t.unit.isnull() | (t.unit.cast("string") == ""),
+)
+
+
+def no_time(log: Source) -> Fault:
+    """The fault of a row without a time stamp."""
+    expected = "a time such as 2026-03-01T12:30:00Z, or seconds since 1970, in every row"
+    if log.time_format:
+        expected = f"a time like {log.time_format!r} in every row"
+    return Fault(
+        "the time stamp is {value}",
+        f"expected {expected}; give the format, such as --time-format '%d/%m/%Y %H:%M', or leave "
+        "the column out: --column timestamp=",
+        "timestamp",
+        lambda t: t.time.isnull(),
+    )
+
+
+def without_cluster(log: Source, table: Any, names: Mapping[str, str]) -> Faults:
+    """Rows that say of no cluster which they are of."""
+    faults: Faults = []
+    for ours, theirs in names.items():
+        if ours not in table.columns:
+            continue
+        where = partial(_is_empty, ours)
+        [found] = log.fetch(table.aggregate(n=where(table).sum()))
+        if found["n"]:
+            advice = "every row needs a cluster; give rows without one a name of their own"
+            fault = Fault(f"the cluster {theirs!r} is {{value}}", advice, ours, where)
+            faults.append((fault, int(found["n"])))
+    return faults
+
+
+def _is_empty(name: str, table: Any) -> Any:
+    column = table[name]
+    return column.isnull() | (column == "") if column.type().is_string() else column.isnull()
+
+
+def faults_in(rows: Rows, missing: str) -> Faults:
+    """Find faults in the sums of a log."""
+
+    def count(name: str, among: Rows = rows) -> int:
+        return sum(int(row.get(name) or 0) for row in among)
+
+    faults: Faults = []
+    if nameless := count("n", [row for row in rows if not row["arm"]]):
+        faults.append((NO_ARM, nameless))
+    if unusable := count("unusable"):
+        faults.append((NO_PROBABILITY, unusable))
+    n, m, given = count("n"), count("m"), count("given")
+    if broken := n - m if missing == "zero" else given - m:
+        faults.append((NO_NUMBER, broken))
+    if any(not np.isfinite([row["s"] or 0.0, row["ss"] or 0.0]).all() for row in rows):
+        faults.append((INFINITE, 1))
+    if missing == "fail" and n > given:
+        faults.append((MISSING, n - given))
+    return faults
+
+
+def refuse(log: Source, faults: Faults, table: Any = None) -> None:
+    """Raise one error that names all faults, each with its number of rows and the first of them.
+
+    table : with the columns that faults are about; by default the readable log
+    """
+    lines = []
+    for fault, count in faults:
+        rows = _rows_with(log, fault, table)
+        groups: dict[str, list[str]] = {}
+        for place, value in rows:
+            groups.setdefault("missing" if value is None else repr(value), []).append(place)
+        for value, places in groups.items():
+            lines.append(f"{', '.join(places)}: {fault.says.replace('{value}', value)}")
+        if not rows:
+            lines.append(f"{fault.says.replace('{value}', 'not usable')} somewhere")
+        rest = f" {count:,} rows in all." if count > len(rows) else ""
+        lines[-1] += f"; {fault.advice}.{rest}"
+    if lines:
+        order = "counted from 1" if log.ordered else "in order of time and unit"
+        raise InvalidInputError(
+            f"{log.name} cannot be analysed (rows are {order}).\n  " + "\n  ".join(lines)
+        )
+
+
+def _rows_with(log: Source, fault: Fault, table: Any) -> list[tuple[str, Any]]:
+    """Find the first rows with a fault, and their values."""
+    table = number_rows(log, readable(log, log.table) if table is None else table)
+    shown: dict[str, Any] = {"row": table.row}
+    if fault.column in table.columns:
+        shown["value"] = table[fault.column]
+    if "unit" in table.columns and not log.ordered:
+        shown["unit"] = table.unit.cast("string")
+    rows = table.filter(fault.where(table)).select(**shown)
+    found = []
+    for row in log.fetch(rows.order_by("row").limit(SHOWN)):
+        unit = "" if row.get("unit") is None else f" (unit {row['unit']})"
+        found.append((f"row {row['row']}{unit}", row.get("value")))
+    return found
+
+
+def number_rows(log: Source, table: Any) -> Any:
+    """The table with numbers of rows from 1: in their own order, or by time and unit."""
+    import ibis
+
+    if log.ordered:
+        return table.mutate(row=ibis.row_number() + 1)
+    order = [table[key] for key in ("timestamp", "unit") if key in table.columns]
+    return table.mutate(row=ibis.row_number().over(order_by=order) + 1)

@@ -13,10 +13,15 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from steadyarm.analysis import checks
 from steadyarm.analysis.query import as_number
 from steadyarm.analysis.source import open_log
-from steadyarm.analysis.units import Units
+from steadyarm.analysis.units import (
+    NO_DUPLICATES,
+    Units,
+    duplicate_finding,
+    largest_unit,
+    unit_finding,
+)
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.drift import DriftReport, drift_report
@@ -360,13 +365,13 @@ def _more_findings(sample: Sample, scored: Scored) -> list[Finding]:
         findings.append(zero_finding(int(scored.counts.sum())))
     elif sample.searched:
         metric = sample.question.metric
-        findings.append(checks.largest_unit(log, sample.table, metric, sample.direction))
+        findings.append(largest_unit(log, sample.table, metric, sample.direction))
     if units is not None:
-        findings.append(checks.unit_finding(units))
+        findings.append(unit_finding(units))
     if sample.searched and not log.single and log.has("unit") and log.has("timestamp"):
         table = sample.table if sample.rows_of is None else sample.rows_of
         once = units is None and "unit" in sample.table.columns  # all units were counted
-        findings.append(checks.NO_DUPLICATES if once else checks.duplicate_finding(log, table))
+        findings.append(NO_DUPLICATES if once else duplicate_finding(log, table))
     return findings
 
 

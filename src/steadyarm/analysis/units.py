@@ -15,20 +15,30 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, stdtr
 
-from steadyarm.analysis.query import UNITS, Floats, Plan
-from steadyarm.analysis.source import CLUSTER, COVARIATE, Source
+from steadyarm.analysis.query import UNITS, Floats, Plan, Rows
+from steadyarm.analysis.source import CLUSTER, Source
 from steadyarm.arms import ArmSet
-from steadyarm.covariates import Moments, Slopes
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.evidence import Evidence, Tails
-from steadyarm.inference.srm import LoggedSegment
+from steadyarm.inference.health import (
+    NOTICE,
+    Finding,
+    LoggedSegment,
+    assignment_finding,
+    attrition_test,
+    missing_finding,
+    outlier_finding,
+    rows_of,
+    srm_from_sums,
+    status_of,
+)
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.wording import counted
 
-Row = dict[str, Any]
-Rows = list[Row]
-
+FEW_CLUSTERS = 20  # below which there is a warning
+CONTAMINATED = 0.005  # share of units with several variants above which they need attention
 LEAST_UNITS = 25.0  # of a piece, as many of equal size as say as much
 MANY = 1_000  # units of which one is a negligible part of the mean of all
 LEAST_REWARDS = 200  # of every variant in a stretch of time: few enough would cost precision
@@ -608,116 +618,273 @@ def _correction(group: list[_Cohort]) -> float:
     return float(1 / max(1 - 2 * mmm / (rows * mm) + mm / rows**2, 0.05))
 
 
-# Covariates: rewards less what slopes, fitted on the other half of the units, explain of them.
-# What a unit was drawn does not matter to the slope that it is adjusted with.
+# Findings on rows.
 
 
-def adjust_rewards(
-    log: Source, table: Any, names: Sequence[str], single: bool
-) -> tuple[Any, float]:
-    """The table with adjusted rewards, and the variance of what all arms share of it.
+def largest_unit(log: Source, table: Any, metric: str, direction: Direction) -> Finding:
+    """Whether one unit, or row if units are not known, carries a large part of the variance.
 
-    Units are numbered in their order; those with even numbers are one half, the others the other.
-
-    Parameters
-    ----------
-    table : as `query.readable` makes it, with a unit in every row unless each is one (`single`)
-    names : the names of the arms
+    metric : as people write it, without a cap; empty for a ratio, which has none
     """
     import ibis
 
-    used = table.filter(table.r.notnull())
-    c = sum(name.startswith(COVARIATE) for name in table.columns) + 1
-    if single:
-        names_of_rows = ("time", "arm", "r", *(f"z{a}" for a in range(c)))
-        order = [used[name] for name in names_of_rows]
-        used = used.mutate(half=ibis.row_number().over(ibis.window(order_by=order)) % 2)
-        terms = {f"x{a + 2}": used[f"z{a}"] for a in range(c)}
-        each = used.select("half", "arm", x0=ibis.literal(1), x1=used.r, **terms)
+    there = table.filter(table.r.notnull())
+    if "unit" in there.columns:
+        name = there.unit.cast("string").fill_null("")
+        each = there.group_by(name=name, arm=there.arm).aggregate(s=there.r.sum(), m=there.count())
     else:
-        units = used.select("unit").distinct()
-        place = ibis.row_number().over(ibis.window(order_by=units.unit))
-        used = used.join(log.keep("halves of units", units.mutate(half=place % 2)), "unit")
-        each = used.group_by("half", "unit", "arm").aggregate(
-            x0=used.count().cast("float64"),
-            x1=used.r.sum(),
-            **{f"x{a + 2}": used[f"z{a}"].sum() for a in range(c)},
-        )
-    products = {
-        f"x{a}_{b}": (each[f"x{a}"] * each[f"x{b}"]).sum().cast("float64")
-        for a in range(c + 2)
-        for b in range(a + 1)
-    }
-    rows = log.fetch(
-        each.group_by("half", "arm").aggregate(
+        each = there.select("arm", name=there.time.cast("string"), s=there.r, m=ibis.literal(1))
+    by = ibis.window(group_by="arm")
+    off = each.s - each.m * each.s.sum().over(by) / each.m.sum().over(by)
+    each = each.mutate(square=off * off)
+    [found] = log.fetch(
+        each.aggregate(
+            largest=each.square.max(),
+            name=each.name.argmax(each.square),
+            total=each.square.sum(),
             units=each.count(),
-            **{f"x{a}": each[f"x{a}"].sum().cast("float64") for a in range(c + 2)},
-            **products,
+            sum=each.s.sum(),
+            squares=(each.s * each.s).sum(),
+            reward=each.s.argmax(each.square),
         )
     )
-    fitted, level = fit_halves(rows, names, c)
-    change = ibis.literal(0.0)
-    for h, (beta, mean) in enumerate(fitted):
-        off = ibis.literal(0.0)
-        for a in range(c):
-            off = off + float(beta[a]) * (used[f"z{a}"] - float(mean[a]))
-        change = ibis.ifelse(used.half == h, off, change)
-    return used.mutate(r=used.r - change).drop("half"), level
+    share = float(found["largest"] or 0) / float(found["total"] or 1)
+    total, squares, reward = (float(found[key] or 0) for key in ("sum", "squares", "reward"))
+    unit, units, what = found["name"], found["units"], log.their("reward")
+    finding = outlier_finding(unit, share, units, total, squares, reward, what)
+    if finding.status == "ok" or reward < 0 or not metric:  # a cap is an upper end of a value
+        return finding
+    values = there.filter(there.r != 0)
+    [most] = log.fetch(values.aggregate(cap=values.r.quantile(0.99)))
+    cap = f"{float(most['cap']):.4g}"
+    declared = f"{metric} capped at {cap}{', minimize' if direction == 'minimize' else ''}"
+    advice = (
+        f"99 % of the values other than 0 are at most {cap}. Declare a cap (--metric "
+        f"'{declared}', in Python the same text among the metrics) or exclude the unit: it widens "
+        "intervals and can decide the test."
+    )
+    return replace(finding, advice=advice)
 
 
-def fit_halves(
-    rows: Rows, names: Sequence[str], c: int
-) -> tuple[list[tuple[Floats, Floats]], float]:
-    """For each half the slopes (c,) of the other one, and the mean of its covariates.
+NO_DUPLICATES = Finding("duplicate rows", "ok", None, "No unit has two rows of the same time.")
 
-    Also returns the variance of what all arms share of the adjustment.
 
-    rows : by half and arm, sums over units of x0 (rows), x1 (rewards), x2, … (covariates) and of
-        their products
+def duplicate_finding(log: Source, table: Any) -> Finding:
+    """Whether a unit has several rows at one time, and whether these differ."""
+    alike = table.group_by("unit", "timestamp").aggregate(
+        rows=table.count(), arms=table.arm.nunique(), rewards=table.r.nunique()
+    )
+    again = alike.filter((alike.rows > 1) & alike.unit.notnull())
+    differ = (again.arms > 1) | (again.rewards > 1)
+    [found] = log.fetch(
+        again.aggregate(
+            more=(again.rows - 1).sum(where=~differ).fill_null(0),
+            other=again.count(where=differ),
+        )
+    )
+    name = NO_DUPLICATES.name
+    if found["other"]:
+        text = f"{found['other']:,} times rows of the same unit and time differ in arm or reward"
+        advice = "Find out which row is true and leave the others out."
+        units = _units_in(log, again.filter(differ))
+        return Finding(name, "fail", None, f"{text}: {units}.", advice)
+    if found["more"]:
+        text = f"{found['more']:,} rows repeat another of the same unit, time, arm and reward"
+        advice = "Each copy was counted. Remove copies."
+        return Finding(name, "warn", None, f"{text}: {_units_in(log, again)}.", advice)
+    return NO_DUPLICATES
+
+
+def _units_in(log: Source, again: Any) -> str:
+    rows = log.fetch(again.order_by(["timestamp", "unit"]).limit(3).select("unit", "timestamp"))
+    return ", ".join(f"unit {row['unit']} at {row['timestamp']}" for row in rows)
+
+
+# Findings on units and assignments.
+
+
+def unit_finding(units: Units) -> Finding:
+    """Whether units that should keep their variant were seen with several, and suffice."""
+    if units.too_few:
+        return Finding(
+            "units",
+            "warn",
+            None,
+            f"The log has only {counted(units.units, 'unit')}. That is too few to estimate "
+            "variances.",
+            "Check that the column names the units that were assigned. Map another one "
+            '(unit=COLUMN), or none (columns={"unit": None}, --column unit=) if rows were drawn '
+            "independently.",
+        )
+    name = f"{units.noun}s"
+    whole = f" ({units.cluster})" if units.cluster else ""
+    total = f"{counted(units.units, units.noun)}{whole}"
+    several = f"{units.several:,} of {total} have rows of several variants"
+    if not units.several:
+        text = f"Each of {total} keeps its variant."
+    elif not units.kept:
+        drawn = "within clusters, as in a switchback" if units.cluster else "anew for every row"
+        text = f"{several}: variants are drawn {drawn}."
+    else:
+        text = (
+            f"{several}, although the others keep theirs. Every row was counted for its own "
+            "variant."
+        )
+    if units.changed and units.kept and not units.cluster:
+        changed = counted(units.changed, "unit keeps its variant", "units keep their variant")
+        text += (
+            f" {changed} while the logged probability changes; the one of the first row was used, "
+            "with which the unit was drawn."
+        )
+    if units.cluster and units.units < FEW_CLUSTERS:
+        text += f" Variances of fewer than {FEW_CLUSTERS} clusters are rough."
+        advice = (
+            "Intervals account for this (Student's t). Draw variants for more clusters, or draw "
+            "them again for each cluster and day (a switchback) and name both: cluster=['store', "
+            "'day'], --cluster store --cluster day."
+        )
+        return Finding(name, "warn", None, text, advice)
+    if not units.kept or units.several <= (0 if units.cluster else CONTAMINATED * units.units):
+        return Finding(name, "ok", None, text)
+    if units.cluster:
+        advice = (
+            "Find out why. If variants are drawn again for each cluster and day, name both "
+            "(cluster=['store', 'day'])."
+        )
+    else:
+        advice = (
+            "Find out why (lost cookies, several devices, a changed split). These units dilute "
+            "the differences. Check that the result holds without them."
+        )
+    return Finding(name, "warn", None, text, advice)
+
+
+def assignments_of(names: Sequence[str], rows: Rows, of: str = "visits") -> Finding:
+    """Whether the rows of each arm, each standing for 1/p, stand for all rows.
+
+    rows : sums as `query.row_sums` makes them; of : what rows are, for people
     """
-    parts = [_around_means([row for row in rows if row["half"] == h], names, c) for h in (0, 1)]
-    fitted, level = [], 0.0
-    for h, (_, moments, mean) in enumerate(parts):
-        stats, others, _ = parts[1 - h]
-        beta = Slopes.none(1, c).after(stats, others).fit(moments)[0]
-        fitted.append((beta, mean))
-        level += float(beta @ moments.squares[0].sum(axis=0) @ beta)
-    return fitted, level
-
-
-def _around_means(rows: Rows, names: Sequence[str], c: int) -> tuple[SegmentStats, Moments, Floats]:
-    """Sums over units of how far their rewards and covariates are from a row's mean, by arm.
-
-    The mean of rewards is that of the arm, that of covariates is of all rows, and returned.
-    """
-    X = np.zeros((len(names), c + 2))  # rows, rewards, covariates
-    XX, units = np.zeros((len(names), c + 2, c + 2)), np.zeros(len(names), dtype=np.int64)
+    found = {name: np.zeros(len(names)) for name in ("n", "i0", "i02")}
+    least = np.ones(len(names))
     for row in rows:
         k = names.index(row["arm"])
-        units[k] += int(row["units"])
-        for a in range(c + 2):
-            X[k, a] += row[f"x{a}"]
-            for b in range(a + 1):
-                XX[k, a, b] += row[f"x{a}_{b}"]
-                XX[k, b, a] = XX[k, a, b]
-    if not np.isfinite(XX).all():
-        raise InvalidInputError(
-            "a covariate has values that are infinite or too large; correct them, or leave the "
-            "covariate out.",
-            field="covariates",
+        for name, values in found.items():
+            values[k] += float(row[name] or 0.0)
+        least[k] = min(least[k], float(row["least"]))
+    counts, sums = found["n"].astype(np.int64), found["i0"]
+    total = int(counts.sum())
+    test = srm_from_sums(names, total, sums, found["i02"] - sums, 1 / least, counts, of)
+    used = ", and check the logged probabilities."
+    finding = assignment_finding(test, used)
+    unseen = not (sums > 0).all()
+    return replace(finding, status="warn") if unseen and finding.status == "ok" else finding
+
+
+def cluster_assignments(log: Source, table: Any, names: Sequence[str]) -> Finding:
+    """Whether rows of each arm stand for all rows, where draws are within clusters, somehow.
+
+    The rows of arm k in a cluster, each standing for 1/p, less all of its rows have the expectation
+    zero, whichever rows were drawn together. Their sum over clusters is compared with its scatter.
+
+    table : with a cluster in every row, and a column p
+    """
+    import ibis
+
+    each = table.group_by("unit", "arm").aggregate(n=table.count(), i=(1 / table.p).sum())
+    each = each.mutate(size=each.n.sum().over(ibis.window(group_by="unit")))
+    of_arm = each.group_by("arm").aggregate(
+        n=each.n.sum(), i=each.i.sum(), part=(each.i * (each.i - 2 * each.size)).sum()
+    )
+    whole = table.group_by("unit").aggregate(m=table.count())
+    [total] = log.fetch(
+        whole.aggregate(
+            units=whole.count(), rows=whole.m.sum(), mm=(whole.m * whole.m).sum().cast("float64")
         )
-    mean = X[:, 2:].sum(axis=0) / max(X[:, 0].sum(), 1.0)
-    found = Moments.empty(1, len(names), c)
-    sums, squares = np.zeros((1, len(names))), np.zeros((1, len(names)))
-    for k in range(len(names)):
-        off = np.zeros((c + 1, c + 2))  # takes sums of a unit to distances from the means
-        off[:, 1:] = np.eye(c + 1)
-        off[0, 0] = -X[k, 1] / max(X[k, 0], 1.0)
-        off[1:, 0] = -mean
-        whole = off @ XX[k] @ off.T
-        sums[0, k], squares[0, k] = off[0] @ X[k], whole[0, 0]
-        found.assigned[0, k] = units[k]
-        found.seen[0, k], found.squares[0, k] = off[1:] @ X[k], whole[1:, 1:]
-        found.products[0, k] = whole[0, 1:]
-    moments = replace(found, totals=found.seen, total_squares=found.squares)
-    return SegmentStats(units[None], sums, squares), moments, np.asarray(mean)
+    )
+    found = {row["arm"]: row for row in log.fetch(of_arm)}
+    rows, mm = float(total["rows"]), float(total["mm"])
+    freedom = max(rows**2 / mm - 1, 1.0)
+    seen = [name for name in names if name in found]
+    off = np.array([float(found[name]["i"]) - rows for name in seen])
+    scatter = np.sqrt(np.array([float(found[name]["part"]) + mm for name in seen]).clip(1e-300))
+    t = np.where(np.abs(off) > 1e-9 * rows, off / scatter, 0.0)
+    tails = 2 * stdtr(freedom, -np.abs(t))
+    p_value, worst = float(min(1.0, tails.min() * len(seen))), int(tails.argmin())
+    if p_value >= NOTICE:
+        text = f"The rows per variant fit the logged probabilities, by cluster (p = {p_value:.2g})."
+        return Finding("assignments", "ok", p_value, text)
+    got = int(found[seen[worst]]["n"])
+    should = got * rows / float(found[seen[worst]]["i"])
+    return Finding(
+        "assignments",
+        status_of(p_value),
+        p_value,
+        f"{seen[worst]} got {got:,} of {int(rows):,} rows, by cluster; about {should:,.0f} were "
+        f"expected (p = {p_value:.2g}).",
+        f"Compare serving and logging of {seen[worst]} with the others (redirects, bots, crashes, "
+        "filters), and check the logged probabilities.",
+    )
+
+
+def missing_rewards(
+    names: Sequence[str], parts: Sequence[Stretch], missing: int, rows: int
+) -> Finding:
+    """Whether units of some variants miss rewards more often than those of others.
+
+    Parameters
+    ----------
+    parts : with units for rows, those that miss no reward as rewarded
+    missing, rows : rewards that are missing, and all rows
+    """
+    if not missing:
+        return Finding("missing rewards", "ok", None, "No reward is missing.")
+    pieces = [part.logged for part in parts]
+    found = attrition_test(names, pieces)
+    units, p = f"{int(found.observed.sum()):,} of {rows_of(pieces):,} units", found.p_value
+    text = f"{missing:,} of {rows:,} rewards are missing, in {units}"
+    alike = f"{text}, in all variants alike (p = {p:.2g})."
+    unlike = f"{text}, more often in those of {found.culprit} (p = {p:.2g})."
+    return missing_finding(found, alike, unlike, missing, rows)
+
+
+def visits_finding(log: Source, first: Any, units: Units) -> Finding:
+    """Whether units of some variants have more rows than those of others.
+
+    first : as `first_rows` makes it, with a column p. The sum over the units of a variant of their
+    rows above the average, each standing for 1/p, is zero on average if the variant does not
+    matter to how often units come.
+    """
+    p, off = first.p, first.visits.cast("float64") - units.rows / units.units
+    each = first.group_by("arm").aggregate(
+        units=first.count(),
+        rows=first.visits.sum(),
+        off=(off / p).sum(),
+        spread=(off * off * (1 / p - 1) / p).sum(),
+    )
+    rows = sorted(log.fetch(each), key=lambda row: str(row["arm"]))
+    sizes = np.sqrt(np.maximum(_values(rows, "spread"), 1e-300))
+    z = np.where(_values(rows, "spread") > 1e-9, _values(rows, "off") / sizes, 0.0)
+    tails = 2 * ndtr(-np.abs(z))
+    p_value = float(min(1.0, tails.min() * len(rows)))
+    worst = rows[int(tails.argmin())]
+    name = "visits per unit"
+    if p_value >= NOTICE:
+        text = f"Units of all variants have similar numbers of rows (p = {p_value:.2g})."
+        return Finding(name, "ok", p_value, text)
+    mean = float(worst["rows"]) / float(worst["units"])
+    text = (
+        f"Units of {worst['arm']} have {mean:.3g} rows on average, of all variants "
+        f"{units.rows / units.units:.3g} (p = {p_value:.2g})."
+    )
+    return Finding(
+        name,
+        "warn",
+        p_value,
+        text,
+        "A variant whose units return more often changes the average over rows. To compare "
+        "units, add up the rewards of each unit and analyze one row per unit.",
+    )
+
+
+def _values(rows: Rows, name: str) -> Any:
+    return np.array([float(row[name]) for row in rows])

@@ -24,9 +24,7 @@ from steadyarm.arms.recipes import (
     Factorial,
     OneHot,
     Recipe,
-    check_names,
     listing,
-    name_list,
     recipe_from_dict,
 )
 from steadyarm.arms.rows import (
@@ -45,7 +43,7 @@ from steadyarm.arms.rows import (
     span_to_dict,
 )
 from steadyarm.errors import InvalidInputError
-from steadyarm.validation import whole_number
+from steadyarm.validation import check_names, name_list, whole_number
 
 if TYPE_CHECKING:
     from scipy.sparse import sparray, spmatrix

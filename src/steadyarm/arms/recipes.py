@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from steadyarm.arms.generated import BundleRows, FactorialRows
 from steadyarm.arms.rows import IdentityRows
 from steadyarm.errors import InvalidInputError
-from steadyarm.validation import whole_number
+from steadyarm.validation import check_names, name_list, whole_number
 
 CONSTANT = "(constant)"  # name of the feature that is 1 for every arm
 BETWEEN = " + "  # between the items of a bundle
@@ -371,30 +371,7 @@ class BundleNames(LazyNames):
         return k
 
 
-# What names and factors must be
-
-
-def name_list(names: Any, what: str) -> tuple[str, ...]:
-    """A tuple, of what is no single text."""
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise InvalidInputError(f"{what} is {names!r}; expected a list of strings.")
-    return tuple(names)
-
-
-def check_names(names: tuple[str, ...], count: int, what: str, of: str) -> None:
-    """As many distinct names as there are things to name, each of them readable."""
-    if len(names) != count:
-        raise InvalidInputError(f"there are {len(names)} {what} names for {count} {of}.")
-    seen: set[str] = set()
-    for i, name in enumerate(names):
-        if not isinstance(name, str) or not name.strip() or not name.isprintable():
-            raise InvalidInputError(
-                f"{what} name {i} is {name!r}; every name must be a string that can be read, in "
-                "one line and not empty."
-            )
-        if name in seen:
-            raise InvalidInputError(f"the {what} name {name!r} is listed twice; names must differ.")
-        seen.add(name)
+# What factors must be
 
 
 def check_factors(

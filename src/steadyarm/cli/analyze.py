@@ -7,7 +7,7 @@ import re
 import shlex
 
 import steadyarm as sa
-from steadyarm.cli.common import FORMAT, LEVEL, REPORT, command, show
+from steadyarm.cli.main import FORMAT, LEVEL, REPORT, command, show
 
 
 @command(

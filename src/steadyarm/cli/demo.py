@@ -19,7 +19,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import steadyarm as sa
-from steadyarm.cli.common import WIDTH, command, extra, table
+from steadyarm.cli.main import WIDTH, command, extra, table
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import steadyarm as sa
 from steadyarm.cli import traffic
-from steadyarm.cli.common import (
+from steadyarm.cli.main import (
     FORMAT,
     LEVEL,
     STORAGE,

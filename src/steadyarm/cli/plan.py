@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import steadyarm as sa
-from steadyarm.cli.common import FORMAT, JOBS, REPORT, SEED, Option, command, show
+from steadyarm.cli.main import FORMAT, JOBS, REPORT, SEED, Option, command, show
 from steadyarm.errors import InvalidInputError
 from steadyarm.wording import Progress
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import steadyarm as sa
-from steadyarm.cli.common import FORMAT, JOBS, SEED, command, show
+from steadyarm.cli.main import FORMAT, JOBS, SEED, command, show
 from steadyarm.errors import InvalidInputError
 from steadyarm.wording import Progress, read_toml
 

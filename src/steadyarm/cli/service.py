@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import steadyarm as sa
-from steadyarm.cli.common import (
+from steadyarm.cli.main import (
     FORMAT,
     STORAGE,
     command,

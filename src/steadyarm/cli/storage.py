@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 import steadyarm as sa
-from steadyarm.cli.common import FORMAT, STORAGE, command, group, open_storage, show
+from steadyarm.cli.main import FORMAT, STORAGE, command, group, open_storage, show
 from steadyarm.errors import InvalidInputError, SteadyArmError
 from steadyarm.wording import counted
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from steadyarm.cli.common import load_experiment, read_time, show, table
+from steadyarm.cli.main import load_experiment, read_time, show, table
 from steadyarm.errors import InvalidInputError, SteadyArmError
 
 BATCH = 1000  # in one transaction

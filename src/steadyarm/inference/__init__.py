@@ -3,14 +3,16 @@
 from steadyarm.inference.boundaries import Looks, boundaries, spent
 from steadyarm.inference.drift import DriftReport, drift_p_values, drift_report
 from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.fit import LackOfFit, lack_of_fit, lack_of_fit_p_values
 from steadyarm.inference.health import (
+    CountTest,
     Finding,
     HealthReport,
-    LackOfFit,
+    LoggedSegment,
+    attrition_test,
     health_report,
-    lack_of_fit,
-    lack_of_fit_p_values,
     late_finding,
+    srm_test,
 )
 from steadyarm.inference.intervals import Intervals, fixed_budget
 from steadyarm.inference.lift import Lifts, lift_path, lift_sequence, lifts
@@ -19,12 +21,6 @@ from steadyarm.inference.sequences import (
     confidence_path,
     confidence_sequence,
     stopping_of,
-)
-from steadyarm.inference.srm import (
-    CountTest,
-    LoggedSegment,
-    attrition_test,
-    srm_test,
 )
 
 __all__ = [

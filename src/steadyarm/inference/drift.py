@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc, stdtrit
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.estimators import arm_values, standard_errors
-from steadyarm.inference.evidence import Evidence, json_ready
-from steadyarm.inference.limits import best_of_all, spread_of
-from steadyarm.inference.variance import list_freedom, sum_groups
+from steadyarm.inference.evidence import Evidence, json_ready, list_freedom, sum_groups
+from steadyarm.inference.shortlist import best_of_all, spread_of
+from steadyarm.kernels import quadratic_forms
 from steadyarm.validation import check_fraction, whole_number
 from steadyarm.wording import listed, strung
 
@@ -251,7 +250,7 @@ def drift_report(
     X, names = evidence.arms.coordinates, evidence.arms.names
     sign = evidence.sign
     theta, covariance, units = grouped.theta[0], grouped.covariance[0], grouped.units[0]
-    estimates, errors = arm_values(X, theta), standard_errors(X, covariance)
+    estimates, errors = theta @ X.T, np.sqrt(quadratic_forms(X, covariance))
     best = int(evidence.best[0])
     tail = (1 - level) / (2 * len(estimates) * evidence.family)
     known = units > 1
@@ -266,7 +265,7 @@ def drift_report(
         errors=np.where(known[:, None], errors, np.nan),
         intervals=np.stack([estimates - reach, estimates + reach], axis=2),
         gaps=sign * (estimates[:, [best]] - estimates),
-        gap_errors=standard_errors(X[best] - X, covariance),
+        gap_errors=np.sqrt(quadratic_forms(X[best] - X, covariance)),
         leaders=tuple(names[k] for k in (sign * estimates).argmax(axis=1)),
         gap_p_value=float(gap[0]),
         level_p_value=float(shift[0]),

@@ -1,8 +1,8 @@
 """Evidence: scores of a test in consecutive pieces, from which all intervals are computed.
 
 A piece is a segment or part of one. Its size does not grow with its rounds: it has their number,
-the sum of the scores and the sum of their outer products. A batch of n tests has a leading axis,
-as everywhere.
+the sum of the scores and the sum of their outer products, from which the variance of the whole is
+estimated. A batch of n tests has a leading axis, as everywhere.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, stdtrit
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
-from steadyarm.estimators import arm_values, ips, ips_squares
+from steadyarm.estimators import ips, ips_squares, is_one_hot
 from steadyarm.segments import Direction, Segment, SegmentStats
+from steadyarm.validation import validate_range
 
 
 def json_ready(value: Any) -> Any:
@@ -44,11 +46,18 @@ def json_ready(value: Any) -> Any:
 
 
 Floats = NDArray[np.float64]
-
+Indices = NDArray[np.int64]
+Number = TypeVar("Number", np.int64, np.float64)
 
 TINY = np.finfo(np.float64).tiny
-
-Indices = NDArray[np.int64]
+LEAST_ROUNDS = 30  # of a group, and of a test with finite intervals
+LEAST_FREEDOM = 4.0  # degrees of freedom of a variance that gives finite intervals
+LEAST_PIECES = 10  # to estimate a variance from their differences
+GROUPS = 20  # in which scores are centred, at most: slow drift stays between them
+DIFFERENCES = 60  # pieces that are compared, at most; shorter ones are joined
+SHOCK = 6  # times the usual size of a step
+FARTHEST = 1e50  # standard errors that stand for infinitely many
+COARSE = np.cumprod([1.0] + [1.1] * 72)  # degrees of freedom, up to a thousand
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +237,7 @@ class Evidence:
         """(n, K) estimated time-averaged reward of every arm."""
         if self.arms.large:
             return np.stack([self.arms.values(theta) for theta in self.theta])
-        return arm_values(self.arms.coordinates, self.theta)
+        return np.asarray(self.theta @ self.arms.coordinates.T)
 
     @property
     def best(self) -> NDArray[np.int64]:
@@ -267,7 +276,7 @@ def _within(X: Floats, segment: Segment, stats: SegmentStats, squares: Floats) -
         rounds % np.maximum(block, 1) == 0
     )
     swaps = block / np.maximum(block - 1, 1)  # Hoeffding's B/(B-1)
-    v = 0.0 if segment.reference is None else arm_values(X, segment.reference)
+    v = 0.0 if segment.reference is None else segment.reference @ X.T
     around_reference = swaps * (squares - 2 * v * stats.sums + N * v**2)
     around_mean = (squares - stats.sums**2 / np.maximum(N, 1)) * N / np.maximum(N - 1, 1)
     around_mean = np.where(rounds > block, swaps, 1.0) * np.maximum(around_mean, 0.0)
@@ -295,3 +304,348 @@ def _together(
     for j, (played, (_, weights)) in enumerate(zip(lists, allocations, strict=True)):
         out[:, j, np.searchsorted(columns, played)] = weights
     return out, columns
+
+
+# The variance of a sum of scores, estimated from the scores. On average it is never too small.
+# The sum of the scores less the sum of the true parameters is a martingale, so the variance of the
+# whole is the sum of the variances of its parts. Which parts can be seen depends on how arms were
+# drawn; drift can only make the estimates larger.
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """The variance of a score sum, and its parts if they can be seen one by one.
+
+    Attributes
+    ----------
+    total : (n, r, r) variance of the whole sum
+    freedom : (n,) degrees of freedom; infinite if there are many
+    method : "rounds", "lists" or "differences"
+    rounds : (n, G) of consecutive groups of pieces
+    sums : (n, G, r) their score sums
+    variances : (n, G, r, r) their estimated variances, zero if they cannot be seen
+    """
+
+    total: Floats
+    freedom: Floats
+    method: str
+    rounds: NDArray[np.int64]
+    sums: Floats
+    variances: Floats
+
+
+def score_scatter(evidence: Evidence) -> Scatter:
+    """The variance of the sum of all scores.
+
+    - "lists": blocks hold whole numbers of every arm. Neyman's variance of each piece.
+    - "rounds": rounds are drawn independently. Scores around their mean, in up to 20 groups of
+      consecutive pieces.
+    - "differences": blocks whose lists are random. Neighbouring pieces are compared; tests of
+      fewer than ten pieces are taken as independent rounds, times Hoeffding's B/(B-1).
+    """
+    group = _groups(evidence, GROUPS, LEAST_ROUNDS)
+    rounds, sums = sum_groups(evidence.rounds, group), sum_groups(evidence.scores, group)
+    if evidence.within is not None:
+        method, parts = "lists", sum_groups(evidence.within, group)
+    else:
+        squares = sum_groups(evidence.squares, group)
+        method, parts = "rounds", _around_mean(squares, sums, rounds)
+    total, freedom = parts.sum(axis=1), np.full(len(rounds), np.inf)
+    if method == "lists":
+        freedom = _coarse(list_freedom(evidence)[:, -1])
+    elif evidence.block == 1:
+        freedom = _coarse(drawn_freedom(evidence)[:, -1])
+    if evidence.freedom is not None:
+        freedom = _coarse(evidence.freedom[:, -1])
+    if method == "rounds" and evidence.block > 1:
+        method, parts = "differences", np.zeros_like(parts)
+        apart, pieces = _differences(evidence)
+        many = pieces >= LEAST_PIECES
+        total = np.where(many[:, None, None], apart, total * evidence.block / (evidence.block - 1))
+        freedom = np.where(many, pieces * 2 / 3, freedom)  # von Neumann's ratio
+    return Scatter(total, freedom, method, rounds, sums, parts)
+
+
+def running_variance(evidence: Evidence) -> tuple[Floats, Floats, Floats, str]:
+    """Variance of the sum of all scores up to the end of each piece, and of each piece.
+
+    Both (n, J, r, r); then the degrees of freedom (n, J) of the first, and the method. As
+    `score_scatter`, but of what is known at that time.
+    """
+    n, J = evidence.rounds.shape
+    if evidence.within is not None:
+        freedom = list_freedom(evidence)
+        return np.cumsum(evidence.within, axis=1), evidence.within, freedom, "lists"
+    if evidence.block > 1:
+        steps = _steps(evidence.scores, evidence.rounds)
+        none = np.zeros_like(evidence.squares[:, :1])
+        upto = np.concatenate([none, np.cumsum(steps, axis=1) + steps + steps[:, :1]], axis=1) / 2
+        freedom = np.tile(np.arange(J) * 2 / 3, (n, 1))
+        return upto, np.zeros_like(evidence.squares), freedom, "differences"
+    sums, rounds = np.cumsum(evidence.scores, axis=1), np.cumsum(evidence.rounds, axis=1)
+    upto = _around_mean(np.cumsum(evidence.squares, axis=1), sums, rounds)
+    parts = _around_mean(evidence.squares, evidence.scores, evidence.rounds)
+    freedom = drawn_freedom(evidence) if evidence.freedom is None else evidence.freedom
+    return upto, parts, freedom, "rounds"
+
+
+def third_moments(
+    sums: Floats, variances: Floats, rounds: NDArray[np.int64], shock: float = SHOCK
+) -> Floats:
+    """Third central moment of the sum up to the end of each part, (n, G, K).
+
+    The sum of a part and its estimated variance move together just as much as its scores are
+    skewed. Neighbours are compared, so that drift matters little; a step more than six times as
+    large as those before on average is taken for a shock and cut down to that.
+
+    Parameters
+    ----------
+    sums, variances : (n, G, K) of the parts, in K directions
+    rounds : (n, G) of the parts; neighbours of very different length are not compared, others
+        stand for them
+    shock : how many times the usual size a step may have; infinite to take all as they are
+    """
+    out = np.zeros(sums.shape)
+    size, running = np.zeros((2, *sums[:, 0].shape))
+    pairs, covered = np.zeros((2, len(sums), 1))
+    N = np.maximum(rounds, 1.0)[:, :, None]
+    played = np.cumsum(rounds, axis=1)[:, :, None]
+    for g in range(1, sums.shape[1]):
+        before, here = N[:, g - 1], N[:, g]
+        alike = 2 * np.minimum(before, here) >= np.maximum(before, here)
+        alike &= rounds[:, g][:, None] > 0
+        step = sums[:, g] * before - sums[:, g - 1] * here
+        step = step * (variances[:, g] / here - variances[:, g - 1] / before)
+        if shock < np.inf:
+            most = np.where(size > 0, shock * size / np.maximum(pairs, 1), np.inf)
+            step = np.clip(step, -most, most)
+        step = np.where(alike, step, 0.0)
+        pairs, covered = pairs + alike, covered + np.where(alike, (before + here) / 2, 0.0)
+        running, size = running + step / 2, size + np.abs(step)
+        out[:, g] = running * played[:, g] / np.maximum(covered, 1.0)
+    return out
+
+
+def plain_thirds(evidence: Evidence, upto: bool = False) -> tuple[Floats, NDArray[np.int64]]:
+    """Third moments of the scores of arms that share nothing, every step counted in full.
+
+    Returns
+    -------
+    (n, G, K) up to the end of each of G parts, and (n, G) how many parts that are; the pieces
+    themselves with `upto`, else at most 60 groups of them
+    """
+    if (tails := evidence.tails) is not None:
+        once, twice = (np.cumsum(sums, axis=0) for sums in (tails.once, tails.twice))
+        terms = (once**3 / np.maximum(twice**2, 1e-300)).min(axis=1)  # units of equal weight
+        parts = 1 + (terms / 3).astype(np.int64)  # whose differences would say as much
+        return np.cumsum(tails.thirds, axis=0)[None], parts[None]
+    group = np.tile(np.arange(evidence.rounds.shape[1]), (len(evidence.rounds), 1))
+    if not upto:
+        group = _groups(evidence, DIFFERENCES, 1)
+    rounds, sums = sum_groups(evidence.rounds, group), sum_groups(evidence.scores, group)
+    if evidence.within is not None:
+        spreads = sum_groups(evidence.within, group)
+    else:
+        spreads = _around_mean(sum_groups(evidence.squares, group), sums, rounds)
+    spread = np.diagonal(spreads, axis1=2, axis2=3)
+    with np.errstate(over="ignore", invalid="ignore"):  # cubes that no double can hold
+        return third_moments(sums, spread, rounds, np.inf), np.cumsum(rounds > 0, axis=1)
+
+
+def _around_mean(squares: Floats, sums: Floats, rounds: NDArray[np.int64]) -> Floats:
+    """N / (N - 1) times the sum of (s - mean)(s - mean)'; of one round, its square."""
+    N = rounds[:, :, None, None]
+    spread = squares - sums[..., :, None] * sums[..., None, :] / np.maximum(N, 1)
+    return np.asarray(np.where(N > 1, spread * N / np.maximum(N - 1, 1), squares))
+
+
+def _differences(evidence: Evidence) -> tuple[Floats, NDArray[np.int64]]:
+    """Half the squared differences of neighbours, those at both ends whole; how many pieces."""
+    group = _groups(evidence, DIFFERENCES, 1)
+    rounds = sum_groups(evidence.rounds, group)
+    pieces = (rounds > 0).sum(axis=1)
+    steps = _steps(sum_groups(evidence.scores, group), rounds)
+    if not steps.shape[1]:
+        return np.zeros_like(evidence.squares[:, 0]), pieces
+    last = np.maximum(pieces - 2, 0)
+    ends = steps[:, 0] + steps[np.arange(len(steps)), last]
+    return (steps.sum(axis=1) + ends) / 2, pieces
+
+
+def _steps(scores: Floats, rounds: NDArray[np.int64]) -> Floats:
+    """(n, J - 1, r, r) of neighbours: n n' (Y/n - Y'/n')(Y/n - Y'/n')', about v + v'."""
+    mean = scores / np.maximum(rounds, 1)[:, :, None]
+    step = np.diff(mean, axis=1)
+    both = (rounds[:, 1:] * rounds[:, :-1])[:, :, None, None]
+    return np.asarray(both * step[..., :, None] * step[..., None, :])
+
+
+def _groups(evidence: Evidence, most: int, least: int) -> NDArray[np.int64]:
+    """(n, J) which of at most `most` groups of about equal rounds a piece belongs to."""
+    ends = np.cumsum(evidence.rounds, axis=1)
+    total = np.maximum(ends[:, -1:], 1)
+    count = np.minimum(most, np.maximum((evidence.rounds > 0).sum(axis=1, keepdims=True), 1))
+    count = np.minimum(count, np.maximum(total // least, 1))
+    middle = ends - (evidence.rounds + 1) // 2
+    share = np.clip(middle * count // total, 0, count - 1)
+    opened = np.diff(share, axis=1, prepend=share[:, :1]) > 0
+    return np.asarray(np.cumsum(opened, axis=1))
+
+
+def _coarse(freedom: Floats) -> Floats:
+    """Degrees of freedom rounded down to few distinct values; a thousand are as good as many."""
+    steps = COARSE[np.searchsorted(COARSE, freedom, side="right") - 1]
+    coarse = np.where(freedom < 20, np.floor(freedom), steps)
+    return np.where(freedom >= 1000, np.inf, np.maximum(coarse, 2.0))
+
+
+def student_factor(z: ArrayLike, freedom: ArrayLike) -> Floats:
+    """What Student's t exceeds as often as a standard normal number exceeds z.
+
+    Examples
+    --------
+    >>> student_factor([2.0, 2.0], [np.inf, 20.0]).round(4).tolist()
+    [2.0, 2.133]
+    """
+    size = np.abs(stdtrit(np.asarray(freedom, dtype=np.float64), ndtr(-np.abs(z))))
+    return np.asarray(np.copysign(np.minimum(size, FARTHEST), z))
+
+
+def list_freedom(evidence: Evidence, index: NDArray[np.int64] | None = None) -> Floats:
+    """(n, P) degrees of freedom behind within-arm variances, the harmonic mean over arms.
+
+    An arm played N times in a piece has N - 1 of them there, one if N = 1.
+
+    Parameters
+    ----------
+    index : (n, J) which of P groups each piece belongs to; None for running sums over pieces
+    """
+    assert evidence.weights is not None
+    plays = np.rint(evidence.rounds[:, :, None] * evidence.weights)
+    freedom = np.where(plays > 0, np.maximum(plays - 1, 1), 0.0)
+    freedom = np.cumsum(freedom, axis=1) if index is None else sum_groups(freedom, index)
+    played = freedom > 0
+    inverse = np.where(played, 1 / np.maximum(freedom, 1), 0.0).sum(axis=2)
+    return np.asarray(played.sum(axis=2) / np.where(inverse > 0, inverse, 1.0))
+
+
+def drawn_freedom(evidence: Evidence) -> Floats:
+    """(n, J) degrees of freedom up to each piece where every round is drawn independently.
+
+    The variance of few plays of unequal weights is as uncertain as that of an effective number of
+    them (Kish). With normal rewards their squares have a kurtosis of 3, so that two thirds count
+    (Satterthwaite). It is the least number of all arms, or of all parameters where arms share
+    features; infinite if allocations are not known.
+    """
+    weights, rounds = evidence.weights, evidence.rounds[:, :, None]
+    if weights is None:
+        return np.full(evidence.rounds.shape, np.inf)
+    if weights.shape[2] == evidence.arms.rank:
+        shares = np.maximum(weights, 1e-9)
+        once, thrice = (np.cumsum(rounds / shares**power, axis=1) for power in (1, 3))
+        plays = (once**2 / np.maximum(thrice, 1e-300)).min(axis=2)
+    else:
+        plays = np.cumsum(evidence.rounds, axis=1) / evidence.arms.rank
+    return np.asarray(np.maximum(2 / 3 * plays, 1.0))
+
+
+def inverse_weights(evidence: Evidence) -> Floats | None:
+    """(2, n, J, K) rounds divided by an arm's weight, and by its square, summed up to each piece.
+
+    That is how the design enters the second and third moment of a score sum where arms share
+    nothing; None where they do, or where allocations are not known.
+    """
+    weights = evidence.weights
+    if (tails := evidence.tails) is not None and evidence.whole is None:
+        return np.cumsum(np.stack([tails.once, tails.twice])[:, None], axis=2)
+    if weights is None or evidence.columns is not None or evidence.whole is not None:
+        return None
+    if not is_one_hot(evidence.arms.coordinates):
+        return None
+    rounds = evidence.rounds[:, :, None]
+    with np.errstate(divide="ignore"):
+        once = np.where(rounds > 0, rounds / weights, 0.0)
+        twice = np.where(rounds > 0, once / weights, 0.0)
+    return np.cumsum(np.stack([once, twice]), axis=2)
+
+
+def sum_groups(
+    values: NDArray[Number], group: NDArray[np.int64], groups: int | None = None
+) -> NDArray[Number]:
+    """Sums of (n, J, ...) over the pieces of each group: (n, G, ...)."""
+    n, J = group.shape
+    G = int(group.max()) + 1 if groups is None else groups
+    out = np.zeros((n, G, *values.shape[2:]), dtype=values.dtype)
+    rows = np.arange(n)
+    for j in range(J):
+        out[rows, group[:, j]] += values[:, j]
+    return out
+
+
+# What bounded rewards say of the scores: their squares around the reference, and their bounds.
+
+
+def bounded_terms(
+    evidence: Evidence, reward_range: tuple[float, float]
+) -> tuple[Floats, Floats, str]:
+    """Squared terms (n, J, r, r) up to each piece, bounds (2, n, J, K) of a term, what a term is.
+
+    Terms are compared with the reference. Independent rounds are terms; so are, with twice the
+    squares and bounds, those of blocks of whole numbers (technical note); for arms that share
+    nothing not even that is needed. Otherwise whole pieces are the terms. Not for views.
+    """
+    bounds = validate_range(reward_range)
+    if evidence.weights is None:
+        raise InvalidInputError(
+            "this evidence has no allocations, which reward_range needs; make it with "
+            "Evidence.from_segments, or leave reward_range out."
+        )
+    n, J, r = evidence.scores.shape
+    m = evidence.references
+    m = np.zeros((n, J, r)) if m is None else m
+    N = evidence.rounds[:, :, None]
+    X, weights = evidence.arms.coordinates, _all_weights(evidence)
+    scale = _scales(X, weights, m, evidence.rounds, *bounds)
+    if evidence.block > 1 and evidence.within is None:
+        off = evidence.scores - N * m
+        squared = off[..., :, None] * off[..., None, :]
+        return np.cumsum(squared, axis=1), scale * N, "pieces"
+    mixed = m[..., :, None] * (evidence.scores - N * m / 2)[..., None, :]
+    squared = np.cumsum(evidence.squares - mixed - mixed.swapaxes(2, 3), axis=1)
+    return squared, scale, "rounds" if evidence.within is None else "lists"
+
+
+def _all_weights(evidence: Evidence) -> Floats:
+    """(n, J, K) weights of all arms."""
+    assert evidence.weights is not None
+    if evidence.columns is None:
+        return evidence.weights
+    out = np.zeros((*evidence.rounds.shape, evidence.arms.size))
+    out[:, :, evidence.columns] = evidence.weights
+    return out
+
+
+def _scales(
+    X: Floats,
+    weights: Floats,
+    references: Floats,
+    rounds: NDArray[np.int64],
+    least: float,
+    most: float,
+) -> Floats:
+    """(2, n, J, K) how far x_i'A⁻¹x_k (reward - x_k'm) lies below and above 0, at most.
+
+    Over rewards from `least` to `most` and arms k that may be played.
+    """
+    n, J, K = weights.shape
+    out = np.zeros((2, n, J, K))
+    for j in range(J):
+        rows = np.flatnonzero(rounds[:, j] > 0)
+        played = weights[rows, j]
+        A = np.einsum("nk,kr,ks->nrs", played, X, X)
+        slopes = X @ np.linalg.solve(A, X.T) * (played > 0)[:, None, :]
+        values = (references[rows, j] @ X.T)[:, None, :]
+        ends = np.stack([slopes * (least - values), slopes * (most - values)])
+        out[0, rows, j] = np.maximum(-ends.min(axis=(0, 3)), 0.0)
+        out[1, rows, j] = np.maximum(ends.max(axis=(0, 3)), 0.0)
+    return out

@@ -1,35 +1,43 @@
-"""Health: can the log of a test, and the model of its variants, be trusted?
+"""Health: can the log of a test be trusted?
 
-Where arms share parameters, the values of combinations are sums of effects. Plays of the same
-combination show how much noise there is, and so whether the distance between its mean and the
-model is more than noise (Fisher's F test for lack of fit). Every piece has its own parameters, so
-drift of the parameters is no lack of fit.
+Sample-ratio mismatch: do the assignments in the log follow the probabilities in the log? Counts
+minus expectations are sums of martingale differences whatever the policy did, so their squared
+length, measured by the summed covariances, is chi-squared in large samples. More than a thousand
+arms are judged one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc, ndtri
+from scipy.special import betainc, betaincc, chdtrc, ndtr
 
-from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.drift import box_test
 from steadyarm.inference.evidence import json_ready
-from steadyarm.inference.srm import (
-    ALARM,
-    NOTICE,
-    CountTest,
-    LoggedSegment,
-    attrition_test,
-    srm_test,
-)
-from steadyarm.segments import Segment, SegmentStats
-from steadyarm.wording import listed
+from steadyarm.segments import Segment
+from steadyarm.wording import counted, strung
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+Says = Callable[[float, float], str]  # of an observed and an expected count
+
+ALARM = 0.001  # p-value below which a test has failed
+NOTICE = 0.01  # p-value below which it needs attention
+MENTION = 0.05  # p-value below which the verdict says what is off
+# Arms judged jointly, at most: played ones of a large set, and of others. The time grows with the
+# cube of their number.
+JOINT, JOINT_OF_ALL = 1000, 2**12
+FURTHEST = 20  # arms that are named where arms are judged one by one
+NORMAL = 10.0  # variance, in squared counts, from which on a count is taken as normal
+RARE = 0.1  # share of the error probability spent on arms with less
+NEGLIGIBLE = 1e-9  # variance, in squared counts, of a count that cannot vary
+WHOLE = 1e-6  # difference of counts that is rounding
+STRATUM = 30  # rows at least in which missing rewards are compared; fewer say next to nothing
 
 Status = Literal["ok", "warn", "fail"]
 MARKS: dict[Status, str] = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL"}
@@ -311,374 +319,542 @@ def status_of(p_value: float) -> Status:
     return "fail" if p_value < ALARM else "warn" if p_value < NOTICE else "ok"
 
 
-# Lack of fit: do the rewards follow the linear model that the estimates rest on?
-
-Floats = NDArray[np.float64]
-
-MOST_ARMS = 256  # arms that are tested
-USUAL = 0.683  # probability of an estimate within one standard error of nothing
-LEAST_FREEDOM = 10.0  # degrees of freedom of the noise that a test needs
-ROUNDING = 1e-9  # share of the largest eigenvalue below which one is taken as zero
+# Tests of the counts per arm.
 
 
 @dataclass(frozen=True, eq=False)
-class Missing:
-    """The product of two features, not in the model, that would explain the distances best.
+class LoggedSegment:
+    """The log of one segment of n tests; n = 1 for a single test.
 
     Attributes
     ----------
-    name : such as "interaction of 'image' and 'text'"
-    p_value : that the best of all products is as far from nothing if the model is right
-    share : the share of its estimate that is not noise
-    effects : (K,) by how much it would change the values of the combinations
-    error : standard error of its estimate, as a share of the estimate
-    """
-
-    name: str
-    p_value: float
-    share: float
-    effects: Floats
-    error: float
-
-
-@dataclass(frozen=True)
-class LackOfFit:
-    """Whether the means of combinations differ from the linear model by more than noise.
-
-    Attributes
-    ----------
-    p_value : probability of distances at least this large if the model is right
-    statistic : weighted sum of squared distances, over its expectation
-    freedom : degrees of freedom of both
-    worst : the combination that is most standard errors away from the model
-    plays : how often it was played in the pieces that were compared
-    observed, fitted : its mean reward in these plays, and what the model says of the same plays
-    error : standard error of their difference
-    parameters, combinations : of the model
-    missing : the interaction that would explain the distances best
-    covariance : (K, K) of the values of the combinations by the model
+    segment : its allocation
+    assigned : (n, K) rows in the log, per arm
+    rewarded : (n, K) rows that have a reward; None if this is not known
+    drawn : (n, K) how often each arm was drawn, with rows that are lost; None if this is not known
 
     Examples
     --------
-    >>> import steadyarm as sa
-    >>> arms = sa.ArmSet.factorial({"image": ["a", "b"], "text": ["x", "y"]}, interactions=1)
-    >>> world = sa.Environment.from_means(
-    ...     arms, [0.2, 0.3, 0.3, 0.7], sa.BernoulliReward(), budget=800
-    ... )
-    >>> piece = Segment(np.full((1, 4), 0.25), np.array([800]), "blocks", 8)
-    >>> stats = world.play(piece, np.array([0]), np.random.default_rng(1), squares=True)
-    >>> lack_of_fit(arms, [(piece, stats)]).finding.status
-    'fail'
+    >>> segment = Segment(np.array([[0.5, 0.5]]), np.array([100]))
+    >>> LoggedSegment(segment, np.array([[48, 51]]), drawn=np.array([[49, 51]])).lost
+    array([1])
     """
 
+    segment: Segment
+    assigned: Integers
+    rewarded: Integers | None = None
+    drawn: Integers | None = None
+
+    @property
+    def rows(self) -> Integers:
+        """(n,) rows in the log."""
+        return np.asarray(self.assigned.sum(axis=1))
+
+    @property
+    def opened(self) -> Integers:
+        """(n,) positions that were assigned."""
+        return self.segment.rounds if self.drawn is None else np.asarray(self.drawn.sum(axis=1))
+
+    @property
+    def lost(self) -> Integers:
+        """(n,) assigned positions without a row."""
+        return np.asarray(np.maximum(self.opened - self.rows, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class CountTest:
+    """Counts per arm against their expectations.
+
+    Attributes
+    ----------
+    names : the names of the arms; where many were played, of those that are most off
+    p_value : probability of counts at least this far off if all is well; 0 for an impossible log
+    statistic, freedom : chi-squared part of the test; freedom 0 if all counts are small
+    observed, expected : (K,)
+    residuals : (K,) differences in standard deviations; infinite where nothing may vary
+    culprit : the arm that is furthest off, if the p-value is below 0.01
+    verdict : one sentence for people
+    lost : assigned positions that have no row
+
+    Examples
+    --------
+    >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([10_000]))
+    >>> found = srm_test(["A", "B"], [LoggedSegment(fair, np.array([[5000, 4800]]))])
+    >>> found.p_value < 0.05
+    True
+    """
+
+    names: tuple[str, ...]
     p_value: float
     statistic: float
-    freedom: tuple[float, float]
-    worst: str
-    plays: int
-    observed: float
-    fitted: float
-    error: float
-    parameters: int
-    combinations: int
-    missing: Missing = field(compare=False)
-    covariance: Floats = field(repr=False, compare=False)
-
-    def doubt(
-        self,
-        names: Sequence[str],
-        best: int,
-        rivals: NDArray[np.bool_],
-        leads: Floats,
-        level: float,
-        sign: float = 1.0,
-    ) -> str:
-        """Why the model's lead of one arm over others does not count; empty if it does.
-
-        The lead has to be above 0, too, if the interaction that is missing most is added to the
-        model by the share of its estimate that is not noise (James and Stein's 1 - 1/F).
-
-        Parameters
-        ----------
-        names : the names of the arms
-        best : the arm that leads
-        rivals : (K,) the arms that it has to lead
-        leads : (K,) the model's estimates
-        level : the level of the two-sided limits of a lead
-        sign : -1 if small rewards are good
-        """
-        share, V = self.missing.share, self.covariance
-        apart = sign * (self.missing.effects[best] - self.missing.effects)
-        model = np.maximum(np.diagonal(V) + V[best, best] - 2 * V[best], 0.0)
-        error = np.sqrt(model + share * (apart * self.missing.error) ** 2)
-        low = leads + share * apart + ndtri((1 - level) / 2) * error
-        low = np.where(rivals, low, np.inf)
-        if share == 0 or low.min() > 0:
-            return ""
-        return (
-            f"{names[best]} may lead {names[int(low.argmin())]} only because effects are not "
-            f"additive (p = {self.missing.p_value:.2g}). {self.remedy}"
-        )
-
-    @property
-    def remedy(self) -> str:
-        """Which model to use instead, in one sentence."""
-        return (
-            f"Add the {self.missing.name} to the model, or analyse the {self.combinations} "
-            "combinations as separate variants (ArmSet.one_hot)."
-        )
-
-    @property
-    def finding(self) -> Finding:
-        """The same as a finding of the health report."""
-        status, name = status_of(self.p_value), "lack of fit"
-        if status == "ok":
-            text = (
-                f"The rewards fit the model of {self.parameters} parameters for "
-                f"{self.combinations} combinations (p = {self.p_value:.2g})."
-            )
-            return Finding(name, status, self.p_value, text)
-        away = (self.observed - self.fitted) / self.error
-        text = (
-            f"{self.worst} had {self.observed:.4g} on average in {self.plays:,} plays; the model "
-            f"of {self.parameters} parameters gives {self.fitted:.4g} ({away:+.1f} standard "
-            f"errors; all combinations together p = {self.p_value:.2g})."
-        )
-        return Finding(name, status, self.p_value, text, self.remedy)
+    freedom: int
+    observed: Floats
+    expected: Floats
+    residuals: Floats
+    culprit: str | None
+    verdict: str
+    lost: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, with the finding's status."""
-        plain = {one.name: getattr(self, one.name) for one in fields(self)}
-        del plain["covariance"]
-        plain |= {"missing": self.missing.name, "status": self.finding.status}
-        data: dict[str, Any] = json_ready(plain)
+        """Plain values; None for infinite residuals."""
+        data: dict[str, Any] = json_ready(self)
         return data
 
 
-@dataclass(frozen=True, eq=False)
-class _Comparison:
-    """Distances from the model of n tests, summed over pieces; shapes (n,), (n, K), (n, K, K).
+def srm_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest:
+    """Whether the rows per arm fit what was drawn or, if that is not known, the probabilities.
 
-    covariance : of the distances; alike : the same if every reward had a variance of 1
-    noise : variance of a reward
-    """
-
-    plays: Floats
-    sums: Floats
-    residuals: Floats
-    covariance: Floats
-    alike: Floats
-    noise: Floats
-    rank: Floats
-    p_value: Floats
-    statistic: Floats
-    freedom: Floats
-
-
-def lack_of_fit(arms: ArmSet, segments: Iterable[tuple[Segment, SegmentStats]]) -> LackOfFit | None:
-    """Test the linear model of a single test against the means of its combinations.
-
-    Within each piece the model is fitted to the arms' means, and the distances, summed over
-    pieces, are compared with the spread of rewards of the same arm in the same piece. Right under
-    adaptive allocations, and however the model's parameters drift.
+    Right under any policy that logs its allocations, however they followed from the rewards. Rows
+    that all arms lose alike raise no alarm (`lost` counts them); rows that one arm loses do. Rows
+    of blocks vary less than independent draws, so that alarms are rarer. In a large set the arms
+    that were played are judged; more than 1,000 of them one by one, by Bonferroni.
 
     Parameters
     ----------
-    arms : the set whose features the estimates use
-    segments : pieces of one test with their sums, in units of the rewards, as for
-        `Evidence.from_segments`; either direction
+    names : the names of the arms
+    pieces : segments with the rows of every arm
 
     Returns
     -------
-    None if there is nothing to test: every arm has a parameter of its own, no piece plays more
-    arms than it has parameters, arms are hardly ever played twice, rewards of the same arm never
-    differ, or there are more than 256 arms.
+    CountTest : the p-value and what it means
 
     Examples
     --------
-    >>> import steadyarm as sa
-    >>> arms = sa.ArmSet.factorial({"image": ["a", "b"], "text": ["x", "y"]}, interactions=1)
-    >>> means = [0.2, 0.3, 0.3, 0.7]  # together image b and text y do more than add up
-    >>> world = sa.Environment.from_means(arms, means, sa.BernoulliReward(), budget=800)
-    >>> piece = Segment(np.full((1, 4), 0.25), np.array([800]), "blocks", 8)
-    >>> stats = world.play(piece, np.array([0]), np.random.default_rng(1), squares=True)
-    >>> found = lack_of_fit(arms, [(piece, stats)])
-    >>> print(found.finding.status, f"{found.observed:.2f} {found.fitted:.2f}")
-    fail 0.20 0.11
+    >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([10_000]))
+    >>> found = srm_test(["A", "B"], [LoggedSegment(fair, np.array([[5010, 4990]]))])
+    >>> round(found.p_value, 3)
+    0.841
+    >>> srm_test(["A", "B"], [LoggedSegment(fair, np.array([[5000, 4800]]))]).verdict
+    'B got 4,800 of 9,800 visits, about 100 fewer than it should (-2.0 standard deviations; ...'
     """
-    if arms.large or arms.size > MOST_ARMS or arms.rank == arms.size:
-        return None
-    log = list(segments)
-    if log and log[0][0].trials != 1:
-        raise InvalidInputError(
-            f"the segments belong to a batch of {log[0][0].trials} tests; give one test to "
-            "lack_of_fit, or use lack_of_fit_p_values."
-        )
-    found = _compare(arms, log)
-    plays, R, V = found.plays[0], found.residuals[0], np.diagonal(found.covariance[0])
-    known = ROUNDING * V.max() < V
-    if not found.rank[0] or not known.any() or found.freedom[0, 1] < LEAST_FREEDOM:
-        return None
-    away = np.where(known, np.abs(R) / np.sqrt(np.where(known, V, 1.0)), 0.0)
-    k = int(np.argmax(away > away.max() * (1 - 1e-9)))  # the first of equal ones
-    N = max(plays[k], 1.0)
-    gram = arms.coordinates.T @ (plays[:, None] * arms.coordinates)
-    return LackOfFit(
-        p_value=float(found.p_value[0]),
-        statistic=float(found.statistic[0]),
-        freedom=(float(found.freedom[0, 0]), float(found.freedom[0, 1])),
-        worst=arms.names[k],
-        plays=int(plays[k]),
-        observed=float(found.sums[0, k] / N),
-        fitted=float((found.sums[0, k] - R[k]) / N),
-        error=float(np.sqrt(V[k]) / N),
-        parameters=arms.rank,
-        combinations=arms.size,
-        missing=_missing(arms, found),
-        covariance=found.noise[0] * arms.coordinates @ np.linalg.pinv(gram) @ arms.coordinates.T,
-    )
-
-
-def _missing(arms: ArmSet, found: _Comparison) -> Missing:
-    """The product of features with the largest estimate in standard errors, of those tried."""
-    X, R, V, A = arms.features, found.residuals[0], found.covariance[0], found.alike[0]
-    rows, columns = np.triu_indices(X.shape[1])
-    P = X[:, rows] * X[:, columns]
-    info = np.einsum("kp,kp->p", P, A @ P)
-    new = info > ROUNDING * np.einsum("kp,kp->p", P, found.plays[0][:, None] * P)
-    sizes = np.abs(R @ P) / np.sqrt(np.where(new, np.einsum("kp,kp->p", P, V @ P), np.inf))
-    best = int(np.argmax(sizes))
-    size, tried = float(sizes[best]), max(int(new.sum()), 1)
-    single = min(float(chdtrc(1, size**2)), 1 - ROUNDING)
-    p_value = -np.expm1(tried * np.log1p(-single))
-    usual = -ndtri(-np.expm1(np.log(USUAL) / tried) / 2)
-    pair = f"{arms.feature_names[rows[best]]}:{arms.feature_names[columns[best]]}".split(":")
-    parts = list(dict.fromkeys(repr(part.partition("=")[0]) for part in pair))
-    name = f"{'interaction' if len(parts) > 1 else 'square'} of {listed(parts)}"
-    return Missing(
-        name if new.any() else "features that it lacks",
-        float(p_value),
-        max(1 - (usual / max(size, ROUNDING)) ** 2, 0.0),
-        A
-        @ P[:, best]
-        * (R @ P[:, best])
-        / max(info[best], ROUNDING)
-        / np.maximum(found.plays[0], 1.0),
-        1 / max(size, ROUNDING),
-    )
-
-
-def lack_of_fit_p_values(arms: ArmSet, segments: Iterable[tuple[Segment, SegmentStats]]) -> Floats:
-    """(n,) p-values of `lack_of_fit` for a batch of n tests; 1 where there is nothing to test.
-
-    Parameters
-    ----------
-    arms : the variants
-    segments : what was played, and its sums with squares
-
-    Returns
-    -------
-    (n,) p-values
-
-    Examples
-    --------
-    >>> import steadyarm as sa
-    >>> arms = sa.ArmSet.factorial({"image": ["a", "b"], "text": ["x", "y"]}, interactions=1)
-    >>> world = sa.Environment.from_means(
-    ...     arms, [0.2, 0.3, 0.3, 0.7], sa.BernoulliReward(), budget=800
-    ... )
-    >>> piece = Segment(np.full((2, 4), 0.25), np.full(2, 800), "blocks", 8)
-    >>> stats = world.play(piece, np.zeros(2, np.int64), np.random.default_rng(1), squares=True)
-    >>> bool((lack_of_fit_p_values(arms, [(piece, stats)]) < 0.05).all())
-    True
-    """
-    found = _compare(arms, list(segments))
-    tested = (found.rank > 0) & (found.freedom[:, 1] >= LEAST_FREEDOM)
-    return np.where(tested, found.p_value, 1.0)
-
-
-def _compare(arms: ArmSet, log: list[tuple[Segment, SegmentStats]]) -> _Comparison:
-    """Distances of all pieces, tested as `periods.variation` tests distances between periods.
-
-    With M = I - N X (X'NX)⁻ X' a piece's distances are M y, y the sums of the arms' rewards. If
-    noise is alike their covariance is M N M' = M N, whose inverse over all pieces is the metric.
-    """
-    if not log:
-        raise InvalidInputError("no segment was given; give at least one that was played.")
-    X, n = arms.coordinates, log[0][0].trials
-    K = len(X)
-    plays, sums, R = np.zeros((3, n, K))
-    alike, pieces = np.zeros((n, K, K)), []
-    columns = [_columns(segment, stats, K) for segment, stats in log]
-    for N, y, squares in columns:
-        weighted = N[:, :, None] * X
-        gram = weighted.swapaxes(1, 2) @ X
-        M: Floats = np.eye(K) - weighted @ np.linalg.pinv(gram, 1e-10, hermitian=True) @ X.T
-        own = M * N[:, None, :]
-        free = np.diagonal(own, axis1=1, axis2=2) > ROUNDING * np.maximum(N, 1)
-        says = np.any(free, axis=1, keepdims=True)  # False: no more arms than parameters
-        if says.any():
-            M, own = M * says[:, :, None], own * says[:, :, None]
-            plays, sums, alike = plays + N * says, sums + y * says, alike + own
-            R = R + (M @ y[:, :, None])[:, :, 0]
-            pieces.append((N, _scatter(N, y, squares), M))
-    W = np.linalg.pinv(alike, rcond=ROUNDING, hermitian=True)
-    rank = np.linalg.matrix_rank(alike, rtol=ROUNDING, hermitian=True).astype(np.float64)
-    usual, behind = _usual_noise(columns)
-    V, T, spread = np.zeros((n, K, K)), np.zeros(n), np.zeros(n)
-    weight, seen, filled = np.zeros(n), np.zeros(n), np.zeros((n, K))
-    for N, scatter, M in pieces:
-        variance = np.where(N > 1, scatter / np.maximum(N - 1, 1), usual)
-        spread = spread + (N * variance).sum(axis=1) * M.any(axis=(1, 2))
-        V = V + (M * (N * variance)[:, None, :]) @ M.swapaxes(1, 2)
-        share = N * np.maximum(((W @ M) * M).sum(axis=1), 0.0)
-        T, weight = T + (share * variance).sum(axis=1), weight + share.sum(axis=1)
-        seen = seen + np.where(N > 1, share**2 / np.maximum(N - 1, 1), 0.0).sum(axis=1)
-        filled = filled + np.where(N > 1, 0.0, share)
-    rarity = seen + np.where(filled > 0, filled**2 / np.maximum(behind, 0.1), 0.0).sum(axis=1)
-    noise = T**2 * rarity / np.where(weight > 0, weight, 1.0) ** 2
-    WV = W @ V
-    traces = np.trace(WV @ WV, axis1=1, axis2=2)
-    Q = (R[:, None] @ W @ R[:, :, None])[:, 0, 0]
-    p_value, statistic, freedom = box_test(Q, T, traces, noise, 2 * noise, rank)
-    spread = spread / np.maximum(plays.sum(axis=1), 1.0)
-    return _Comparison(plays, sums, R, V, alike, spread, rank, p_value, statistic, freedom)
-
-
-def _usual_noise(columns: list[tuple[Floats, Floats, Floats]]) -> tuple[Floats, Floats]:
-    """(n, K) variance of the rewards of an arm that is played once in a piece, and its freedom.
-
-    From its pieces with more plays, and from the difference to the piece before in which it was
-    played; drift between the two makes this too large. An arm that has neither: as all arms.
-    """
-    total, count, mean, before = np.zeros((4, *columns[0][0].shape))
-    for N, y, squares in columns:
-        once, now = (N == 1) & (before > 0), y / np.maximum(N, 1)
-        step = (now - mean) ** 2 * before / (before + 1)
-        total = total + _scatter(N, y, squares) + np.where(once, step, 0.0)
-        count = count + np.maximum(N - 1, 0) + once
-        mean, before = np.where(N > 0, now, mean), np.where(N > 0, N, before)
-    every = count.sum(axis=1, keepdims=True)
-    pooled = total.sum(axis=1, keepdims=True) / np.maximum(every, 1)
-    usual = np.where(count > 0, total / np.maximum(count, 1), pooled)
-    return usual, 2 / 3 * np.where(count > 0, count, every)  # von Neumann's ratio
-
-
-def _scatter(N: Floats, y: Floats, squares: Floats) -> Floats:
-    """(n, K) sum of squared distances of an arm's rewards from their mean in the piece."""
-    return np.where(N > 1, np.maximum(squares - y**2 / np.maximum(N, 1), 0.0), 0.0)
-
-
-def _columns(segment: Segment, stats: SegmentStats, arms: int) -> tuple[Floats, Floats, Floats]:
-    """(n, K) plays, sums and sums of squares of all arms."""
-    if stats.squares is None:
-        raise InvalidInputError(
-            "a segment's statistics have no sums of squared rewards, which a test of the model "
-            "needs; play it with squares=True."
-        )
-    found = stats.counts.astype(np.float64), stats.sums, stats.squares
-    if segment.arms is None:
+    log = _Played.of(names, pieces)
+    balance = total_of(assignment_balance(piece, log.joint) for piece in log.pieces)
+    found = log.judge(balance, _got(int(balance.observed.sum())))
+    found = replace(found, lost=sum(int(piece.lost[0]) for piece in log.pieces))
+    for j, piece in enumerate(log.pieces):
+        for k in np.flatnonzero(impossible_counts(piece)[0])[:1].tolist():
+            verdict = _impossible_verdict(log.name(k), piece, j, k)
+            return replace(found, p_value=0.0, culprit=log.name(k), verdict=verdict)
+    if found.p_value < MENTION:
         return found
-    out = np.zeros((3, segment.trials, arms))
-    out[:, :, segment.arms] = found
-    return out[0], out[1], out[2]
+    rows = "per variant"
+    if not log.joint:
+        rows = f"of {len(log.arms):,} variants, each by itself,"
+    fine = f"The rows {rows} fit the logged probabilities (p = {found.p_value:.2g})."
+    return replace(found, verdict=fine)
+
+
+def attrition_test(names: Sequence[str], pieces: Iterable[LoggedSegment]) -> CountTest:
+    """Whether rewards go missing more often in some arms than in others.
+
+    Compared within segments only, so the share of missing rewards may move over time together
+    with the allocation. Short segments are joined with the next.
+
+    Parameters
+    ----------
+    names : the names of the arms
+    pieces : segments with the rows of every arm and how many of them have a reward
+
+    Returns
+    -------
+    CountTest : the p-value and what it means
+
+    Examples
+    --------
+    >>> fair = Segment(np.array([[0.5, 0.5]]), np.array([1000]))
+    >>> piece = LoggedSegment(fair, np.array([[500, 500]]), rewarded=np.array([[490, 430]]))
+    >>> attrition_test(["A", "B"], [piece]).verdict
+    'B misses 70 rewards; about 40 were expected (+7.0 standard deviations; p = 2.7e-12).'
+    """
+    log = _Played.of(names, pieces)
+    balance = total_of(attrition_balance(log.pieces, log.joint))
+    found = log.judge(balance, _misses, too_many=True)
+    if found.p_value < MENTION:
+        return found
+    missing = int(balance.observed.sum())
+    lost = counted(missing, "reward is", "rewards are")
+    fine = f"{lost} missing, in all variants alike (p = {found.p_value:.2g})."
+    return replace(found, verdict=fine if missing else "No reward is missing.")
+
+
+def srm_from_sums(
+    names: Sequence[str],
+    rows: int,
+    sums: Floats,
+    spread: Floats,
+    largest: Floats,
+    counts: NDArray[np.int64],
+    of: str = "visits",
+) -> CountTest:
+    """The test for logs that hold only the probability of the arm that was drawn, from sums.
+
+    The sum of 1/p over the rows of an arm should be the number T of all rows. Its variance is the
+    sum over rounds of 1/p - 1, estimated by T times the mean of 1/p - 1, in which a row weighs 1/p
+    (exact if p is constant). Arms are tested one by one and the p-value is Bonferroni's. An arm
+    without rows cannot be judged: its probability is nowhere in the log.
+
+    Parameters
+    ----------
+    rows : T, of all arms
+    sums, spread : (K,) of 1/p and of (1/p - 1) / p; 0 for an arm without rows
+    largest : (K,) largest 1/p
+    counts : (K,) rows
+    of : what rows are, for people
+
+    Examples
+    --------
+    >>> sums, spread = np.array([1200.0, 2800 / 3]), np.array([3600.0, 2800 / 9])
+    >>> counts = np.array([300, 700])
+    >>> found = srm_from_sums(["A", "B"], 1000, sums, spread, np.array([4.0, 4 / 3]), counts)
+    >>> round(found.p_value, 5), found.culprit
+    (0.00052, 'B')
+    >>> found.verdict
+    'B got 700 of 1,000 visits, about 50 fewer than it should (-3.7 standard deviations; ...'
+    """
+    names, K = tuple(str(name) for name in names), len(names)
+    seen = sums > 0
+    variance = np.maximum(spread, 0.0) * rows / np.where(seen, sums, 1.0)
+    off = np.where(seen, sums - rows, 0.0)
+    residuals = standardise(off, variance, 1e-6 * rows)
+    normal = variance >= NORMAL * largest**2
+    each = 2 * ndtr(-np.abs(residuals))
+    each = np.where(normal, each, _bennett(np.abs(off) / largest, variance / largest**2))
+    each = np.where(residuals == 0, 1.0, each)
+    p_value = float(min(1.0, each.min() * seen.sum()))
+    worst = _furthest(residuals)
+    # rows that stand for 1/p each should stand for all rows; so many would, were they like these
+    should = counts[worst] * rows / sums[worst] if seen[worst] else 0.0
+    said = _got(rows, of)(float(counts[worst]), should)
+    verdict = f"The rows per variant fit the logged probabilities (p = {p_value:.2g})."
+    if p_value < MENTION:
+        verdict = _sentence(names[worst], said, residuals[worst], p_value)
+    if not seen.all():
+        unseen = [name for name, there in zip(names, seen, strict=True) if not there]
+        verdict += f" Not tested, because the log has no rows of: {strung(unseen)}."
+    culprit = names[worst] if p_value < NOTICE else None
+    expected = np.full(K, float(rows))
+    return CountTest(
+        names, p_value, float(residuals[worst] ** 2), 1, sums, expected, residuals, culprit, verdict
+    )
+
+
+def _bennett(x: Floats, variance: Floats) -> Floats:
+    """At most P(|sum| ≥ x), for differences of at most 1 with this summed variance."""
+    v = np.maximum(variance, 1e-300)
+    u = x / v
+    return np.asarray(np.minimum(2 * np.exp(-v * ((1 + u) * np.log1p(u) - u)), 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class _Played:
+    """The log of a single test, in the columns of the arms that were played.
+
+    Attributes
+    ----------
+    names : the names of all arms
+    arms : (U,) those that were played
+    pieces : with U columns each
+    joint : whether the arms are few enough to be judged jointly
+    """
+
+    names: Sequence[str]
+    arms: Integers
+    pieces: list[LoggedSegment]
+    joint: bool
+
+    @classmethod
+    def of(cls, names: Sequence[str], pieces: Iterable[LoggedSegment]) -> _Played:
+        log = list(pieces)
+        arms, most = np.arange(len(names), dtype=np.int64), JOINT_OF_ALL
+        if any(piece.segment.arms is not None for piece in log):
+            lists = [arms if p.segment.arms is None else p.segment.arms for p in log]
+            arms, most = np.unique(np.concatenate(lists)), JOINT
+            log = [_in_columns(piece, arms) for piece in log]
+        return cls(names, arms, log, len(arms) <= most)
+
+    def name(self, k: int) -> str:
+        """The name of the arm in a column."""
+        return str(self.names[int(self.arms[k])])
+
+    def judge(self, balance: Balance, says: Says, too_many: bool = False) -> CountTest:
+        """The result of a test; `too_many` if only too many of something is a fault."""
+        off, variance = balance.observed[0] - balance.expected[0], balance.variance[0]
+        residuals, shown = standardise(off, variance), np.arange(len(self.arms))
+        if self.joint:
+            p, statistic, freedom = (float(value[0]) for value in surprise(balance))
+        else:
+            p, statistic, freedom = float(surprise_by_arm(balance)[0]), 0.0, 0.0
+            size = residuals if too_many else np.abs(residuals)
+            shown = np.sort(np.argsort(-size, kind="stable")[:FURTHEST])
+        names = tuple(self.name(k) for k in shown.tolist())
+        observed, expected = balance.observed[0, shown], balance.expected[0, shown]
+        residuals = residuals[shown]
+        worst = int(residuals.argmax()) if too_many else _furthest(residuals)
+        said = says(observed[worst], expected[worst])
+        return CountTest(
+            names,
+            p,
+            statistic,
+            int(freedom),
+            observed,
+            expected,
+            residuals,
+            names[worst] if p < NOTICE else None,
+            _sentence(names[worst], said, residuals[worst], p),
+        )
+
+
+def _furthest(residuals: Floats) -> int:
+    """The arm that is furthest off; of two, the one with too few, since loss is more common."""
+    size = np.nan_to_num(np.abs(residuals), posinf=1e300)
+    close = size >= size.max() * (1 - 1e-9)
+    return int(np.where(close, residuals, np.inf).argmin())
+
+
+def _in_columns(piece: LoggedSegment, arms: Integers) -> LoggedSegment:
+    """The piece with a column for each of the arms."""
+    segment = piece.segment
+    place = np.searchsorted(arms, arms if segment.arms is None else segment.arms)
+
+    def spread(values: NDArray[Any]) -> NDArray[Any]:
+        out = np.zeros((len(values), len(arms)), dtype=values.dtype)
+        out[:, place] = values
+        return out
+
+    rewarded = None if piece.rewarded is None else spread(piece.rewarded)
+    dense = replace(segment, weights=spread(segment.weights), arms=None)
+    drawn = None if piece.drawn is None else spread(piece.drawn)
+    return LoggedSegment(dense, spread(piece.assigned), rewarded, drawn)
+
+
+def _sentence(name: str, said: str, residual: float, p: float) -> str:
+    return f"{name} {said} ({residual:+.1f} standard deviations; p = {p:.2g})."
+
+
+def _got(total: int, of: str = "visits") -> Says:
+    """Describe how many of `total` visits an arm got, and how many were expected."""
+
+    def says(observed: float, expected: float) -> str:
+        off = abs(observed - expected)
+        size = f"{off:,.0f}" if off >= 10 else f"{off:.2g}"
+        more = "more" if observed > expected else "fewer"
+        return f"got {observed:,.0f} of {total:,} {of}, about {size} {more} than it should"
+
+    return says
+
+
+def _misses(observed: float, expected: float) -> str:
+    return f"misses {observed:.0f} rewards; about {expected:.0f} were expected"
+
+
+def _impossible_verdict(name: str, piece: LoggedSegment, j: int, k: int) -> str:
+    count, rows, opened = int(piece.assigned[0, k]), int(piece.rows[0]), int(piece.opened[0])
+    if rows > opened:
+        return f"Segment {j} assigned {opened} positions but has {rows} rows: some are duplicates."
+    if piece.segment.weights[0, k] <= 0:
+        return f"Segment {j} never plays {name}, yet has {count} rows of it."
+    assert piece.drawn is not None
+    return f"Segment {j} drew {name} {piece.drawn[0, k]} times, yet has {count} rows of it."
+
+
+# Balances: counts, and how far they may be from what they should be by chance.
+
+
+@dataclass(frozen=True, eq=False)
+class Balance:
+    """Counts of n tests, and how far they may be from what they should be.
+
+    Attributes
+    ----------
+    observed, expected, variance : (n, U) of each arm
+    hits, draws : (n, U) and (n,): each arm's difference is that of so many independent yes-or-no
+        draws, with so many expected to be yes, or varies less
+    covariance : (n, U, U) of the counts; empty where arms are judged one by one
+    """
+
+    observed: Floats
+    expected: Floats
+    variance: Floats
+    hits: Floats
+    draws: Floats
+    covariance: Floats
+
+    def __add__(self, other: Balance) -> Balance:
+        names = [one.name for one in fields(self)]
+        return Balance(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
+def total_of(balances: Iterable[Balance]) -> Balance:
+    """The sum over the segments of a log."""
+    found = iter(balances)
+    total = next(found, None)
+    if total is None:
+        raise InvalidInputError("no segment was given; give at least one.")
+    return sum(found, start=total)
+
+
+def surprise(balance: Balance) -> tuple[Floats, Floats, Integers]:
+    """(n,) probability of counts at least as far off, the chi-squared statistic, its freedom.
+
+    For arms each by itself. Directions with a variance of at least 10 counts make the statistic.
+    Arms whose count has less are judged one by one by binomial tails, and share a tenth of the
+    error probability (all of it if there is nothing else). A count that cannot vary and is off has
+    probability 0.
+    """
+    off, variance = balance.observed - balance.expected, balance.variance
+    p_common, statistic, freedom = chi_squared(off, balance.covariance)
+    rare = (variance < NORMAL) & (variance > NEGLIGIBLE)
+    p_rare = _least_tail(balance, rare)
+    any_rare = rare.any(axis=1)
+    p_value = np.where(any_rare, p_rare, p_common)
+    both = np.minimum(p_common / (1 - RARE), p_rare / RARE)
+    p_value = np.where(any_rare & (freedom > 0), both, p_value)
+    stuck = ((variance <= NEGLIGIBLE) & (np.abs(off) > WHOLE)).any(axis=1)
+    return np.where(stuck, 0.0, np.minimum(p_value, 1.0)), statistic, freedom
+
+
+def surprise_by_arm(balance: Balance) -> Floats:
+    """(n,) probability of any single count being so far off, by Bonferroni."""
+    off, varies = balance.observed - balance.expected, balance.variance > NEGLIGIBLE
+    stuck = (~varies & (np.abs(off) > WHOLE)).any(axis=1)
+    return np.where(stuck, 0.0, np.minimum(_least_tail(balance, varies), 1.0))
+
+
+def _least_tail(balance: Balance, among: Booleans) -> Floats:
+    """(n,) the least tail probability of these arms times their number.
+
+    No sum of independent yes-or-no draws, such as draws without replacement are too, has heavier
+    tails than the binomial distribution (Hoeffding 1956).
+    """
+    off, hits, draws = balance.observed - balance.expected, balance.hits, balance.draws[:, None]
+    p, x = np.clip(hits / np.maximum(draws, 1.0), 0.0, 1.0), np.abs(off)
+    above = _binomial(betainc, np.ceil(hits + x - WHOLE) - 1, draws, p, beyond=(1.0, 0.0))
+    below = _binomial(betaincc, np.floor(hits - x + WHOLE), draws, p, beyond=(0.0, 1.0))
+    tails = np.where(x < 1 - WHOLE, 1.0, np.minimum(above + below, 1.0))
+    return np.asarray(np.where(among, tails, 1.0).min(axis=1) * np.maximum(among.sum(axis=1), 1))
+
+
+def _binomial(
+    tail: np.ufunc, k: Floats, draws: Floats, p: Floats, beyond: tuple[float, float]
+) -> Floats:
+    """Probability of more than k hits (`betainc`), or of at most k (`betaincc`).
+
+    `draws` need not be whole; `beyond` holds the values for k < 0 and k >= draws.
+    """
+    inside = (k >= 0) & (k < draws)
+    found = tail(np.where(inside, k + 1, 1.0), np.where(inside, draws - k, 1.0), p)
+    return np.where(inside, found, np.where(k < 0, *beyond))
+
+
+def chi_squared(off: Floats, covariance: Floats) -> tuple[Floats, Floats, Integers]:
+    """(n,) p-value, statistic and freedom of the directions that vary by at least ten counts.
+
+    off : (n, U) differences; covariance : (n, U, U)
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    lengths = np.einsum("nkd,nk->nd", vectors, off)
+    usable = values >= NORMAL
+    statistic = np.where(usable, lengths**2 / np.where(usable, values, 1.0), 0.0).sum(axis=1)
+    freedom = usable.sum(axis=1)
+    p_value = np.where(freedom > 0, chdtrc(np.maximum(freedom, 1), statistic), 1.0)
+    return p_value, statistic, freedom
+
+
+def standardise(difference: Floats, variance: Floats, slack: float = WHOLE) -> Floats:
+    """Differences in standard deviations; infinite where there is none but they exceed `slack`."""
+    known = variance > NEGLIGIBLE
+    off = np.abs(difference) > slack
+    fixed = np.select([off & (difference > 0), off], [np.inf, -np.inf], 0.0)
+    return np.where(known, difference / np.sqrt(np.where(known, variance, 1.0)), fixed)
+
+
+def assignment_balance(piece: LoggedSegment, joint: bool = True) -> Balance:
+    """Rows per arm against what was drawn, or else the logged allocation, given how many there are.
+
+    Rows may have been lost. If arms lose alike, the rows of a segment are a random part of what was
+    drawn: as many draws without replacement.
+    """
+    if piece.drawn is not None:
+        size = piece.opened.astype(np.float64)
+        shares = piece.drawn / np.maximum(size, 1.0)[:, None]
+        return _part(piece.assigned.astype(np.float64), shares, size, joint)
+    size = np.full(len(piece.rows), np.inf)
+    return _part(piece.assigned.astype(np.float64), normalise(piece.segment), size, joint)
+
+
+def attrition_balance(pieces: Iterable[LoggedSegment], joint: bool = True) -> Iterator[Balance]:
+    """Rows without reward per arm, given how many each segment has and which arms it assigned.
+
+    Within a segment every row is as likely to miss its reward if arms do not matter (the
+    generalised test of Cochran, Mantel and Haenszel), so rates may move with the allocation.
+    Segments of fewer than 30 rows, which alone say little or nothing, are joined with the next.
+    """
+    for assigned, missing in _strata(pieces):
+        size = assigned.sum(axis=1)
+        yield _part(missing, assigned / np.maximum(size, 1)[:, None], size, joint)
+
+
+def _part(observed: Floats, shares: Floats, size: Floats, joint: bool) -> Balance:
+    """The balance of counts that are a random part of what has these shares.
+
+    observed, shares : (n, U) of the arms
+    size : (n,) of the whole; infinite for independent draws
+    joint : whether the covariance of all counts is needed
+    """
+    rows = np.minimum(observed.sum(axis=1), size)
+    finite = np.where(np.isinf(size), 0.0, size)
+    # variance that is left without replacement
+    left = (finite - rows) / np.maximum(finite - 1, 1.0)
+    spread = rows * np.where(np.isinf(size), 1.0, left)
+    few = rows <= size / 2  # else of those that are left out
+    draws = np.where(few, rows, finite - rows)
+    return Balance(
+        observed,
+        rows[:, None] * shares,
+        spread[:, None] * shares * (1 - shares),
+        draws[:, None] * np.where(few[:, None], shares, 1 - shares),
+        draws,
+        spread[:, None, None] * _one_draw(shares if joint else shares[:, :0]),
+    )
+
+
+def _strata(pieces: Iterable[LoggedSegment]) -> Iterator[Floats]:
+    """(2, n, K) rows, and rows without reward, of consecutive segments with enough rows."""
+    joined: Floats | None = None
+    for piece in pieces:
+        assert piece.rewarded is not None
+        counts = np.array([piece.assigned, piece.assigned - piece.rewarded], dtype=np.float64)
+        joined = counts if joined is None else joined + counts
+        if (joined[0].sum(axis=1) >= STRATUM).all():
+            yield joined
+            joined = None
+    if joined is not None:
+        yield joined
+
+
+def normalise(segment: Segment) -> Floats:
+    """Weights that sum to one; zero where nothing was played."""
+    total = segment.weights.sum(axis=1)
+    proper = (segment.weights >= 0).all(axis=1) & (np.abs(total - 1) < 1e-3)  # False for nan
+    if not (proper | (segment.rounds == 0)).all():
+        raise InvalidInputError(
+            f"a segment's weights are negative, nan or do not sum to one (sums from "
+            f"{total.min():g} to {total.max():g}); expected the probabilities of all arms."
+        )
+    weights = np.where(proper[:, None], segment.weights, 0.0)
+    return np.asarray(weights / np.where(proper, total, 1.0)[:, None])
+
+
+def impossible_counts(piece: LoggedSegment) -> Booleans:
+    """(n, K) counts that cannot be, whatever the draws."""
+    counts, weights = piece.assigned, normalise(piece.segment)
+    wrong = (piece.rows > piece.opened)[:, None] & (counts > 0) | (counts > 0) & (weights <= 0)
+    return np.asarray(wrong if piece.drawn is None else wrong | (counts > piece.drawn))
+
+
+def _one_draw(shares: Floats) -> Floats:
+    """(n, U, U) covariance of a single draw."""
+    out: Floats = -shares[:, :, None] * shares[:, None, :]
+    k = np.arange(shares.shape[1])
+    out[:, k, k] += shares
+    return out

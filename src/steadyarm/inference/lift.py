@@ -24,8 +24,8 @@ from steadyarm.inference.intervals import (
     critical_values,
     pairwise_value,
 )
-from steadyarm.inference.limits import shortlist
 from steadyarm.inference.sequences import ConfidenceSequence
+from steadyarm.inference.shortlist import shortlist
 from steadyarm.validation import check_fraction
 
 Floats = NDArray[np.float64]

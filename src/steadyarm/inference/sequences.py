@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from steadyarm.arms.generated import values_of
 from steadyarm.errors import InvalidInputError
-from steadyarm.estimators import arm_values, is_one_hot
+from steadyarm.estimators import is_one_hot
 from steadyarm.inference.boundaries import (
     FIRST_LOOK,
     Looks,
@@ -19,31 +19,11 @@ from steadyarm.inference.boundaries import (
     boundaries,
     normal_factor,
 )
-from steadyarm.inference.evidence import Evidence
-from steadyarm.inference.intervals import (
-    Intervals,
-    gap_directions,
-    recommended_arms,
-    refused,
-    settle,
-)
-from steadyarm.inference.limits import (
-    ARMS_AT_ONCE,
-    ROUNDING,
-    RareEvents,
-    gap_forms,
-    gap_limits,
-    others_than,
-    quadratic,
-    rare_events,
-    shortlist,
-    skewed_limits,
-    value_limits,
-)
-from steadyarm.inference.variance import (
+from steadyarm.inference.evidence import (
     FARTHEST,
     LEAST_FREEDOM,
     LEAST_ROUNDS,
+    Evidence,
     bounded_terms,
     inverse_weights,
     plain_thirds,
@@ -51,6 +31,24 @@ from steadyarm.inference.variance import (
     student_factor,
     third_moments,
 )
+from steadyarm.inference.intervals import (
+    ARMS_AT_ONCE,
+    ROUNDING,
+    Intervals,
+    RareEvents,
+    gap_directions,
+    gap_forms,
+    gap_limits,
+    others_than,
+    rare_events,
+    recommended_arms,
+    refused,
+    settle,
+    skewed_limits,
+    value_limits,
+)
+from steadyarm.inference.shortlist import shortlist
+from steadyarm.kernels import quadratic_forms
 from steadyarm.validation import check_fraction, whole_number
 
 Floats = NDArray[np.float64]
@@ -210,9 +208,9 @@ class ConfidenceSequence:
         if reward_range is None or evidence.whole is not None:
             self.variance, parts, self.freedom, kind = running_variance(evidence)
             X = evidence.arms.coordinates
-            sums = arm_values(X, evidence.scores.reshape(-1, X.shape[1]))
+            sums = evidence.scores.reshape(-1, X.shape[1]) @ X.T
             sums = sums.reshape(*evidence.rounds.shape, len(X))
-            self.third = third_moments(sums, quadratic(X, parts), evidence.rounds)
+            self.third = third_moments(sums, quadratic_forms(X, parts), evidence.rounds)
             self.inverse = inverse_weights(evidence)
             if self.inverse is not None:
                 self.every, self.pieces = plain_thirds(evidence, upto=True)
@@ -376,7 +374,7 @@ class ConfidenceSequence:
     def errors(self, j: int, D: Floats, low: Floats, high: Floats) -> Floats:
         """(n, K) standard errors of d'θ at the end of piece j; infinite if no limit is known."""
         T = np.maximum(self.rounds[:, j][:, None], 1)
-        errors = np.sqrt(quadratic(D, self.variance[:, j])) / T
+        errors = np.sqrt(quadratic_forms(D, self.variance[:, j])) / T
         return np.where(np.isfinite(low) | np.isfinite(high), errors, np.inf)
 
     def possible(self, j: int, alpha: float, best: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -418,12 +416,12 @@ class ConfidenceSequence:
             for the values of the arms; gaps are measured from `ratio` times its value
         """
         D, centre = directions
-        variance = quadratic(D, self.variance[:, j])
+        variance = quadratic_forms(D, self.variance[:, j])
         if self.scale is not None:
             terms = self._scales(self.scale[:, :, j], best, ratio)
             first = self._scales(self.first, best, ratio)
             return self._bounded_limits(j, variance, terms, first, best is not None, alpha, centre)
-        known = variance > ROUNDING * quadratic(D, self.squares[:, j])
+        known = variance > ROUNDING * quadratic_forms(D, self.squares[:, j])
         skew = np.zeros_like(variance)
         if best is None:
             skew = self.third[:, j] / np.where(known, variance, np.inf)

@@ -18,9 +18,9 @@ from scipy.special import chdtrc
 
 from steadyarm.errors import InvalidInputError, RewardsPendingError
 from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
+from steadyarm.inference.evidence import score_scatter
 from steadyarm.inference.intervals import SingleAnalysis
 from steadyarm.inference.lift import lift_sequence, lifts
-from steadyarm.inference.variance import score_scatter
 from steadyarm.live.decisions import build_ledger
 from steadyarm.live.estimates import FEW, Estimates, differences, lift_text
 from steadyarm.live.measured import Sums, by_series, with_references

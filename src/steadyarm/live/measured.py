@@ -17,8 +17,8 @@ from scipy.special import ndtri
 from steadyarm.errors import InvalidInputError, RewardsPendingError, SteadyArmError
 from steadyarm.estimators import is_one_hot
 from steadyarm.inference import Evidence, confidence_sequence, fixed_budget
+from steadyarm.inference.evidence import student_factor
 from steadyarm.inference.lift import lift_sequence, lifts
-from steadyarm.inference.variance import student_factor
 from steadyarm.kernels import gram, inverse_root
 from steadyarm.live.decisions import SegmentLedger, load_state
 from steadyarm.live.estimates import MetricResult, Safety, differences

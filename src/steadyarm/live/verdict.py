@@ -29,8 +29,8 @@ from steadyarm.inference import (
 from steadyarm.inference.boundaries import Looks
 from steadyarm.inference.intervals import recommended_arms
 from steadyarm.inference.lift import lifts_between
-from steadyarm.inference.limits import SHORT, shortlist
 from steadyarm.inference.sequences import NO_ARM, decided_for
+from steadyarm.inference.shortlist import SHORT, shortlist
 from steadyarm.live.estimates import Estimates, MetricResult, differences, lift_text, with_ends
 from steadyarm.live.settings import Settings
 from steadyarm.policies import Policy, State

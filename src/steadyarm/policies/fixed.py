@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.designs.adjacency import adjacent_optimal
 from steadyarm.designs.rounding import Allocation, round_designs
-from steadyarm.estimators import arm_values, least_squares, least_squares_errors
+from steadyarm.estimators import least_squares, least_squares_errors
 from steadyarm.policies.base import (
     Policy,
     Recommendations,
@@ -171,7 +171,7 @@ class AdjacentBAI(ShuffledPlan):
         """The arm with the highest least-squares value; nan where the plays say nothing of it."""
         X = state.arms.coordinates
         theta, variance = least_squares(X, state.tally)
-        estimates = arm_values(X, theta)
+        estimates = theta @ X.T
         arm = best_arm(estimates, state.ties)
         if variance is None:
             return Recommendations(arm, estimates, None)

@@ -18,7 +18,8 @@ from steadyarm.arms import ArmSet
 from steadyarm.designs.optimal import TOLERANCE, Kind, Solver, SubsetDesigns, designs_for
 from steadyarm.designs.rounding import Allocation, exact_allocation
 from steadyarm.errors import InvalidInputError
-from steadyarm.estimators import arm_values, ips, ips_squares, standard_errors
+from steadyarm.estimators import ips, ips_squares
+from steadyarm.kernels import quadratic_forms
 from steadyarm.policies.base import (
     Policy,
     Recommendations,
@@ -310,7 +311,7 @@ class IPSPolicy(Policy[IPSStateT]):
         """
         if state.support is not None:
             return state.arms.values(theta[0])[None]
-        return arm_values(self.features(state.arms), theta)
+        return np.asarray(theta @ self.features(state.arms).T)
 
     def recommend(self, state: IPSStateT) -> Recommendations:
         """The arm with the highest estimate."""
@@ -321,7 +322,7 @@ class IPSPolicy(Policy[IPSStateT]):
             mean = state.theta[:, :, None]
             with np.errstate(all="ignore"):  # unknown before two rounds: nan
                 covariance = (state.squares - T * mean * mean.swapaxes(1, 2)) / (T * (T - 1))
-            errors = standard_errors(self.features(state.arms), covariance)
+            errors = np.sqrt(quadratic_forms(self.features(state.arms), covariance))
         return Recommendations(best_arm(estimates, state.ties), estimates, errors)
 
 

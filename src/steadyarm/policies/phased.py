@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from steadyarm.arms import ArmSet
 from steadyarm.designs.optimal import Solver, designs_for
 from steadyarm.designs.rounding import round_designs
-from steadyarm.estimators import arm_values, least_squares, least_squares_errors
+from steadyarm.estimators import least_squares, least_squares_errors
 from steadyarm.policies.base import (
     Policy,
     Recommendations,
@@ -167,13 +167,13 @@ class PhasedPolicy(Policy[PhasedState]):
             counts=np.where(active[:, None], stats.counts, state.counts),
             variance=variance,
         )
-        kept = self.keep(state, rank_arms(arm_values(X, theta), state.ties))
+        kept = self.keep(state, rank_arms(theta @ X.T, state.ties))
         return replace(after, survivors=np.where(active[:, None], kept, state.survivors))
 
     def recommend(self, state: PhasedState) -> Recommendations:
         """The survivor with the highest estimate; nan for arms outside the last epoch."""
         X = state.arms.coordinates
-        estimates = arm_values(X, state.theta)
+        estimates = state.theta @ X.T
         arm = best_arm(estimates, state.ties, state.survivors)
         if state.variance is None:
             return Recommendations(arm, estimates, None)

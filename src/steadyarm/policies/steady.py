@@ -254,7 +254,7 @@ def gap_errors(arms: ArmSet, estimates: Floats, covariance: Floats) -> Floats:
     best = first_largest(estimates)
     if isinstance(arms.rows, DenseRows):
         X = arms.coordinates
-        return np.sqrt(np.maximum(quadratic_forms(X[best][:, None, :] - X, covariance), 0.0))
+        return np.sqrt(quadratic_forms(X[best][:, None, :] - X, covariance))
     errors = np.empty(estimates.shape)
     for x, C, row in zip(arms.rows.take(best), covariance, errors, strict=True):
         pull = C @ x

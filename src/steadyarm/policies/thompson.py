@@ -17,7 +17,7 @@ from scipy.special import log_ndtr
 
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError
-from steadyarm.estimators import arm_values, least_squares
+from steadyarm.estimators import least_squares
 from steadyarm.kernels import grams
 from steadyarm.policies.base import (
     Policy,
@@ -162,7 +162,7 @@ class ThompsonPolicy(Policy[ThompsonState]):
             return None
         X = state.arms.coordinates
         theta, roots = posterior(X, state.counts, state.sums, self.ridge)
-        values, roots = arm_values(X, theta), self._noise(state)[:, None, None] * roots
+        values, roots = theta @ X.T, self._noise(state)[:, None, None] * roots
         keys = np.column_stack([state.seeds, state.played])
         shares = best_shares(values, roots, keys, self.samples)
         return Segment(self.allocation(values, roots, shares), rounds)
@@ -196,7 +196,7 @@ class ThompsonPolicy(Policy[ThompsonState]):
         """
         X = state.arms.coordinates
         theta, roots = posterior(X, state.counts, state.sums, self.ridge)
-        estimates = arm_values(X, theta)
+        estimates = theta @ X.T
         _, variance = least_squares(X, state.tally)
         errors = None
         if variance is not None:
