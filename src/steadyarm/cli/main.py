@@ -271,7 +271,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     parser = _Parser(
         prog="steadyarm",
-        description="Find the best of many variants with a fixed number of trials, "
+        description="Find the best of many variants with a fixed number of visits, "
         "also when user behaviour changes during the test.",
     )
     parser.add_argument("--version", action="version", version=f"steadyarm {sa.__version__}")
