@@ -109,7 +109,7 @@ def running(config: uvicorn.Config, port: int = 0) -> Iterator[tuple[str, int]]:
 @contextmanager
 def listening(storage: str, at: int = 0, **given: Any) -> Iterator[str]:
     """The service and its pages, as `steadyarm serve` sets them up; the address."""
-    usual = {"access_log": False, "warm": False, "secret": "a secret of the service alone"}
+    usual: Any = {"access_log": False, "warm": False, "secret": "a secret of the service alone"}
     settings = ServiceSettings(**(usual | given), storage=storage)
     app = create_dashboard(open_storage(storage), settings)
     with running(_config(app, settings), at) as (host, port):

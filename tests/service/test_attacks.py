@@ -320,8 +320,8 @@ def test_the_proxy_of_the_guide_works_and_opens_nothing(tmp_path: Path) -> None:
         *(f"{name}: {value}" for name, value in headers.items()),
     )
     storage = f"sqlite:///{tmp_path}/a.db"
-    given = {name: tuple(getattr(args, name)) for name in ("allowed_hosts", "trusted_proxies")}
-    with listening(storage, **given) as url:
+    hosts, proxies = tuple(args.allowed_hosts), tuple(args.trusted_proxies)
+    with listening(storage, allowed_hosts=hosts, trusted_proxies=proxies) as url:
         assert raw(url, *asked)[0] == 403
         assert raw(url, *(line.replace("example.org", "localhost") for line in asked))[0] == 400
         token = add_token(storage, "me")

@@ -94,7 +94,7 @@ class Bench:
             "seed": seed,
             "arms": list("ABC"),
             "sticky": "unit" if sticky else "request",
-            "metrics": [METRIC | metric for metric in metrics],
+            "metrics": [{**METRIC, **metric} for metric in metrics],
             "products": [list(names) for names in products],
         }
         if window is not None:

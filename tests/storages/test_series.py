@@ -130,7 +130,8 @@ def test_events_once(bench: Bench) -> None:
     outcomes = bench.again().record(key, more, NOW + 5)
     assert said(outcomes) == ["repeated", "conflict", "stored", "stored"]
     found = counted(bench, key)
-    assert (found["spent"], found["clicked"]) == (close((2, 16)), (2, 1))
+    assert found["spent"] == close((2, 16))
+    assert found["clicked"] == (2, 1)
     wrong = [Event("b", 1.0, "spent", key="good"), Event("a", 1.0, "unheard-of")]
     for bad in (wrong[1], Event("a", 1.0, "spent"), Event("a", 1.0, "seen", key="")):
         refused(InvalidInputError, bench.record, key, [wrong[0], bad], NOW)
