@@ -14,8 +14,6 @@ import pytest
 
 from steadyarm.cli.main import main
 
-__all__ = ["TOML", "Run", "facts"]
-
 Run = Callable[..., str]
 
 TOML = """

@@ -12,7 +12,7 @@ import pytest
 
 from steadyarm.cli.experiment import ABOUT
 from steadyarm.cli.main import main
-from tests.cli.conftest import TOML, Run, facts
+from tests.cli.conftest import Run, facts
 
 GUIDE = Path(__file__).parents[2] / "docs/run/live.md"
 
@@ -35,7 +35,6 @@ def test_create_and_list(run: Run) -> None:
     lines = run("list").splitlines()
     assert lines[0].split() == ["name", "state", "created", "policy", "variants", "budget"]
     assert lines[2].startswith("other  draft    20")
-    assert "'shop'" in run("create", "test.toml", status=1)
 
 
 def test_the_example_in_the_help_is_an_experiment(run: Run) -> None:
@@ -52,20 +51,6 @@ def test_the_example_in_the_help_is_an_experiment(run: Run) -> None:
                     assert "a verdict needs the first 248 visits; 1 has been assigned" in early
                 continue
             run(*words[2:])
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("name = ", "test.toml cannot be read as TOML"),
-        ('arms = ["A", "B"]\nbudget = 9', "test.toml has no name"),
-        (TOML + "buget = 7", "did you mean budget?"),
-    ],
-)
-def test_wrong_files_are_refused(run: Run, text: str, message: str) -> None:
-    Path("test.toml").write_text(text)
-    assert message in run("create", "test.toml", status=1)
-    assert not Path("tests.db").exists()
 
 
 def test_recommend(shop: Run) -> None:
@@ -85,7 +70,6 @@ def test_recommend(shop: Run) -> None:
     assert facts(shop, "recommend", "shop", "--anytime")["anytime"]
     assert not facts(shop, "recommend", "shop")["anytime"]  # the budget is spent
     assert shop("show", "shop").splitlines()[1] == lines[0]
-    assert "level is 2" in shop("recommend", "shop", "--level", "2", status=1)
 
 
 def test_what_is_not_known_is_null(run: Run) -> None:
@@ -112,10 +96,8 @@ def test_health_drift_and_replay(shop: Run) -> None:
 
 def test_what_may_be_unmeant_is_noted(run: Run) -> None:
     assert "Note:" not in run("create", "test.toml")
-    few = 'name = "few"\narms = ["A", "B"]\nbudget = 19\n'
+    few = 'name = "few"\narms = ["A", "B"]\nbudget = 19\nmissing = "zero"\n'
     Path("test.toml").write_text(few)
-    assert "`missing` is required unless" in run("create", "test.toml", status=1)
-    Path("test.toml").write_text(few + 'missing = "zero"\n')
     noted = run("create", "test.toml")
     assert "\nNote: without a reward_window, visits without a reward are judged only after" in noted
     assert "\nNote: the budget is small for so many variants; steadyarm plan computes" in noted
@@ -161,4 +143,3 @@ def test_export(shop: Run, suffix: str) -> None:
     assert f"The log is in {file}, settings" in shop("export", "shop", file)
     written = facts(shop, "export", "shop", file)
     assert written == {"file": file, "description": f"{file}.experiment.json"}
-    assert "ends with '.txt'" in shop("export", "shop", "log.txt", status=1)

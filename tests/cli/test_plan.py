@@ -44,28 +44,6 @@ def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert facts == json.loads(json.dumps(sa.plan(question, trials=100, seed=4).to_dict()))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("", "--arms is required"),
-        ("--arms 3 --gap 0.1 --traffic 5", "Give either --rate"),
-        (f"{SHORT[5:]} --rate 0.1", "Give either --rate"),
-        ("none.toml", "none.toml cannot be read"),
-        ("none.toml --gap 3", "--gap cannot be used with a file"),
-        (f"{SHORT[5:]} --plot plan.gif", "the picture is plan.gif"),
-        (f"{SHORT[5:]} --rhythm tides", "--rhythm is 'tides'; expected one of 'none', 'weekend'"),
-        (f"{SHORT[5:]} --jobs 0", "--jobs is 0"),
-        (f"{SHORT[5:]} --gap -1", "--gap is -1.0; expected a number above 0"),
-        (f"{SHORT[5:]} --policies stedy", "--policies: there is no policy 'stedy'"),
-    ],
-)
-def test_bad_requests_are_answered(
-    options: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", *options.split()]) == 1
-    assert message in capsys.readouterr().err
-
-
 def test_the_guide_documents_every_setting_and_its_question_is_one(tmp_path: Path) -> None:
     text = GUIDE.read_text()
     for key in (*TOP, *(key for keys in TABLES.values() for key in keys or ())):

@@ -31,21 +31,3 @@ def test_one_file_with_the_fingerprint_that_its_commands_give(shop: Run, capsys:
     assert main(export[1].split()) == 0
     digest = hashlib.sha256(Path("shop.csv").read_bytes()).hexdigest()
     assert f"<code>{digest}</code>" in page
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["nobody"], "'nobody'"),
-        (
-            ["shop", "--out", "report.pdf"],
-            "use a file name that ends in .html. To get a PDF, print the page",
-        ),
-        (["shop", "--storage", "sqlite:///none.db"], "has no experiments"),
-    ],
-)
-def test_mistakes_are_answered(shop: Run, capsys: Printed, words: list[str], message: str) -> None:
-    before = set(Path().iterdir())
-    assert main(["report", *words]) == 1
-    assert message in capsys.readouterr().err
-    assert set(Path().iterdir()) == before

@@ -32,20 +32,3 @@ def test_options_go_before_the_file(tmp_path: Path, capsys: pytest.CaptureFixtur
     facts = json.loads(capsys.readouterr().out)
     assert (facts["budget"], facts["trials"], facts["seed"]) == (20, 10, 3)
     assert facts["policy"]["name"] == "Uniform"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([], "Name an environment with --world"),
-        (["none.toml"], "none.toml cannot be read: No such file"),
-        (["--world", "soare_oscilating"], "; did you mean soare_oscillating?"),
-        (["--world", "soare_oscillating", "--set", "omga=0.5"], "; did you mean omega?"),
-        (["--world", "soare_stationary", "--set", "budget"], "must have the form KEY=VALUE"),
-    ],
-)
-def test_bad_requests_are_answered(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["simulate", *options]) == 1
-    assert message in capsys.readouterr().err

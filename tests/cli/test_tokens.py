@@ -62,10 +62,8 @@ def test_a_publishable_key_is_printed_once_with_what_it_is_for(
 
 
 def test_a_token_with_an_end_is_listed_with_it(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["token", "create", "--name", "me", "--scope", "admin", "--expires"]
-    assert main([*words, "soon"]) == 1
-    assert "--expires" in capsys.readouterr().err
-    assert main([*words, "90d"]) == 0
+    words = "token create --name me --scope admin --expires 90d"
+    assert main(words.split()) == 0
     capsys.readouterr()
     main(["token", "list", "--format", "json"])
     (fact,) = json.loads(capsys.readouterr().out)["tokens"]

@@ -17,8 +17,6 @@ from steadyarm.client import AsyncClient, AsyncRemoteExperiment, Client
 from tests.client.proxies import Proxy
 from tests.service.clients import listening
 
-__all__ = ["Connect", "Create", "Stored"]
-
 Connect = Callable[..., Any]
 Create = Callable[..., sa.Experiment]
 Stored = Callable[[str], sa.Experiment]

@@ -17,6 +17,7 @@ import steadyarm as sa
 from steadyarm.client import Client, RewardBuffer, ServiceDownError
 from tests.client.conftest import Connect, Create
 from tests.client.proxies import Proxy
+from tests.service.clients import until
 from tests.service.receivers import receiving
 
 NOBODY = "http://127.0.0.1:9"
@@ -149,10 +150,8 @@ def test_the_thread_is_woken_when_the_service_is_back(
     proxy.up()
     time.sleep(0.15)
     shop.ask("u1")  # the service is back
-    deadline = time.monotonic() + 10
-    while client.pending and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert (client.pending, there.status().total_rewarded) == (0, 1)
+    until(lambda: not client.pending)
+    assert there.status().total_rewarded == 1
 
 
 CRASH = """

@@ -147,8 +147,9 @@ def test_a_session_that_is_not_found_in_time_is_not_waited_for(
 ) -> None:
     storage, free = open_storage("memory"), threading.Event()
     token = add_tokens(storage, "admin")["admin"]
-    with dashboard(storage, request_timeout=0.3) as browser, ThreadPoolExecutor(5) as pool:
+    with dashboard(storage) as browser, ThreadPoolExecutor(5) as pool:
         browser.sign_in(token)
+        browser.limit(0.3)
         monkeypatch.setattr(storage.sessions, "find", lambda *_: free.wait(20) and None)
         try:
             began = time.monotonic()

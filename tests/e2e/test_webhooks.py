@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import steadyarm as sa
 from steadyarm.service.webhooks import new_endpoint
 from steadyarm.storages import open_storage
 from steadyarm.storages.storage import Storage
-from tests.service.clients import Server, served
+from tests.service.clients import Server, served, until
 from tests.service.receivers import Receiver, receiving
 from tests.storages.databases import fresh_database
 
@@ -41,17 +40,11 @@ def run_tests(storage: Storage, *names: str) -> None:
         test.stop()
 
 
-def closed(storage: Storage, names: set[str], seconds: float = 240) -> None:
-    """Until the end of these tests was noticed and all messages were accepted."""
-    until = time.monotonic() + seconds
-    keys = {summary.key for summary in storage.summaries() if summary.name in names}
-    while True:
-        notices, waiting = storage.webhooks.notices(), storage.webhooks.waiting()
-        over = {key for key, notice in notices.items() if notice.state.get("closed")}
-        if keys <= over and not waiting:
-            return
-        assert time.monotonic() < until, (notices, waiting)
-        time.sleep(0.1)
+def is_over(storage: Storage) -> bool:
+    """Whether the end of all tests was noticed and all messages were accepted."""
+    notices = storage.webhooks.notices()
+    over = {key for key, notice in notices.items() if notice.state.get("closed")}
+    return {one.key for one in storage.summaries()} <= over and not storage.webhooks.waiting()
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
@@ -72,19 +65,16 @@ def test_killed_servers_and_failing_receivers_lose_nothing(
             storage.webhooks.add(new_endpoint(receiver.url, storage.now(), private=True))
             run_tests(storage, "one", "two")
             with server(tmp_path, url) as running:
-                receiver.wait(3)
+                until(lambda: len(receiver.got) >= 3)
                 running.process.kill()
         with server(tmp_path, url) as running:  # nobody listens
             run_tests(storage, "three", "alone")
-            until = time.monotonic() + 120
-            while not any(error for _, error in storage.webhooks.waiting().values()):
-                assert time.monotonic() < until, "no attempt has failed"
-                time.sleep(0.1)
+            until(lambda: any(error for _, error in storage.webhooks.waiting().values()))
             running.process.kill()
         run_tests(storage, "four")  # while no server runs
         with receiving(port) as receiver, server(tmp_path, url):
             heard.append(receiver)
-            closed(storage, names)
+            until(lambda: is_over(storage), 240)
 
     events = ("started", "budget_spent", "decided", "window_closed")
     ids: dict[tuple[str, str], set[str]] = {}

@@ -12,10 +12,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,6 +64,11 @@ class InProcess:
         """What a coroutine gives that runs in the application's loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
+    def limit(self, seconds: float) -> None:
+        """From now on, requests are answered in this time or refused."""
+        service = self.app.state.service
+        service.settings = replace(service.settings, request_timeout=seconds)
+
     def request(self, method: str, path: str, **given: Any) -> httpx2.Response:
         answer: httpx2.Response = self.run(self._client.request(method, path, **given))
         return answer
@@ -81,6 +86,14 @@ def in_process(storage: Storage | None = None, **given: Any) -> Iterator[InProce
     settings = ServiceSettings(**({"access_log": False, "warm": False} | given))
     with InProcess(create_app(storage or open_storage("memory"), settings)) as client:
         yield client
+
+
+def until(met: Callable[[], object], seconds: float = 180) -> None:
+    """Wait until this holds."""
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
 
 
 def run_apart(work: Coroutine[Any, Any, T]) -> T:
@@ -129,6 +142,15 @@ class Server:
         """All that it has written."""
         return self.log.read_text()
 
+    def is_ready(self) -> bool:
+        """Whether it answers, at which address."""
+        assert self.process.poll() is None, self.said
+        if found := re.search(r"serves (http://[^:]+:\d+)", self.said):
+            self.url = found[1]
+            with suppress(httpx2.TransportError):
+                return httpx2.get(f"{self.url}/readyz", timeout=60).status_code == 200
+        return False
+
     def end(self) -> int:
         """SIGTERM; its status."""
         self.process.send_signal(signal.SIGTERM)
@@ -150,24 +172,9 @@ def served(folder: Path, *words: str, **variables: str) -> Iterator[Server]:
         )
         server = Server(process, Path(log.name))
         try:
-            deadline = time.monotonic() + 180  # numerical code may have to be compiled
-            while not (found := re.search(r"serves (http://[^:]+:\d+)", server.said)):
-                assert process.poll() is None, server.said
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-            server.url = found[1]
-            while not is_ready(server.url):
-                assert process.poll() is None, server.said
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            until(server.is_ready)  # numerical code may have to be compiled
             yield server
         finally:
             if process.poll() is None:
                 process.terminate()
             process.wait(180)
-
-
-def is_ready(url: str) -> bool:
-    with suppress(httpx2.TransportError):
-        return httpx2.get(f"{url}/readyz", timeout=60).status_code == 200
-    return False

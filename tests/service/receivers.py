@@ -58,13 +58,6 @@ class Receiver:
     def types(self) -> list[str]:
         return [one.content["type"] for one in self.got]
 
-    def wait(self, count: int, seconds: float = 60) -> None:
-        """Until so many requests came."""
-        until = time.monotonic() + seconds
-        while len(self.got) < count:
-            assert time.monotonic() < until, f"{len(self.got)} of {count} came: {self.types}"
-            time.sleep(0.05)
-
 
 @contextmanager
 def receiving(port: int = 0, **given: Any) -> Iterator[Receiver]:

@@ -46,7 +46,7 @@ class Faulty:
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[InProcess]:
-    with in_process(open_storage("memory"), request_timeout=0.3) as client:
+    with in_process(open_storage("memory")) as client:
         assert client.post("/v1/experiments", SHOP | {"bulk": True}).status_code == 201
         assert client.post("/v1/experiments/shop/assignments", UNIT).status_code == 201
         yield client
@@ -79,7 +79,9 @@ def test_every_route_with_every_fault_of_the_storage(
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         patch.setattr(service.storage, "_database", Faulty(fail))
         patch.setattr("steadyarm.service.service.LONG", 1)
+        shop.limit(0.1 if fault == "stuck" else 60)
         answer = request(shop, route)
+        shop.limit(60)
         released.set()
         assert shop.get("/healthz").status_code == 200
     status = 500 if fault == "bug" else 503

@@ -16,7 +16,7 @@ from steadyarm.service import service as live_service
 from steadyarm.storages import open_storage, service
 from steadyarm.storages.engine import MEMORY
 from steadyarm.storages.storage import Storage
-from tests.service.clients import SHOP, in_process
+from tests.service.clients import SHOP, in_process, until
 
 ASK = "/v1/experiments/shop/assignments"
 
@@ -59,11 +59,8 @@ def test_a_file_that_was_damaged_before_the_start_is_not_ready(tmp_path: Path) -
         file.seek(-8192, 2)  # of the last rows
         file.write(b"\x7f" * 4096)
     with in_process(open_storage(url)) as client:
-        deadline = time.monotonic() + 60
-        while (answer := client.get("/readyz")).status_code == 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert "the file is damaged" in answer.json()["detail"]
+        until(lambda: client.get("/readyz").status_code != 200)
+        assert "the file is damaged" in client.get("/readyz").json()["detail"]
 
 
 def test_a_storage_that_does_not_answer_is_said_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +92,4 @@ def test_it_is_alive_before_numerical_code_is_loaded(monkeypatch: pytest.MonkeyP
         assert (early.status_code, early.headers["retry-after"]) == (503, "1")
         assert early.json()["type"] == "urn:steadyarm:problem:starting"
         loaded.set()
-        deadline = time.monotonic() + 60
-        while client.get("/readyz").status_code != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: client.get("/readyz").status_code == 200)

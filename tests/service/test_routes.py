@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
@@ -14,7 +13,7 @@ from msgspec import convert
 from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
 from steadyarm.wire.responses import CreatedExperiment, Recommendation
-from tests.service.clients import SHOP, InProcess, in_process
+from tests.service.clients import SHOP, InProcess, in_process, until
 
 BASE = "/v1/experiments/shop"
 SLOTS = {f"slot {i}": ["off", "on"] for i in range(16)}
@@ -128,10 +127,7 @@ def test_windows_close_by_themselves() -> None:
         client.post("/v1/experiments", SHOP | {"budget": 20, "reward_window": 0.2})
         units = [f"u{i}" for i in range(20)]
         client.post(f"{BASE}/assignments:batch", {"units": units})
-        deadline = time.monotonic() + 60
-        while not client.get(BASE).json()["observed"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until(lambda: client.get(BASE).json()["observed"])
         late = client.post(f"{BASE}/rewards", {"unit": "u1", "reward": 1})
         assert late.json()["type"] == "urn:steadyarm:problem:reward-too-late"
 

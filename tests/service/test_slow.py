@@ -20,7 +20,7 @@ import uvicorn
 import steadyarm as sa
 from steadyarm.service import process
 from steadyarm.storages import open_storage
-from tests.service.clients import SHOP, InProcess, in_process, running
+from tests.service.clients import SHOP, InProcess, in_process, running, until
 
 BASE = "/v1/experiments/shop"
 
@@ -45,11 +45,13 @@ def locked(path: Path) -> Iterator[None]:
 
 def test_while_nothing_can_be_written_requests_are_told_in_time(tmp_path: Path) -> None:
     file = tmp_path / "t.db"
-    with in_process(open_storage(f"sqlite:///{file}"), request_timeout=0.8) as client:
+    with in_process(open_storage(f"sqlite:///{file}")) as client:
         client.post("/v1/experiments", SHOP)
+        client.limit(0.8)
         with ThreadPoolExecutor(4) as pool, locked(file):
             stuck = [pool.submit(ask, client, f"new {i}") for i in range(3)]
             told = [one.result() for one in stuck]
+            client.limit(60)
             assert client.get(BASE).status_code == 200  # reads go on
         for answer, took in told:
             assert answer.status_code == 503
@@ -57,9 +59,7 @@ def test_while_nothing_can_be_written_requests_are_told_in_time(tmp_path: Path) 
             assert answer.json()["hint"].endswith("Check before you repeat anything else.")
             assert answer.headers["Retry-After"] == "1"
             assert took < 30  # SQLite alone would wait for the lock
-        deadline = time.monotonic() + 60
-        while ask(client, "new 0")[0].status_code == 503:
-            assert time.monotonic() < deadline
+        until(lambda: ask(client, "new 0")[0].status_code != 503)
 
 
 def test_a_slow_decision_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +102,9 @@ def test_a_body_that_comes_slowly_is_not_waited_for(monkeypatch: pytest.MonkeyPa
             await client.app.state.service.run_short(time.sleep, 0.05)
             yield b" "
 
-    with in_process(request_timeout=0.3) as client:
+    with in_process() as client:
         client.post("/v1/experiments", SHOP)
+        client.limit(0.3)
         try:
             answer = client.post(f"{BASE}/assignments", content=slowly())
         finally:

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
-__all__ = ["SIZES", "attended", "executable", "new_context", "open_browser"]
-
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 SIZES = {390: 844, 1280: 800, 1920: 1080}  # width and height of a phone, a laptop, a desk
 # Whatever a page asks for elsewhere has no address. Charts are drawn without a graphics card.

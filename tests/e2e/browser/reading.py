@@ -30,12 +30,6 @@ def hurry(page: Page) -> None:
     page.add_init_script(HURRIED)
 
 
-def sign_in(page: Page, token: str) -> None:
-    """On the page that asks for a token."""
-    page.get_by_label("Token").fill(token)
-    page.get_by_role("button", name="Sign in").click()
-
-
 def draw_all(page: Page) -> None:
     """Unfold and scroll through the page until every chart is drawn; then back."""
     page.evaluate("for (const fold of document.querySelectorAll('.fold')) fold.open = true")

@@ -38,9 +38,9 @@ def experiments() -> Iterator[tuple[str, sa.Experiment]]:
     two = sa.ArmSet.one_hot(["old", "new"])
     rates: dict[str, Any] = {"reward_range": (0.0, 1.0)}
     layouts = sa.ArmSet.factorial(LAYOUTS)
-    yield "landing-page", played(layouts, budget=8000, visits=4000, days=14, **rates)
+    yield "landing-page", played(layouts, 8000, 4000, days=14, step=100, **rates)
     checkout = sa.ArmSet.one_hot(CHECKOUT)
-    yield "checkout", played(checkout, 6000, 6000, days=7, control="standard", **rates)
+    yield "checkout", played(checkout, 6000, 6000, days=7, control="standard", step=100, **rates)
     yield "not-started", played(two, visits=0, start=False)
     yield "no-visitors-yet", played(two, visits=0)
     finished = played(two, 1000, 600, days=3)

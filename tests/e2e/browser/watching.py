@@ -6,8 +6,6 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import BrowserContext, ConsoleMessage, Dialog, Page, Request, WebError
 
-__all__ = ["Watch"]
-
 VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) =>
   console.error("policy: " + event.violatedDirective + " " + event.blockedURI));

@@ -5,12 +5,14 @@ Only what differs from a container is replaced: the folder /data, the port, and 
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib import import_module
@@ -25,14 +27,47 @@ from sqlalchemy import make_url
 
 from steadyarm.cli.main import main
 from steadyarm.storages import open_storage
-from tests.e2e.container.reading import (
-    compose,
-    image_command,
-    image_environment,
-    image_health,
-    inside,
-)
-from tests.service.clients import SHOP
+from tests.service.clients import SHOP, until
+
+ROOT = Path(__file__).parents[3]
+
+
+def image(name: str) -> list[str]:
+    """The rest of all lines with this instruction, in the stage that becomes the image."""
+    text = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text())
+    return re.findall(rf"^{name} +(.*)$", text.rpartition("\nFROM ")[2], re.MULTILINE)
+
+
+def image_environment() -> dict[str, str]:
+    words = [word for line in image("ENV") for word in shlex.split(line)]
+    return dict(word.split("=", 1) for word in words)
+
+
+def image_command() -> list[str]:
+    """What a container runs."""
+    (line,) = image("CMD")
+    return [str(word) for word in json.loads(line)]
+
+
+def image_health() -> list[str]:
+    """What tells whether a container is healthy."""
+    (line,) = image("HEALTHCHECK")
+    return [str(word) for word in json.loads(line.partition("CMD")[2])]
+
+
+def compose() -> dict[str, Any]:
+    """compose.yaml, variables as they are written."""
+    found: dict[str, Any] = import_module("yaml").safe_load((ROOT / "compose.yaml").read_text())
+    return found
+
+
+def inside(service: str) -> list[list[str]]:
+    """The commands that the page runs inside of a container of a service, without redirections."""
+    page = (ROOT / "docs/operate/container.md").read_text()
+    lines = "".join(re.findall(r"```console\n(.*?)```", page, re.DOTALL))
+    command = rf"^docker compose (?:run|exec)(?: --rm| -T)* {service} (.*?)(?: [<>].*)?$"
+    return [shlex.split(found) for found in re.findall(command, lines, re.MULTILINE)]
+
 
 Variables = dict[str, str]
 
@@ -60,11 +95,7 @@ def started(words: list[str], variables: Variables) -> Iterator[str]:
     quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen(words, env=variables, start_new_session=True, **quiet)
     try:
-        deadline = time.monotonic() + 180
-        while run(image_health(), variables).returncode:
-            assert process.poll() is None, process.communicate()[1]
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        until(lambda: run(image_health(), variables).returncode == 0)
         yield f"http://127.0.0.1:{variables['STEADYARM_PORT']}"
         process.send_signal(signal.SIGTERM)
         _, told = process.communicate(timeout=120)

@@ -10,8 +10,6 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["ROOT", "SDK", "build", "node_tests", "run"]
-
 ROOT = Path(__file__).parents[3]
 SDK = ROOT / "sdk/js"
 

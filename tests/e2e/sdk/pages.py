@@ -11,8 +11,6 @@ from threading import Thread
 
 from tests.e2e.sdk.node import ROOT
 
-__all__ = ["IMPORTS", "PageServer", "serving_pages"]
-
 # What a page without a bundler needs: where the packages are that modules import by their names.
 IMPORTS = """<script type="importmap">
 { "imports": {

@@ -14,8 +14,6 @@ from steadyarm.service.auth import new_key, new_token
 from steadyarm.storages import open_storage
 from tests.service.clients import listening
 
-__all__ = ["Shop", "create_shop", "free_port"]
-
 
 def free_port() -> int:
     """A port that nobody listens at now."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.e2e.sdk.pages import IMPORTS, PageServer
 from tests.e2e.sdk.shops import Shop, create_shop
+from tests.service.clients import until
 
 OURS = (
     IMPORTS
@@ -61,10 +61,7 @@ def delivered(page: Page, count: int) -> None:
 
 
 def until_counts(shop: Shop, expected: tuple[int, int]) -> None:
-    deadline = time.monotonic() + 180
-    while shop.counts() != expected:
-        assert time.monotonic() < deadline, f"{shop.counts()}, and {expected} is expected"
-        time.sleep(0.1)
+    until(lambda: shop.counts() == expected)
 
 
 def test_a_page_shows_its_variant_and_reports_clicks(

@@ -11,6 +11,7 @@ import pytest
 
 import steadyarm
 from tests.e2e.sdk.node import ROOT, SDK, build, node_tests, run
+from tests.e2e.sdk.shops import Shop
 
 TESTS = sorted(path.name.removesuffix(".ts") for path in SDK.glob("test/*.test.ts"))
 MODULES = ("events", "server", "service", "web")
@@ -39,6 +40,13 @@ new SteadyArmWebProvider({ url: "", timeout: "2s" });
 @pytest.mark.parametrize("file", TESTS)
 def test_its_own_tests_pass_in_node(file: str) -> None:
     assert node_tests(f"{file}.js") >= 15
+
+
+def test_the_provider_for_servers_works_with_a_real_service(shop: Shop) -> None:
+    assigned, rewarded = shop.counts()
+    env = {"STEADYARM_URL": shop.url, "STEADYARM_TOKEN": shop.token}
+    assert node_tests("steadyarm.live.js", env) == 3
+    assert shop.counts() == (assigned + 60, rewarded + 60)
 
 
 @pytest.fixture(scope="module")

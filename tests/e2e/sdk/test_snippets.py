@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
-import time
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -22,41 +22,24 @@ from tests.e2e.sdk.node import ROOT, SDK, build
 from tests.e2e.sdk.pages import PageServer
 from tests.e2e.sdk.shops import Shop, free_port
 from tests.e2e.sdk.test_browser import until_counts
-from tests.service.clients import listening
+from tests.service.clients import listening, until
 
-PAGES = {
-    "Flask": "python",
-    "FastAPI": "python",
-    "Express": "javascript",
-    "A page without a server": "browser",
-}
 ADDRESS = "http://127.0.0.1:8000"
 BUTTONS = {f"the page with button {name}" for name in "ABC"}
 
 
-def block(title: str, language: str) -> str:
-    """The program under a title."""
-    text = (ROOT / f"docs/integrate/{PAGES[title]}.md").read_text()
-    section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]
-    (found,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+def documented(page: str, language: str, containing: str) -> str:
+    """The program of a page that has this in it."""
+    blocks = re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    (found,) = (block for block in blocks if containing in block)
     return str(found)
-
-
-PROGRAMS = {
-    "Flask": block("Flask", "python"),
-    "FastAPI": block("FastAPI", "python"),
-    "Express": block("Express", "js"),
-    "plain page": block("A page without a server", "html"),
-}
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service without tokens that has the experiment of the page."""
     folder = tmp_path_factory.mktemp("open")
-    (toml,) = re.findall(
-        r"```toml\n(.*?)```", (ROOT / "docs/integrate/python.md").read_text(), re.DOTALL
-    )
+    toml = documented("docs/integrate/python.md", "toml", "arms")
     settings: dict[str, Any] = tomllib.loads(toml)
     settings["policy"] = sa.Steady()
     storage = f"sqlite:///{folder}/tests.db"
@@ -70,21 +53,15 @@ def rewarded(address: str) -> int:
         return client.experiment("shop").status().totals.rewarded
 
 
-def until_rewarded(address: str, count: int) -> None:
-    deadline = time.monotonic() + 180
-    while rewarded(address) != count:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
-def python(name: str, address: str) -> dict[str, Any]:
+def python(framework: str, address: str) -> dict[str, Any]:
+    code = documented("docs/integrate/python.md", "python", framework).replace(ADDRESS, address)
     names: dict[str, Any] = {}
-    exec(compile(PROGRAMS[name].replace(ADDRESS, address), name, "exec"), names)
+    exec(compile(code, framework, "exec"), names)
     return names
 
 
 def test_flask(address: str) -> None:
-    before, names = rewarded(address), python("Flask", address)
+    before, names = rewarded(address), python("Flask(", address)
     with names["app"].test_client() as browser:
         shown = browser.get("/flask").text
         assert shown in BUTTONS
@@ -96,7 +73,7 @@ def test_flask(address: str) -> None:
 
 
 def test_fastapi(address: str) -> None:
-    before, names = rewarded(address), python("FastAPI", address)
+    before, names = rewarded(address), python("FastAPI(", address)
     with TestClient(names["app"]) as browser:
         shown = browser.get("/fastapi").json()
         assert shown in BUTTONS
@@ -114,13 +91,6 @@ def readme(tmp_path: Path) -> Iterator[str]:
     with listening(f"sqlite:///{tmp_path}/tests.db") as url:
         urlopen(Request(f"{url}/v1/experiments", settings.encode()), timeout=120).close()
         yield url
-
-
-def documented(page: str, language: str, containing: str) -> str:
-    """The code of a page that has this in it."""
-    blocks = re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    (found,) = (block for block in blocks if containing in block)
-    return str(found)
 
 
 def test_events_of_the_provider_for_python(readme: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -156,17 +126,18 @@ def test_events_of_the_package_for_node(readme: str) -> None:
 def test_express(address: str, tmp_path: Path) -> None:
     port, before = free_port(), rewarded(address)
     program = build() / f"build/express-{port}.mjs"  # where Node finds the packages
-    code = PROGRAMS["Express"].replace(ADDRESS, address).replace("3000", str(port))
-    program.write_text(code)
+    code = documented("docs/integrate/javascript.md", "js", "express()")
+    program.write_text(code.replace(ADDRESS, address).replace("3000", str(port)))
     with (tmp_path / "log").open("w+") as log:
         running = subprocess.Popen(["node", str(program)], cwd=SDK, stdout=log, stderr=log)
         try:
             url = f"http://127.0.0.1:{port}/express"
-            shown = answered(url, running)
+            until(lambda: listens(port))
+            shown = read(url)
             assert shown in BUTTONS
             urlopen(Request(url, method="POST"), timeout=60).close()
-            until_rewarded(address, before + 1)
-            assert answered(url, running) == shown
+            until(lambda: rewarded(address) == before + 1)
+            assert read(url) == shown
         finally:
             running.terminate()
             running.wait(30)
@@ -175,22 +146,21 @@ def test_express(address: str, tmp_path: Path) -> None:
         assert "SteadyArm:" not in log.read()
 
 
-def answered(url: str, running: subprocess.Popen[bytes]) -> str:
-    """The answer of a server that may not listen yet."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            with urlopen(url, timeout=60) as answer:
-                return str(answer.read().decode())
-        except URLError:
-            assert running.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+def listens(port: int) -> bool:
+    with suppress(OSError):
+        socket.create_connection(("127.0.0.1", port)).close()
+        return True
+    return False
+
+
+def read(url: str) -> str:
+    with urlopen(url, timeout=60) as answer:
+        return str(answer.read().decode())
 
 
 def test_a_page_without_a_server(visitor: BrowserContext, pages: PageServer, shop: Shop) -> None:
-    code = PROGRAMS["plain page"].replace(ADDRESS, shop.url).replace("pk_…", shop.keys["web"])
-    pages.pages["/plain"] = code
+    code = documented("docs/integrate/browser.md", "html", 'id="buy"')
+    pages.pages["/plain"] = code.replace(ADDRESS, shop.url).replace("pk_…", shop.keys["web"])
     before = shop.counts()
     page = visitor.new_page()
     page.goto("/plain")
