@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 import time
@@ -40,9 +39,7 @@ def provided(url: str, **given: Any) -> Iterator[tuple[OpenFeatureClient, Steady
 
 
 def test_a_whole_test_through_openfeature(create: Create, url: str) -> None:
-    """Every visitor sees one button, and those who see B buy."""
-    rules: dict[str, Any] = {"seed": 3, "missing": "zero", "reward_window": "1d"}
-    shop = create(budget=120, name="button", **rules)
+    shop = create(budget=120, name="button", seed=3)
     with provided(url) as (flags, provider):
         seen = {}
         for i in range(120):
@@ -50,20 +47,19 @@ def test_a_whole_test_through_openfeature(create: Create, url: str) -> None:
             details = flags.get_string_details("button", "A", visitor)
             assert (details.reason, details.error_code) == (Reason.SPLIT, None)
             assert details.value == details.variant
-            assert details.flag_metadata["experiment"] == "button"
-            assert details.flag_metadata["inTest"] is True
-            assert 0 < float(details.flag_metadata["probability"]) < 1
             seen[visitor.targeting_key] = details.value
             if details.value == "B":
                 flags.track("button", visitor)
-        assert (
-            flags.get_string_value("button", "A", EvaluationContext("visitor 7"))
-            == seen["visitor 7"]
-        )
         assert provider.flush()
         late = flags.get_string_details("button", "A", EvaluationContext("visitor 120"))
         assert (late.reason, late.error_code) == (Reason.STATIC, None)
-        assert late.flag_metadata == {"experiment": "button", "inTest": False}
+        shop.stop()
+        draft = create(name="draft", start=False)
+        disabled = flags.get_string_details(draft.name, "mine", visitor)
+        assert (disabled.value, disabled.reason, disabled.error_code) == (
+            *("mine", Reason.DISABLED),
+            None,
+        )
     rewards = {row.unit: row.reward for row in shop.storage.log(shop.key)}
     assert rewards == {unit: 1.0 if name == "B" else None for unit, name in seen.items()}
 
@@ -82,31 +78,12 @@ def test_what_the_context_says_of_a_unit_is_stored(create: Create, url: str) -> 
         bad = EvaluationContext("bob", {"spend": "much"})
         details = flags.get_string_details("known", "A", bad)
         assert (details.error_code, details.value) == (ErrorCode.INVALID_CONTEXT, "A")
-        for nobody in (None, EvaluationContext(), EvaluationContext("")):
-            details = flags.get_string_details("known", "A", nobody)
-            assert (details.error_code, details.value) == (ErrorCode.TARGETING_KEY_MISSING, "A")
+        details = flags.get_string_details("known", "A")
+        assert (details.error_code, details.value) == (ErrorCode.TARGETING_KEY_MISSING, "A")
         details = flags.get_string_details("unknown", "A", ANN)
         assert (details.error_code, details.value) == (ErrorCode.FLAG_NOT_FOUND, "A")
     (row,) = shop.storage.log(shop.key)
     assert {event.metric for event in row.events} >= {"device=mobile", "member=true", "spend"}
-
-
-def test_a_test_without_variants_for_now_is_disabled(create: Create, url: str) -> None:
-    shop = create(name="paused", start=False)
-    with provided(url) as (flags, _):
-        details = flags.get_string_details("paused", "mine", ANN)
-        assert (details.value, details.reason, details.error_code) == (
-            "mine",
-            Reason.DISABLED,
-            None,
-        )
-        assert details.flag_metadata == {
-            "experiment": "paused",
-            "inTest": False,
-            "problem": "wrong-state",
-        }
-        shop.start()
-        assert flags.get_string_details("paused", "mine", ANN).reason == Reason.SPLIT
 
 
 def test_an_outage_is_bridged(proxy: Proxy, create: Create, tmp_path: Path) -> None:
@@ -143,17 +120,12 @@ def test_an_outage_is_bridged(proxy: Proxy, create: Create, tmp_path: Path) -> N
     assert [row.reward for row in shop.storage.log(shop.key)] == [2.5]
 
 
-def test_bad_events_are_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    with provided(url) as (flags, provider), caplog.at_level(logging.WARNING):
+def test_bad_and_lost_events_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with provided("http://127.0.0.1:9") as (flags, provider):
         flags.track("purchase")
         flags.track("purchase", ANN, TrackingEventDetails(float("nan")))
         flags.track("purchase", ANN, TrackingEventDetails(1.0, {"id": ""}))
-        assert provider.flush()
-    assert len([line for line in caplog.messages if "was not reported" in line]) == 3
-
-
-def test_without_a_buffer_lost_events_are_counted(caplog: pytest.LogCaptureFixture) -> None:
-    with provided("http://127.0.0.1:9") as (flags, provider):
+        assert caplog.text.count("was not reported") == 3
         for i in range(10):
             flags.track("purchase", EvaluationContext(f"u{i}"))
         assert not provider.flush(0.1)
