@@ -34,7 +34,8 @@ AMOUNT = """CASE WHEN incentive::double = 0 THEN 'none'
     WHEN incentive::double < 0.5 THEN 'below $0.5' WHEN incentive::double < 1 THEN '$0.5 to 1'
     WHEN incentive::double < 2 THEN '$1 to 2' ELSE '$2 and more' END"""
 
-found = sa.analyze(log, query=QUERY.format(arm=ANY), cluster="village")
+villages = sa.Columns(cluster="village")
+found = sa.analyze(log, query=QUERY.format(arm=ANY), columns=villages)
 assert found.units is not None  # clusters are units
 share = dict(zip(found.arms.names, found.estimates, strict=True))
 plain = dict(zip(found.arms.names, found.means, strict=True))
@@ -53,7 +54,7 @@ ratio = (high - low) / (alone.intervals.gap_high - alone.intervals.gap_low)[0, n
 print(f"By village the interval is {ratio:.2f} times as wide as by person.")
 
 # How much money does it take?
-amounts = sa.analyze(log, query=QUERY.format(arm=AMOUNT), cluster="village")
+amounts = sa.analyze(log, query=QUERY.format(arm=AMOUNT), columns=villages)
 order = [amounts.arms.names.index(name) for name in ("none", "below $0.5", "$0.5 to 1")]
 order += [amounts.arms.names.index(name) for name in ("$1 to 2", "$2 and more")]
 for k in order:

@@ -22,7 +22,7 @@ from steadyarm import (
     testing as testing,
     theory as theory,
 )
-from steadyarm.analysis import Analysis, Events, analyze
+from steadyarm.analysis import Analysis, Columns, Events, analyze
 from steadyarm.arms import ArmSet
 from steadyarm.client import AsyncClient, Client
 from steadyarm.designs import (
@@ -151,6 +151,7 @@ __all__ = [
     "simulate",
     # logs of tests that ran elsewhere
     "Analysis",
+    "Columns",
     "Events",
     "analyze",
     # errors

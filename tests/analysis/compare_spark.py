@@ -20,11 +20,11 @@ import numpy as np
 import steadyarm as sa
 
 QUESTIONS: dict[str, dict[str, Any]] = {
-    "by row": {"columns": {"unit": None}, "control": "A"},
+    "by row": {"columns": sa.Columns(unit=None), "control": "A"},
     "by unit": {"control": "A"},
-    "covariates": {"covariates": ["spend"]},
-    "clusters": {"cluster": ["store", "day"]},
-    "segments": {"columns": {"unit": None}, "segments": ["country"]},
+    "covariates": {"columns": sa.Columns(covariates=["spend"])},
+    "clusters": {"columns": sa.Columns(cluster=["store", "day"])},
+    "segments": {"columns": sa.Columns(unit=None, segments=["country"])},
 }
 
 

@@ -67,7 +67,7 @@ def test_equal_shops_are_a_t_test_of_shops() -> None:
     of the mean of these numbers with one degree of freedom less than there are shops.
     """
     log = shops_with_users(shops=12)
-    found = sa.analyze(log.frame, cluster="store")
+    found = sa.analyze(log.frame, columns=sa.Columns(cluster="store"))
     m, r, b = log.sums
     y = r / m
     d = np.where(b, 2, -2) * (y - y.mean()) * 12 / 11
@@ -89,7 +89,9 @@ def test_a_gap_is_not_drawn_towards_zero_in_few_shops() -> None:
     """A shop is a twelfth of the mean that it is compared with, which would take a twelfth off."""
     gaps = []
     for seed in range(30):
-        found = sa.analyze(shops_with_users(12, 4, seed=seed, gap=30.0).frame, cluster="store")
+        found = sa.analyze(
+            shops_with_users(12, 4, seed=seed, gap=30.0).frame, columns=sa.Columns(cluster="store")
+        )
         if found.arms.size == 2:
             gaps.append(found.estimates[1] - found.estimates[0])
     error = np.std(gaps) / np.sqrt(len(gaps))
@@ -101,7 +103,7 @@ def test_shops_of_unequal_size_are_like_sandwich_variances() -> None:
     """CR2 of least squares weighed by shop, close but for the known probability of a variant."""
     sizes = np.random.default_rng(5).integers(10, 120, 60).tolist()
     log = shops_with_users(60, sizes, seed=2)
-    found = sa.analyze(log.frame, cluster="store")
+    found = sa.analyze(log.frame, columns=sa.Columns(cluster="store"))
     m, r, b = log.sums
     X = np.stack([~b, b], axis=1).astype(float)
     beta = np.array([(r * X[:, k]).sum() / (m * X[:, k]).sum() for k in range(2)])
@@ -121,7 +123,7 @@ def test_shops_of_unequal_size_are_like_sandwich_variances() -> None:
 
 @pytest.mark.parametrize("shops", [4, 19, 20])
 def test_few_shops_are_a_warning(shops: int) -> None:
-    found = sa.analyze(shops_with_users(shops, seed=3).frame, cluster="store")
+    found = sa.analyze(shops_with_users(shops, seed=3).frame, columns=sa.Columns(cluster="store"))
     [finding] = [f for f in found.health.findings if f.name == "clusters"]
     assert finding.status == ("warn" if shops < 20 else "ok")
     assert f"Each of {shops} clusters (store) keeps its variant." in finding.explanation
@@ -132,16 +134,16 @@ def test_few_shops_are_a_warning(shops: int) -> None:
 
 def test_a_switchback_is_drawn_by_shop_and_day() -> None:
     log = shops_with_users(12, switch=True, seed=4)
-    found = sa.analyze(log.frame, cluster=["store", "day"])
+    found = sa.analyze(log.frame, columns=sa.Columns(cluster=["store", "day"]))
     assert found.units is not None
     assert (found.units.units, found.units.kept) == (120, True)
     health = {f.name: f for f in found.health.findings}
     assert health["assignments"].status == "ok"
     assert "Each of 120 clusters (store and day) keeps" in health["clusters"].explanation
     named = log.frame.with_columns(day=pl.col("timestamp").dt.date().cast(pl.String) + "!")
-    again = sa.analyze(named, cluster=["store", "day"])
+    again = sa.analyze(named, columns=sa.Columns(cluster=["store", "day"]))
     np.testing.assert_allclose(again.intervals.low, found.intervals.low, rtol=1e-9)
-    weekly = sa.analyze(log.frame, cluster=["store", "week"])
+    weekly = sa.analyze(log.frame, columns=sa.Columns(cluster=["store", "week"]))
     assert weekly.units is not None
     assert weekly.units.units == 12 * 3  # from Sunday, 1 March, to Tuesday the week after next
 
@@ -149,7 +151,7 @@ def test_a_switchback_is_drawn_by_shop_and_day() -> None:
 def test_a_switchback_by_shop_counts_shops() -> None:
     """Nobody says which rows were drawn together, and nothing is taken for granted."""
     log = shops_with_users(24, switch=True, seed=4)
-    found = sa.analyze(log.frame, cluster="store")
+    found = sa.analyze(log.frame, columns=sa.Columns(cluster="store"))
     assert found.units is not None
     assert (found.units.units, found.units.kept) == (24, False)
     health = {f.name: f for f in found.health.findings}
@@ -162,7 +164,9 @@ def test_a_switchback_by_shop_counts_shops() -> None:
     assert health["assignments"].p_value == pytest.approx(expected)
     assert health["assignments"].status == "ok"
     lost = log.frame.filter((pl.col("arm") == "A") | (pl.int_range(pl.len()) % 3 == 0))
-    broken = {f.name: f for f in sa.analyze(lost, cluster="store").health.findings}
+    broken = {
+        f.name: f for f in sa.analyze(lost, columns=sa.Columns(cluster="store")).health.findings
+    }
     assert broken["assignments"].status != "ok"
     assert "were expected" in broken["assignments"].explanation
 
@@ -173,10 +177,10 @@ def test_every_place_says_the_same(tmp_path: Path, postgres: str) -> None:
     for place in places:
         write_table(place, frame.columns, frame.rows(), "shops")
     for cluster in ("store", ["store", "day"]):
-        first = sa.analyze(frame, cluster=cluster)
+        first = sa.analyze(frame, columns=sa.Columns(cluster=cluster))
         for place in places:
             query = "shops" if place is not places[0] else None
-            found = sa.analyze(place, cluster=cluster, query=query)
+            found = sa.analyze(place, columns=sa.Columns(cluster=cluster), query=query)
             np.testing.assert_allclose(found.intervals.low, first.intervals.low, rtol=1e-9)
             assert found.units == first.units
             assert [f.status for f in found.health.findings[:4]] == [
@@ -192,11 +196,11 @@ def test_what_is_refused() -> None:
         (["store", 3], "expected the name of a column"),
     ]:
         with pytest.raises(sa.InvalidInputError, match=message):
-            sa.analyze(frame, cluster=given)  # type: ignore[arg-type]
+            sa.analyze(frame, columns=sa.Columns(cluster=given))  # type: ignore[arg-type]
     with pytest.raises(sa.InvalidInputError, match="no units"):
-        sa.analyze(frame, cluster="store", columns={"unit": None})
+        sa.analyze(frame, columns=sa.Columns(cluster="store", unit=None))
     with pytest.raises(sa.InvalidInputError, match="has no column 'day' and no times"):
-        sa.analyze(frame.drop("timestamp"), cluster=["store", "day"])
+        sa.analyze(frame.drop("timestamp"), columns=sa.Columns(cluster=["store", "day"]))
     nowhere = pl.when(pl.int_range(pl.len()).is_in([2, 6])).then(None).otherwise("store")
     with pytest.raises(sa.InvalidInputError, match="row 3, row 7: the cluster 'store' is missing"):
-        sa.analyze(frame.with_columns(store=nowhere), cluster="store")
+        sa.analyze(frame.with_columns(store=nowhere), columns=sa.Columns(cluster="store"))

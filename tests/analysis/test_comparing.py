@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def test_a_test_that_is_watched_may_decide_before_its_end(tmp_path: Path) -> Non
 def test_levels_have_results_of_their_own(tmp_path: Path) -> None:
     rows = rows_by_country()
     log = written(tmp_path / "log.csv", rows)
-    found = sa.analyze(log, split="equal", control="A", segments=["country"])
+    found = sa.analyze(log, split="equal", control="A", columns=sa.Columns(segments=["country"]))
     [by] = found.segments
     assert [level.name for level in by.levels] == ["FR", "DE"]
     assert by.unknown == sum(row["country"] == "" for row in rows)
@@ -104,7 +105,7 @@ def test_a_level_by_itself_has_the_estimates_of_a_log_of_its_rows(tmp_path: Path
     rows = rows_by_country(1500)
     log = written(tmp_path / "log.csv", rows)
     alone = written(tmp_path / "fr.csv", [row for row in rows if row["country"] == "FR"])
-    [by] = sa.analyze(log, split="equal", segments=["country"]).segments
+    [by] = sa.analyze(log, split="equal", columns=sa.Columns(segments=["country"])).segments
     one = sa.analyze(alone, split="equal")
     estimates = by.of("FR").estimates
     assert estimates is not None
@@ -116,7 +117,9 @@ def test_many_levels_are_cut(tmp_path: Path) -> None:
     rows = fixed_rows(900)
     for i, row in enumerate(rows):
         row["zip"] = i % 30 if i < 800 else 7
-    found = sa.analyze(written(tmp_path / "log.csv", rows), split="equal", segments=["zip"])
+    found = sa.analyze(
+        written(tmp_path / "log.csv", rows), split="equal", columns=sa.Columns(segments=["zip"])
+    )
     [by] = found.segments
     assert len(by.levels) == MOST_LEVELS + 1
     assert by.levels[0].name == "7"
@@ -144,11 +147,9 @@ def test_segments_of_units_with_several_rows(tmp_path: Path) -> None:
             )
     log = written(tmp_path / "log.csv", rows)
     widths = []
-    independent: dict[str, str | None] = {"unit": None}
-    for columns in ({}, independent):
-        [by] = sa.analyze(
-            log, columns=columns, split="equal", control="A", segments=["country"]
-        ).segments
+    by_unit = sa.Columns(segments=["country"])
+    for columns in (by_unit, replace(by_unit, unit=None)):
+        [by] = sa.analyze(log, columns=columns, split="equal", control="A").segments
         ends = by.of("FR").lift_intervals
         assert ends is not None
         widths.append(ends[1, 1] - ends[1, 0])
@@ -170,7 +171,9 @@ def test_what_cannot_be_a_segment_is_refused(given: Any, message: str, tmp_path:
     for row in rows:
         row["test"] = "one"
     with pytest.raises(sa.InvalidInputError, match=message):
-        sa.analyze(written(tmp_path / "log.csv", rows), split="equal", segments=given)
+        sa.analyze(
+            written(tmp_path / "log.csv", rows), split="equal", columns=sa.Columns(segments=given)
+        )
 
 
 def test_every_place_says_the_same(tmp_path: Path, postgres: str) -> None:
@@ -183,7 +186,7 @@ def test_every_place_says_the_same(tmp_path: Path, postgres: str) -> None:
     asked: dict[str, Any] = {
         "split": ["equal", "2026-03-03 12:00: A=1/2,B=1/2"],
         "control": "A",
-        "segments": ["country"],
+        "columns": sa.Columns(segments=["country"]),
     }
     first = sa.analyze(written(tmp_path / "log.csv", rows), **asked)
     for place, query in ((file, None), (database, "log"), (postgres, "log")):

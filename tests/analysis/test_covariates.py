@@ -50,7 +50,9 @@ def test_single_rows_are_adjusted_by_slopes_of_the_other_half(kind: str, tmp_pat
     rows = plain_rows(1500, ALWAYS_ANOTHER[kind])
     for i, row in enumerate(rows):
         row[1] = f"u{i:05}"
-    found = sa.analyze(write_table(tmp_path / "log.csv", HEADER, rows), covariates=NAMES)
+    found = sa.analyze(
+        write_table(tmp_path / "log.csv", HEADER, rows), columns=sa.Columns(covariates=NAMES)
+    )
     assert found.variance_kept is not None
     assert found.variance_kept < 0.5  # 1 / (1 + 0.8² 2²) with known slopes
     if kind == "one probability":
@@ -75,16 +77,16 @@ def test_what_is_refused(tmp_path: Path) -> None:
         ("spend", "expected a list of names"),
     ]:
         with pytest.raises(sa.InvalidInputError, match=message):
-            sa.analyze(log, covariates=given)
+            sa.analyze(log, columns=sa.Columns(covariates=given))
     rows[4][5] = "inf"
     infinite = write_table(tmp_path / "infinite.csv", HEADER, rows)
     with pytest.raises(sa.InvalidInputError, match="infinite or too large"):
-        sa.analyze(infinite, covariates=["spend"])
+        sa.analyze(infinite, columns=sa.Columns(covariates=["spend"]))
     for i, row in enumerate(rows):
         row[1] = i // 3
     several = write_table(tmp_path / "several.csv", HEADER, rows)
     with pytest.raises(sa.InvalidInputError, match="infinite or too large"):
-        sa.analyze(several, covariates=["spend"])
+        sa.analyze(several, columns=sa.Columns(covariates=["spend"]))
 
 
 def unit_rows(units: int, kept: bool, seed: int) -> list[list[Any]]:
@@ -132,7 +134,7 @@ def adjusted_by_hand(rows: Sequence[Sequence[Any]]) -> Any:
 def test_units_are_adjusted_by_slopes_of_the_other_half(kept: bool, tmp_path: Path) -> None:
     rows = unit_rows(160, kept, seed=2)
     log = write_table(tmp_path / "log.csv", HEADER, rows)
-    found = sa.analyze(log, covariates=NAMES)
+    found = sa.analyze(log, columns=sa.Columns(covariates=NAMES))
     by_hand = [[*row[:4], seen] for row, seen in zip(rows, adjusted_by_hand(rows), strict=True)]
     scored = sa.analyze(write_table(tmp_path / "hand.csv", HEADER[:5], by_hand))
     np.testing.assert_allclose(found.estimates, scored.estimates, rtol=1e-8)
@@ -141,9 +143,9 @@ def test_units_are_adjusted_by_slopes_of_the_other_half(kept: bool, tmp_path: Pa
     assert usual.variance_kept < (0.25 if kept else 0.6)
     assert any("slopes for each half of the units" in note for note in usual.notes)
     base = write_table(tmp_path / "log.sqlite", HEADER, rows)
-    other = sa.analyze(base, covariates=NAMES)
+    other = sa.analyze(base, columns=sa.Columns(covariates=NAMES))
     assert np.allclose(other.intervals.gap_low, usual.intervals.gap_low, rtol=1e-8)
-    again = sa.analyze(log, covariates=NAMES, columns={"unit": "unit"}, cluster="unit")
+    again = sa.analyze(log, columns=sa.Columns(unit="unit", covariates=NAMES, cluster="unit"))
     assert np.allclose(again.estimates, usual.estimates, rtol=1e-9)
 
 
@@ -154,7 +156,7 @@ def test_intervals_of_adjusted_units_are_right() -> None:
     wrong = 0
     for seed in range(8):
         frame = pl.DataFrame(unit_rows(80, True, seed), schema=list(HEADER), orient="row")
-        found = sa.analyze(frame, covariates=["spend"]).intervals
+        found = sa.analyze(frame, columns=sa.Columns(covariates=["spend"])).intervals
         other = 1 - int(found.recommended[0])
         gap = 0.5 if other == 0 else -0.5
         wrong += not found.gap_low[0, other] <= gap <= found.gap_high[0, other]
@@ -176,7 +178,7 @@ def test_postgresql_adjusts_alike(tmp_path: Path, postgres: str) -> None:
     log, other = (write_table(tmp_path / f"{name}.csv", head, v) for name, head, v in tables)
     files, there = (sa.Events(table, ["value = sum(visit)"]) for table in (other, tables[1][0]))
     for cluster in (None, "store"):
-        more: dict[str, Any] = {"covariates": ["spend"], "cluster": cluster}
+        more: dict[str, Any] = {"columns": sa.Columns(covariates=["spend"], cluster=cluster)}
         where: dict[str, Any] = {"query": tables[0][0], **more}
         pairs = [
             (sa.analyze(log, **more), sa.analyze(postgres, **where)),
@@ -198,11 +200,13 @@ def test_no_number_means_that_nothing_is_known(tmp_path: Path) -> None:
     frame = pl.DataFrame(rows, schema=HEADER[:5], orient="row").with_columns(
         pl.col("timestamp").str.to_datetime()
     )
-    true = sa.analyze(frame.with_columns(spend=pl.Series(spend)), covariates=["spend"])
+    true = sa.analyze(
+        frame.with_columns(spend=pl.Series(spend)), columns=sa.Columns(covariates=["spend"])
+    )
     nan = frame.with_columns(spend=pl.Series([np.nan if x is None else x for x in spend]))
     log = tmp_path / "log.csv"
     nan.write_csv(log)
     assert "NaN" in log.read_text()
     for source in (nan, log):
-        found = sa.analyze(source, covariates=["spend"])
+        found = sa.analyze(source, columns=sa.Columns(covariates=["spend"]))
         np.testing.assert_allclose(found.estimates, true.estimates, rtol=1e-12)

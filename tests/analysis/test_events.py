@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.analysis.events import join_tables, parse_metrics
-from steadyarm.analysis.source import open_tables
+from steadyarm.analysis.source import Columns, open_tables
 from tests.analysis.logs import Row, true_evidence
 from tests.analysis.tables import (
     Event,
@@ -33,10 +34,11 @@ def analyze(
     *,
     source: Any = None,
     window: Any = None,
+    of_events: sa.Columns | None = None,
     **options: Any,
 ) -> sa.Analysis:
     """The analysis of two tables, of files or of a database."""
-    asked = sa.Events(events, metrics, window)
+    asked = sa.Events(events, metrics, window, of_events or sa.Columns())
     if source is None:
         return sa.analyze(exposures, events=asked, **options)
     return sa.analyze(source, query=exposures, events=asked, **options)
@@ -86,7 +88,7 @@ def units_of(
     """The rows that the expression makes, in order of units."""
     left, right = paths
     first, query = (left, None) if source is None else (source, left)
-    exposures, events = open_tables(first, query, right, {}, {})
+    exposures, events = open_tables(first, query, right, [Columns(), Columns()], {})
     try:
         measured = parse_metrics(metrics, window)
         joined = join_tables(exposures, events, measured)
@@ -245,17 +247,10 @@ def test_columns_are_mapped_for_one_table_or_both(tmp_path: Path) -> None:
         csvs, ("who,begin,shown,chance", "login,begin,what,euros"), strict=True
     ):
         path.write_text("\n".join([header, *path.read_text().splitlines()[1:]]))
-    columns = {
-        "exposures.unit": "who",
-        "events.unit": "login",
-        "timestamp": "begin",
-        "arm": "shown",
-        "probability": "chance",
-        "event": "what",
-        "value": "euros",
-    }
+    own = sa.Columns(unit="who", timestamp="begin", arm="shown", probability="chance")
+    theirs = sa.Columns(unit="login", timestamp="begin", event="what", value="euros")
     common: dict[str, Any] = {"exposures": csvs[0], "events": csvs[1], "metrics": ["purchase"]}
-    found = analyze(**common, columns=columns)
+    found = analyze(**common, columns=own, of_events=theirs)
     np.testing.assert_array_equal(found.estimates, true.estimates)
     assert "In events.csv timestamp is 'begin', unit is 'login', event is 'what'" in str(
         found.notes
@@ -263,11 +258,11 @@ def test_columns_are_mapped_for_one_table_or_both(tmp_path: Path) -> None:
     with pytest.raises(
         sa.InvalidInputError, match="no column 'who'; its columns are 'login', 'begin'"
     ):
-        analyze(**common, columns={"timestamp": "begin", "arm": "shown", "unit": "who"})
+        analyze(**common, columns=own, of_events=replace(theirs, unit="who"))
     with pytest.raises(sa.InvalidInputError, match=r"--column exposures\.arm=NAME"):
-        analyze(**common, columns={"timestamp": "begin", "exposures.unit": "who"})
+        analyze(**common, columns=sa.Columns(timestamp="begin", unit="who"))
     with pytest.raises(sa.InvalidInputError, match="'reward' is not a column"):
-        analyze(**common, columns={"reward": "euros"})
+        analyze(**common, columns=sa.Columns(reward="euros"))
 
 
 def test_broken_rows_are_named(tmp_path: Path) -> None:
@@ -304,33 +299,34 @@ def test_splits_covariates_and_clusters_are_columns_of_exposures(tmp_path: Path)
     for path, rows in zip(paths, (lines, events, [head, *log]), strict=True):
         path.write_text("\n".join(rows))
     tables: dict[str, Any] = {"exposures": paths[0], "events": paths[1]}
-    tables |= {"columns": {"exposures.timestamp": "seen"}, "metrics": ["value = sum(visit)"]}
-    for more in (
-        {},
-        {"split": {"A": 0.5, "B": 0.5}, "covariates": ["spend"]},
-        {"control": "A", "segments": ["spend"]},
-        {"cluster": "store"},
-        {"cluster": ["store", "day"]},
+    tables |= {"metrics": ["value = sum(visit)"]}
+    seen = sa.Columns(timestamp="seen")
+    for columns, options in (
+        (sa.Columns(), {"split": "equal"}),
+        (sa.Columns(covariates=["spend"]), {"split": {"A": 0.5, "B": 0.5}}),
+        (sa.Columns(segments=["spend"]), {"split": "equal", "control": "A"}),
+        (sa.Columns(cluster="store"), {"split": "equal"}),
+        (sa.Columns(cluster=["store", "day"]), {"split": "equal"}),
     ):
-        options: dict[str, Any] = {"split": "equal", **more}
-        found, one = analyze(**tables, **options), sa.analyze(paths[2], **options)
+        found = analyze(**tables, columns=replace(columns, timestamp="seen"), **options)
+        one = sa.analyze(paths[2], columns=columns, **options)
         np.testing.assert_allclose(found.estimates, one.estimates, rtol=1e-12)
         np.testing.assert_allclose(
             found.intervals.standard_errors, one.intervals.standard_errors, rtol=1e-9
         )
-        assert len(found.segments) == len(one.segments) == len(options.get("segments", ()))
+        assert len(found.segments) == len(one.segments) == len(columns.segments)
         if found.control is not None:
             assert found.verdict.lifts == pytest.approx(one.verdict.lifts, abs=1e-12)
     ratio = tables | {"metrics": ["visit", "mean = sum(visit) / visit"], "split": "equal"}
-    found = analyze(**ratio, control="A", segments=["store"])
+    found = analyze(**ratio, control="A", columns=replace(seen, segments=["store"]))
     assert len(found.segments) == 1
     assert found.metrics["mean"].segments == ()
     assert "mean has no results by segment" in str(found.metrics["mean"].notes)
     assert found.metrics["mean"].control == "A"
     with pytest.raises(sa.InvalidInputError, match="fixed shares of the arms: --split equal"):
-        analyze(**tables)
+        analyze(**tables, columns=seen)
     with pytest.raises(sa.InvalidInputError, match="no column 'spent'"):
-        analyze(**tables, split="equal", covariates=["spent"])
+        analyze(**tables, split="equal", columns=replace(seen, covariates=["spent"]))
 
 
 def test_units_that_are_numbers_in_one_table_and_text_in_the_other(tmp_path: Path) -> None:
@@ -463,7 +459,7 @@ def test_a_bot_widens_a_count_but_never_below_zero(tmp_path: Path) -> None:
     events: list[Event] = [(f"u{i}", at(31), "order", None) for i in range(0, 3000, 17)]
     events += [("u7", at(32), "order", None)] * 1000
     paths = write_parquets(tmp_path, exposures, events)
-    columns = {"probability": None}
+    columns = sa.Columns(probability=None)
     metrics = ["orders = count(order)"]
     found = analyze(*paths, metrics, columns=columns, split="equal", control="A")
     (outlier,) = [finding for finding in found.health.findings if finding.name == "outliers"]

@@ -244,7 +244,9 @@ def test_segments_of_an_export_are_its_attributes(tmp_path: Path) -> None:
     for i in range(400):
         shown = test.ask(f"u{i}", attributes={"device": ["mobile", "desktop"][i % 2]})
         test.tell(shown, float(i % 5 < 2 + (shown.name == "B")))
-    [by] = sa.analyze(test.export(tmp_path / "log.csv"), segments=["device"]).segments
+    [by] = sa.analyze(
+        test.export(tmp_path / "log.csv"), columns=sa.Columns(segments=["device"])
+    ).segments
     live = test.recommend(by="device")
     for level in live.levels[:2]:
         np.testing.assert_allclose(by.of(level.name).estimates, level.estimates, rtol=1e-9)

@@ -128,16 +128,17 @@ def test_missing_rewards_can_be_dropped_or_zero(tmp_path: Path) -> None:
     ("asked", "message"),
     [
         (
-            {"columns": {"arm": "variant"}},
+            {"columns": sa.Columns(arm="variant")},
             r"no column 'variant'; its columns are 'timestamp', 'unit'",
         ),
-        ({"covariates": ["Unitt"]}, r"no column 'Unitt'; .* Did you mean 'unit'\?"),
         (
-            {"columns": {"reward": "rewrd"}},
+            {"columns": sa.Columns(covariates=["Unitt"])},
+            r"no column 'Unitt'; .* Did you mean 'unit'\?",
+        ),
+        (
+            {"columns": sa.Columns(reward="rewrd")},
             r"no column 'rewrd'; .* Map it: --column reward=reward ",
         ),
-        ({"columns": {"variant": "arm"}}, r"Our name comes first: arm=variant"),
-        ({"columns": {"rewards": "y"}}, r"'rewards' is not a column.*did you mean reward\?"),
     ],
 )
 def test_unknown_columns_name_the_nearest(
@@ -151,7 +152,7 @@ def test_usual_names_of_columns_are_found(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "log.csv", ROWS, ("day", "user_id", "Group", "propensity", "y"))
     with pytest.raises(sa.InvalidInputError, match="--column reward=NAME"):
         sa.analyze(path)
-    found = sa.analyze(path, columns={"reward": "y"})
+    found = sa.analyze(path, columns=sa.Columns(reward="y"))
     assert found.rows == 120
     assert "arm is 'Group', reward is 'y', probability is 'propensity'" in str(found.notes)
     path = write_csv(tmp_path / "two.csv", ROWS, ("ts", "user", "variant", "revenue", "converted"))
@@ -171,8 +172,8 @@ def test_usual_names_of_columns_are_found(tmp_path: Path) -> None:
         ("log.csv", {"missing": "guess"}, "missing is 'guess'"),
         ("log.csv", {"direction": "up"}, "direction is 'up'"),
         ("log.csv", {"level": 2}, "level is 2"),
-        ("log.csv", {"columns": {"colour": "red"}}, "'colour' is not a column of a log"),
-        ("log.csv", {"columns": {"unit": "who"}}, "has no column 'who'"),
+        ("log.csv", {"columns": sa.Columns(event="red")}, "'event' is not a column of a log"),
+        ("log.csv", {"columns": sa.Columns(unit="who")}, "has no column 'who'"),
         ("log.csv", {"query": "log"}, "has no tables"),
         ("log.csv", {"query": "select 1 from"}, "the query fails on log.csv"),
         ("log.csv", {"budget": 0}, "budget is 0"),

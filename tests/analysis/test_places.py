@@ -119,7 +119,7 @@ def test_frames_say_what_the_file_says(kind: str) -> None:
 
 def test_frames_are_mapped_and_queried() -> None:
     frame = pandas_frame().rename(columns={"arm": "variant", "reward": "revenue"})
-    assert sa.analyze(frame, columns={"arm": "variant", "reward": "revenue"}).rows == 600
+    assert sa.analyze(frame, columns=sa.Columns(arm="variant", reward="revenue")).rows == 600
     query = "select *, variant as arm, revenue as reward from log where variant <> 'C'"
     assert sa.analyze(pl.LazyFrame(frame), query=query).arms.names == ("A", "B")
     with pytest.raises(sa.InvalidInputError, match="may name it log"):
@@ -195,7 +195,10 @@ def test_dates_as_people_write_them(form: str, time_format: str | None, tmp_path
     log = write_csv(
         tmp_path / "dates.csv", [replace(r, timestamp=f"{r.timestamp:{form}}") for r in rows]
     )
-    assert sa.analyze(log, time_format=time_format).drift.periods == true.drift.periods
+    assert (
+        sa.analyze(log, columns=sa.Columns(time_format=time_format)).drift.periods
+        == true.drift.periods
+    )
     if time_format:
         with pytest.raises(sa.InvalidInputError, match="--time-format"):
             sa.analyze(log)

@@ -204,13 +204,13 @@ def test_usual_names_of_units_are_found(tmp_path: Path) -> None:
     found = sa.analyze(log)
     assert_like_units(found, rows)
     assert "In log.csv unit is 'User_ID'." in found.notes
-    by_row = sa.analyze(log, columns={"unit": None})
+    by_row = sa.analyze(log, columns=sa.Columns(unit=None))
     assert by_row.units is None
     assert by_row.intervals.standard_errors.max() < found.intervals.standard_errors.max()
     mapped = sa.analyze(write_csv(tmp_path / "2.csv", rows, ("timestamp", "who", *names[2:])))
     assert mapped.units is None  # no usual name, not mapped
     with pytest.raises(sa.InvalidInputError, match="has no column 'user'"):
-        sa.analyze(log, columns={"unit": "user"})
+        sa.analyze(log, columns=sa.Columns(unit="user"))
 
 
 @pytest.mark.parametrize("shops", [1, 3])
@@ -241,7 +241,8 @@ def test_assignments_and_missing_rewards_are_of_units(tmp_path: Path) -> None:
         health["missing rewards"].explanation
     )
     by_row = {
-        f.name: f for f in sa.analyze(log, missing="drop", columns={"unit": None}).health.findings
+        f.name: f
+        for f in sa.analyze(log, missing="drop", columns=sa.Columns(unit=None)).health.findings
     }
     assert by_row["assignments"].status == "fail"
     assert (

@@ -27,7 +27,7 @@ def test_the_command_line_says_what_the_library_says(
     options += ["--direction", "minimize", "--period", "shares:4"]
     assert main(["analyze", str(path), *options, "--format", "json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    alone = sa.analyze(path, columns=dict(names), direction="minimize", period="shares:4")
+    alone = sa.analyze(path, columns=sa.Columns(**names), direction="minimize", period="shares:4")
     near = partial(pytest.approx, rel=1e-9, abs=1e-12)  # DuckDB's threads add up in any order
     same = json.loads(json.dumps(alone.to_dict()), parse_float=lambda text: near(float(text)))
     assert facts == same
@@ -59,6 +59,18 @@ def test_text_and_report_begin_with_the_verdict(
 )
 def test_reports_show_no_passwords(typed: str, shown: str) -> None:
     assert _without_password(typed) == shown
+
+
+def test_unknown_columns_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = write_csv(tmp_path / "log.csv", ROWS)
+    for pair, message in (
+        ("arm", "must have the form OURS=THEIRS"),
+        ("variant=arm", "Our name comes first: arm=variant"),
+        ("rewards=y", "did you mean reward?"),
+        ("event=y", "'event' is not a column of a log"),
+    ):
+        assert main(["analyze", str(log), "--column", pair]) == 1
+        assert message in capsys.readouterr().err
 
 
 def test_two_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

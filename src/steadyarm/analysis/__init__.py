@@ -3,5 +3,6 @@
 from steadyarm.analysis.analyze import analyze
 from steadyarm.analysis.events import Events
 from steadyarm.analysis.result import Analysis, Missing
+from steadyarm.analysis.source import Columns
 
-__all__ = ["Analysis", "Events", "Missing", "analyze"]
+__all__ = ["Analysis", "Columns", "Events", "Missing", "analyze"]

@@ -39,7 +39,7 @@ from steadyarm.analysis.result import (
     read_test,
     unpack,
 )
-from steadyarm.analysis.source import ATTRIBUTE, COVARIATE, Source, no_column, open_log
+from steadyarm.analysis.source import ATTRIBUTE, COVARIATE, Columns, Source, no_column, open_log
 from steadyarm.analysis.units import Stretch, Units
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError, RewardsPendingError
@@ -163,13 +163,9 @@ def analyze(
     metrics: Any = (),
     events: Events | None = None,
     query: str | None = None,
-    columns: Mapping[str, str | None] | None = None,
-    time_format: str | None = None,
+    columns: Columns | None = None,
     split: Any = None,
     control: str | None = None,
-    covariates: Sequence[str] = (),
-    segments: Sequence[str] = (),
-    cluster: str | Sequence[str] | None = None,
     direction: Direction | None = None,
     level: float = 0.95,
     missing: Missing | None = None,
@@ -193,24 +189,12 @@ def analyze(
         the first one is what the verdict is about. By default the column reward
     events : `Events`: who did what when, and what is measured of it
     query : the name of a table of a database, or a query; files and frames are the table log in it
-    columns : our names of columns to theirs, such as {"arm": "shown"}; usual names such as
-        variant and user_id are found. {"unit": None} takes all rows as independent; else variances
-        are by unit if units have several rows. Of two tables {"events.unit": "login"} maps a column
-        of one of them
-    time_format : how text says times, such as "%d/%m/%Y %H:%M"; dates such as 2026-03-01 and
-        01.03.2026, and seconds since 1970, are read without. A log may have no times
+    columns : `Columns`: what the columns are called, and covariates, segments and clusters
     split : the fixed shares with which arms were drawn, for a log without probabilities: "equal",
         {"A": 0.5, "B": 0.3, "C": 0.2}, or ["equal", ("2026-03-08", {"A": 0.9, "B": 0.1})] for
         shares that changed
     control : the arm that others are compared with; the result has lifts against it, absolute and
         relative, with intervals, and says what to do
-    covariates : columns with numbers that were known of units before they were assigned, at most
-        five, such as ["visits_last_month", "spend"]; they take noise away. Empty cells are fine
-    segments : columns with what was known of units before they were assigned, such as ["country"];
-        results by their levels. Of many levels the 20 with the most rows are shown
-    cluster : the column, or columns, that variants were drawn by or rows are alike in, such as
-        "store", or ["store", "day"] where every store switches its variant daily. Variances are by
-        cluster, with Student's t for few. hour, day, week and month need no column
     direction : "maximize" (the default) or "minimize" the reward
     level : the level of the intervals
     missing : what to do with rows without a reward: "fail" (the default), "drop" them, or count
@@ -247,15 +231,17 @@ def analyze(
         check_choice(missing, "missing", ("fail", "drop", "zero"))
     if budget is not None:
         whole_number(budget, "budget", least=1)
-    columns = dict(columns or {})
+    columns = Columns() if columns is None else columns
+    if not isinstance(columns, Columns):
+        raise InvalidInputError.of("columns", columns, 'Columns, such as sa.Columns(arm="shown")')
     shares = validate_split(split)
     question = Question(
         names=shares.names if shares is not None else (),
         split=shares,
         control=control,
-        covariates=_covariates(covariates, columns),
-        segments=_columns_of(ATTRIBUTE, segments, columns, "segments"),
-        cluster=units.cluster_columns(cluster, columns.get("unit", "") is not None),
+        covariates=_covariates(columns),
+        segments=_columns_of(ATTRIBUTE, columns.segments, columns, "segments"),
+        cluster=units.cluster_columns(columns.cluster, columns.unit is not None),
         direction=direction,
         level=level,
         missing=missing,
@@ -265,13 +251,11 @@ def analyze(
     if events is not None or metrics:
         from steadyarm.analysis.events import open_measures
 
-        with closing(
-            open_measures(source, query, events, metrics, columns, question, time_format)
-        ) as measures:
+        with closing(open_measures(source, query, events, metrics, columns, question)) as measures:
             return _analyze_metrics(measures, question)
     with unpack(source) as source:
         path = find_export(source)
-        others = (query, split, missing, budget, cluster, time_format)
+        others = (query, split, missing, budget)
         if path is not None:
             test = read_test(path)
             question = replace(
@@ -279,25 +263,25 @@ def analyze(
                 control=control or test.settings.control,
                 direction=direction or test.settings.direction,
             )
-            if not columns and all(other is None for other in others) and test.answers(question):
+            plain = replace(columns, covariates=(), segments=()) == Columns()
+            if plain and all(x is None for x in others) and test.answers(question):
                 return own_analysis(
                     test, question.control, level, tuple(question.segments.values())
                 )
-        with closing(open_log(source, query, columns, question.extra, time_format)) as log:
+        with closing(open_log(source, query, columns, question.extra)) as log:
             return analyze_log(log, replace(question, metric=log.their("reward")))
 
 
-def _covariates(given: Sequence[str], columns: Mapping[str, str | None]) -> dict[str, str]:
-    if not given:
+def _covariates(columns: Columns) -> dict[str, str]:
+    if not columns.covariates:
         return {}
     from steadyarm.covariates import validate_covariates
 
-    return _columns_of(COVARIATE, validate_covariates(given), columns, "covariates")
+    names = validate_covariates(columns.covariates)
+    return _columns_of(COVARIATE, names, columns, "covariates")
 
 
-def _columns_of(
-    prefix: str, given: Sequence[str], columns: Mapping[str, str | None], field: str
-) -> dict[str, str]:
+def _columns_of(prefix: str, given: Sequence[str], columns: Columns, field: str) -> dict[str, str]:
     """Our names to theirs of covariates, or of the columns that results are split by."""
     names = (given,) if isinstance(given, str) else tuple(given)
     if not all(isinstance(name, str) and name for name in names):
@@ -309,10 +293,9 @@ def _columns_of(
             field=field,
         )
     for ours in ("reward", "arm"):
-        if columns.get(ours, ours) in names:
+        if (theirs := columns.names.get(ours, ours)) in names:
             raise InvalidInputError(
-                f"{columns.get(ours, ours)!r} is the {ours}; {field} must be known before the "
-                "assignment.",
+                f"{theirs!r} is the {ours}; {field} must be known before the assignment.",
                 field=field,
             )
     return {f"{prefix}{i}": name for i, name in enumerate(names, 1)}

@@ -32,7 +32,7 @@ from steadyarm.analysis.query import (
     no_time,
     refuse,
 )
-from steadyarm.analysis.source import MEASURE, Source, open_log, open_tables
+from steadyarm.analysis.source import MEASURE, Columns, Source, open_log, open_tables
 from steadyarm.analysis.units import CONTAMINATED
 from steadyarm.arms import ArmSet
 from steadyarm.errors import InvalidInputError, RewardsPendingError
@@ -76,6 +76,7 @@ class Events:
         verdict is about
     window : within which time after a unit's first exposure events count, for metrics without a
         window of their own; by default all later events count
+    columns : what the columns of the table are called
 
     Examples
     --------
@@ -86,6 +87,7 @@ class Events:
     table: Any
     metrics: Sequence[str | Metric] | Mapping[str, str]
     window: float | str | timedelta | None = None
+    columns: Columns = field(default_factory=Columns)
 
 
 @dataclass(frozen=True)
@@ -379,17 +381,16 @@ def open_measures(
     query: str | None,
     events: Any,
     metrics: Any,
-    columns: Mapping[str, str | None],
+    columns: Columns,
     question: Question,
-    time_format: str | None,
 ) -> Measures:
     """The measures of one table, or of two if there are events."""
     direction: Direction = question.direction or "maximize"
     if events is None:
         measured = parse_metrics(metrics, None, direction, events=False)
         extra = {measured.column(part): str(part.of) for part in measured.measures.values()}
-        columns = {**columns, "reward": None}
-        log = open_log(source, query, columns, question.extra | extra, time_format)
+        columns = replace(columns, reward=None)
+        log = open_log(source, query, columns, question.extra | extra)
         return Measures(log, measured)
     if not isinstance(events, Events):
         raise InvalidInputError.of(
@@ -398,7 +399,8 @@ def open_measures(
     if metrics:
         raise InvalidInputError("give the metrics to Events, not to analyze.", field="metrics")
     measured = parse_metrics(events.metrics, events.window, direction)
-    left, right = open_tables(source, query, events.table, columns, question.extra, time_format)
+    both = columns, events.columns
+    left, right = open_tables(source, query, events.table, both, question.extra)
     try:
         return join_tables(left, right, measured)
     except Exception:

@@ -407,14 +407,14 @@ def with_split(log: Source, split: Split | None) -> Source:
         raise _wrong_split(
             f"{log.name} has no column 'probability'; its columns are "
             f"{strung(list(map(repr, log.there)), 40)}. Map it (--column probability={near}, in "
-            f'Python columns={{"probability": "{near}"}}), or give the fixed shares of the arms: '
+            f'Python Columns(probability="{near}")), or give the fixed shares of the arms: '
             '--split equal, in Python split="equal".'
         )
     if log.has("probability"):
         raise _wrong_split(
             f"a split is given, but {log.name} has the column {log.their('probability')!r} with "
             "probabilities of its own; leave the split out, or leave the column out: "
-            '--column probability= (in Python columns={"probability": None}).'
+            "--column probability= (in Python Columns(probability=None))."
         )
     later = list(enumerate(split.periods))[:0:-1]
     if later and not log.has("timestamp"):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadyarm.analysis.query import as_number
-from steadyarm.analysis.source import open_log
+from steadyarm.analysis.source import Columns, open_log
 from steadyarm.analysis.units import (
     NO_DUPLICATES,
     Units,
@@ -639,7 +639,7 @@ def own_analysis(test: OwnTest, control: str | None, level: float, by: Sequence[
 
 def _furthest_reward(path: Path) -> tuple[str, float] | None:
     """The unit with the reward furthest from 0 in an exported log, and this reward."""
-    with closing(open_log(path, None, {}, {})) as log:
+    with closing(open_log(path, None, Columns(), {})) as log:
         table = log.table.mutate(r=as_number(log, log.table.reward))
         size = table.r.abs()
         [row] = log.fetch(table.aggregate(unit=table.unit.argmax(size), r=table.r.argmax(size)))

@@ -64,6 +64,52 @@ SMALL = 2**26  # bytes of CSV that are read once and kept
 OWN_TABLES = ("duckdb", "postgres")  # where temporary tables cost nobody anything
 
 
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table: their names in it, and the use of further ones.
+
+    Parameters
+    ----------
+    timestamp, arm, reward, probability, unit, excluded : their names. Usual names such as variant
+        and user_id are found without. None for a column that is not to be used: unit=None takes all
+        rows as independent; else variances are by unit if units have several rows
+    event, value : their names in a table of events
+    covariates : columns with numbers that were known of units before they were assigned, at most
+        five, such as ["visits_last_month", "spend"]; they reduce noise. Empty cells are fine
+    segments : columns with what was known of units before they were assigned, such as ["country"];
+        results by their levels. Of many levels the 20 with the most rows are shown
+    cluster : the column, or columns, that variants were drawn by or rows are alike in, such as
+        "store", or ["store", "day"] where every store switches its variant daily. Variances are by
+        cluster, with Student's t for few. hour, day, week and month need no column
+    time_format : the format of times that are text, such as "%d/%m/%Y %H:%M"; dates such as
+        2026-03-01 and 01.03.2026, and seconds since 1970, are read without. A log may have no times
+
+    Examples
+    --------
+    >>> Columns(arm="shown", unit=None, covariates=["spend"]).names
+    {'arm': 'shown', 'unit': None}
+    """
+
+    timestamp: str | None = ""
+    arm: str | None = ""
+    reward: str | None = ""
+    probability: str | None = ""
+    unit: str | None = ""
+    excluded: str | None = ""
+    event: str | None = ""
+    value: str | None = ""
+    covariates: Sequence[str] = ()
+    segments: Sequence[str] = ()
+    cluster: str | Sequence[str] | None = None
+    time_format: str | None = None
+
+    @property
+    def names(self) -> dict[str, str | None]:
+        """Our names of columns to those in the table, of the columns that are named."""
+        ours = dict.fromkeys(name for names in KNOWN.values() for name in names)
+        return {name: getattr(self, name) for name in ours if getattr(self, name) != ""}
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """A table that is queried where it lives; nothing of it is in memory.
@@ -193,41 +239,31 @@ def guard(work: Callable[[], T], what: str, secret: str | None = None) -> T:
 # Opening: one connection for one table, or for two.
 
 
-def open_log(
-    source: Any,
-    query: str | None,
-    columns: Mapping[str, str | None],
-    extra: Mapping[str, str],
-    time_format: str | None = None,
-) -> Source:
+def open_log(source: Any, query: str | None, columns: Columns, extra: Mapping[str, str]) -> Source:
     """The log at `source`.
 
     query : the name of a table, or a query; files and frames are the table log in it
-    columns : our names of columns to theirs; None for one that is not to be used
     extra : further columns, our names to theirs
     """
-    return _open({"log": (source, query)}, columns, extra, time_format)[0]
+    return _open({"log": (source, query)}, [columns], extra)[0]
 
 
 def open_tables(
     source: Any,
     query: str | None,
     events: Any,
-    columns: Mapping[str, str | None],
+    columns: Sequence[Columns],
     extra: Mapping[str, str],
-    time_format: str | None = None,
 ) -> tuple[Source, Source]:
-    """Exposures and events, in one engine; `columns` may have "events.unit" for one of them."""
-    places = {"exposures": (source, query), "events": (events, None)}
-    left, right = _open(places, columns, extra, time_format)
+    """Exposures and events, in one engine, with the columns of each."""
+    left, right = _open({"exposures": (source, query), "events": (events, None)}, columns, extra)
     return left, right
 
 
 def _open(
     places: Mapping[str, tuple[Any, str | None]],
-    columns: Mapping[str, str | None],
+    columns: Sequence[Columns],
     extra: Mapping[str, str],
-    time_format: str | None,
 ) -> list[Source]:
     try:
         import ibis
@@ -235,7 +271,12 @@ def _open(
         raise MissingExtraError(
             f"analysing logs needs {error.name}; install it with: pip install 'steadyarm[analyze]'"
         ) from None
-    mapped = _columns_by_table(list(places), columns)
+    for label, own in zip(places, columns, strict=True):
+        if others := [name for name in own.names if name not in KNOWN[label]]:
+            raise InvalidInputError(
+                f"{others[0]!r} is not a column of {'a' if label == 'log' else 'the'} {label}; "
+                f"expected one of: {', '.join(KNOWN[label])}."
+            )
     tables = [place for place, _ in places.values() if isinstance(place, ibis.Table)]
     if tables:
         if len(tables) < len(places) or len({id(t.get_backend()) for t in tables}) > 1:
@@ -247,10 +288,10 @@ def _open(
     try:
         return [
             replace(
-                _name_columns(source, label, mapped[label], {} if label == "events" else extra),
-                time_format=time_format,
+                _name_columns(source, label, own.names, {} if label == "events" else extra),
+                time_format=own.time_format,
             )
-            for source, label in zip(read, places, strict=True)
+            for source, label, own in zip(read, places, columns, strict=True)
         ]
     except Exception:
         read[0].close()
@@ -520,28 +561,6 @@ def _register(connection: Any, label: str, frame: Any) -> None:
 # Names of columns.
 
 
-def _columns_by_table(
-    labels: Sequence[str], columns: Mapping[str, str | None]
-) -> dict[str, dict[str, str | None]]:
-    """Our names of columns to theirs, for each table."""
-    mapped: dict[str, dict[str, str | None]] = {label: {} for label in labels}
-    known = list(dict.fromkeys(name for label in labels for name in KNOWN[label]))
-    for ours, theirs in columns.items():
-        label, dot, name = ours.partition(".")
-        if dot and name in KNOWN.get(label, ()):
-            mapped[label][name] = theirs
-        elif ours not in known:
-            turned = f" Our name comes first: {theirs}={ours}." if theirs in known else ""
-            raise InvalidInputError(
-                f"{ours!r} is not a column of a log; expected one of: "
-                f"{', '.join(known)}{did_you_mean(ours, known)}{turned}"
-            )
-        for each in labels:
-            if ours in KNOWN[each]:
-                mapped[each].setdefault(ours, theirs)
-    return mapped
-
-
 def _name_columns(
     source: Source, label: str, mapped: Mapping[str, str | None], extra: Mapping[str, str]
 ) -> Source:
@@ -593,7 +612,7 @@ def no_column(
     if ours in KNOWN[label]:
         mapping = ours if label == "log" else f"{label}.{ours}"
         to = near or "NAME"
-        advice = f' Map it: --column {mapping}={to} (in Python columns={{"{mapping}": "{to}"}}).'
+        advice = f' Map it: --column {mapping}={to} (in Python Columns({ours}="{to}")).'
     names = strung([repr(column) for column in there], 40)
     return InvalidInputError(f"{name} has no column {theirs!r}; its columns are {names}.{advice}")
 

@@ -713,7 +713,7 @@ def unit_finding(units: Units) -> Finding:
             f"The log has only {counted(units.units, 'unit')}. That is too few to estimate "
             "variances.",
             "Check that the column names the units that were assigned. Map another one "
-            '(unit=COLUMN), or none (columns={"unit": None}, --column unit=) if rows were drawn '
+            "(unit=COLUMN), or none (Columns(unit=None), --column unit=) if rows were drawn "
             "independently.",
         )
     name = f"{units.noun}s"

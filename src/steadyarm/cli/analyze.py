@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+from dataclasses import replace
+from typing import Any
 
 import steadyarm as sa
 from steadyarm.cli.main import FORMAT, LEVEL, REPORT, command, show
+from steadyarm.wording import did_you_mean
 
 
 @command(
@@ -79,19 +82,27 @@ def analyze(args: argparse.Namespace) -> None:
         sa.reports.check_path(args.report)
     if args.events is None and args.window:
         raise sa.InvalidInputError("--window needs --events TABLE.")
-    events = None if args.events is None else sa.Events(args.events, args.metric, args.window)
+    tables = ("log",) if args.events is None else ("exposures", "events")
+    own, *of_events = _columns(args.column, *tables)
+    columns = sa.Columns(
+        covariates=args.covariate,
+        segments=args.segment,
+        cluster=args.cluster or None,
+        time_format=args.time_format,
+    )
+    columns = replace(columns, **own)
+    events = None
+    if args.events is not None:
+        named = replace(sa.Columns(time_format=args.time_format), **of_events[0])
+        events = sa.Events(args.events, args.metric, args.window, named)
     found = sa.analyze(
         args.log[0] if len(args.log) == 1 else args.log,
         metrics=() if args.events else args.metric,
         events=events,
         query=args.query,
-        columns=_columns(args.column),
-        time_format=args.time_format,
+        columns=columns,
         split=args.split or None,
         control=args.control,
-        covariates=args.covariate,
-        segments=args.segment,
-        cluster=args.cluster or None,
         direction=args.direction,
         level=args.level,
         missing=args.missing,
@@ -110,11 +121,26 @@ def _without_password(word: str) -> str:
     return re.sub(r"([?&]\w*password=)[^&]*", r"\1***", word)
 
 
-def _columns(pairs: list[str]) -> dict[str, str | None]:
-    columns: dict[str, str | None] = {}
+def _columns(pairs: list[str], *tables: str) -> list[dict[str, Any]]:
+    """Our names of columns to theirs, for each table; "unit" names that of all tables."""
+    from steadyarm.analysis.source import KNOWN
+
+    mapped: dict[str, dict[str, Any]] = {table: {} for table in tables}
+    known = list(dict.fromkeys(name for table in tables for name in KNOWN[table]))
     for pair in pairs:
         ours, equals, theirs = pair.partition("=")
         if not equals:
             raise sa.InvalidInputError(f"--column {pair!r} must have the form OURS=THEIRS.")
-        columns[ours] = theirs or None
-    return columns
+        table, _, name = ours.rpartition(".")
+        if table in tables and name in KNOWN[table]:
+            mapped[table][name] = theirs or None
+        elif ours not in known:
+            turned = f" Our name comes first: {theirs}={ours}." if theirs in known else ""
+            raise sa.InvalidInputError(
+                f"{ours!r} is not a column of a log; expected one of: "
+                f"{', '.join(known)}{did_you_mean(ours, known)}{turned}"
+            )
+        for each in tables:
+            if ours in KNOWN[each]:
+                mapped[each].setdefault(ours, theirs or None)
+    return list(mapped.values())
