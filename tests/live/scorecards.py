@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 import steadyarm as sa
+from tests.live.worlds import ARMS as ARMS
 from tests.live.worlds import Clock
 
 DAY = 86_400_000_000  # microseconds
 BEGIN = 1_760_000_400.0  # in the middle of a day
-ARMS = sa.ArmSet.factorial({"headline": ["short", "long"], "image": ["cat", "dog", "none"]})
 NAMES = ARMS.names
 RATES = np.array([0.1, 0.15, 0.2, 0.12, 0.35, 0.18])
 LATE = 1800.0  # seconds until rewards come
