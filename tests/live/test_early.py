@@ -19,9 +19,7 @@ from steadyarm.segments import Segment, SegmentStats
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import SegmentRecord, place_of
 from tests.live.tampering import tamper_with_segment
-from tests.live.worlds import Clock, arms_of, create
-
-DAY = 86400
+from tests.live.worlds import DAY, Shop, arms_of, create
 
 
 def records_of(live: sa.Experiment) -> list[SegmentRecord]:
@@ -33,7 +31,7 @@ def one_of_two(name: str, day: int) -> float:
     return {"B": 0.4, "C": 0.6}.get(name, 0.05)
 
 
-def shop(
+def played(
     until: int = 9,
     rate: Callable[[str, int], float] = one_of_two,
     days: int = 6,
@@ -44,29 +42,25 @@ def shop(
 
     until : the day before which visits and purchases come
     """
-    clock = Clock()
-    live = create(
-        **{
-            **{"arms": list("ABCD"), "budget": days * visits, "clock": clock, "missing": "zero"},
-            **{"reward_range": (0, 1), "reward_window": "3d", "reward_grace": 0},
-            **settings,
-        }
-    )
-    rng, coming = np.random.default_rng(4), list[tuple[int, sa.LiveAssignment]]()
+    rules: dict[str, Any] = {"control": None, "seed": 5, "missing": "zero", "reward_range": (0, 1)}
+    rules |= {"reward_window": "3d", "reward_grace": 0} | settings
+    shop = Shop(**{"arms": list("ABCD"), "budget": days * visits} | rules)
+    rng = np.random.default_rng(4)
     for day in range(until):
-        live.tell_many([(answer, 1.0) for due, answer in coming if due == day])
-        for answer in live.ask_many([f"{day} {i}" for i in range(visits)]) if day < days else ():
-            assert isinstance(answer, sa.LiveAssignment)
-            if rng.random() < rate(answer.name, day):
-                coming.append((day + int(rng.integers(1, 3)), answer))
-        clock.pass_(DAY)
-        live.refresh()
-    return live
+
+        def buy(shown: sa.LiveAssignment, day: int = day) -> None:
+            if rng.random() < rate(shown.name, day):
+                shop.later(shown, int(rng.integers(1, 3)) * DAY)
+
+        if day < days:
+            shop.visit(visits, buy, every=0, group=visits)
+        shop.wait(1)
+    return shop.test
 
 
 @pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE(), sa.P1()], ids=lambda p: p.name)
 def test_shares_move_before_the_first_window_ends(policy: sa.Policy[Any]) -> None:
-    live = shop(until=3, policy=policy)
+    live = played(until=3, policy=policy)
     records = records_of(live)
     early = [record for record in records if record.early]
     assert all(record.policy_version == 0 for record in records)  # nothing is complete yet
@@ -85,7 +79,7 @@ def test_whole_tests_are_replayed_and_come_back_from_an_export(
     missing: str, direction: str, tmp_path: Path
 ) -> None:
     with closing(open_storage(f"sqlite:///{tmp_path / 'tests.db'}")) as storage:
-        live = shop(missing=missing, direction=direction, storage=storage)
+        live = played(missing=missing, direction=direction, storage=storage)
         records = records_of(live)
         assert any(record.early for record in records)
         assert live.replay().agrees, live.replay()
@@ -119,7 +113,7 @@ def test_a_session_decides_as_an_experiment_does() -> None:
 
 
 def test_without_any_reward_the_first_allocation_is_carried_on() -> None:
-    live = shop(rate=lambda name, day: 0.0)
+    live = played(rate=lambda name, day: 0.0)
     records = records_of(live)
     assert not any(record.early for record in records)
     for record in records:
@@ -133,7 +127,7 @@ def test_without_any_reward_the_first_allocation_is_carried_on() -> None:
 def test_rewards_of_one_variant_alone_do_not_end_the_others(
     policy: sa.Policy[Any], missing: str
 ) -> None:
-    live = shop(4, lambda name, day: 0.6 * (name == "B"), 4, 300, policy=policy, missing=missing)
+    live = played(4, lambda name, day: 0.6 * (name == "B"), 4, 300, policy=policy, missing=missing)
     early = [record for record in records_of(live) if record.early]
     assert early
     for record in early:
@@ -144,7 +138,7 @@ def test_rewards_of_one_variant_alone_do_not_end_the_others(
 @pytest.mark.parametrize("missing", ["zero", "drop"])
 @pytest.mark.parametrize("ended", [False, True])
 def test_corrections_of_early_rewards_are_replayed(missing: str, ended: bool) -> None:
-    live = shop(until=9 if ended else 3, missing=missing)
+    live = played(until=9 if ended else 3, missing=missing)
     used = {each.segment for record in records_of(live) for each in record.early or ()}
     rows = [row for row in live.storage.log(live.key) if row.reward and not row.excluded]
     rows = [row for row in rows if place_of(row.number)[0] in used]
@@ -158,7 +152,7 @@ def test_corrections_of_early_rewards_are_replayed(missing: str, ended: bool) ->
 
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_replay_finds_what_was_changed(forgotten: bool) -> None:
-    live = shop()
+    live = played()
     early = [record for record in records_of(live) if record.early]
     chosen = [each.index for each in early if np.ptp(each.segment.weights) > 0.1]
 
@@ -182,7 +176,7 @@ def test_others_carry_on_their_allocation(why: str, monkeypatch: pytest.MonkeyPa
         assert settings["arms"].large
     else:
         monkeypatch.setattr(decisions, "MOST_EARLY", 11)
-    live = shop(until=3, rate=lambda name, day: 0.5, **settings)
+    live = played(until=3, rate=lambda name, day: 0.5, **settings)
     records = records_of(live)
     assert not any(record.early for record in records)
     assert any(record.carried_on for record in records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,55 +11,27 @@ import scipy
 
 import steadyarm as sa
 from steadyarm.live.scorecard import compute_scorecard
-from tests.live.worlds import START, Clock, create
-
-DAY = 86_400.0
-
-
-def shop(
-    seed: int, days: int = 10, visits: int = 120, window: float = 3, **settings: Any
-) -> tuple[sa.Experiment, list[sa.Verdict], list[str]]:
-    """Ten days of clicks of 10 %; buyers of "slow" come days after those of "fast".
-
-    Gives the test, and what it said every evening: verdicts, and headlines.
-    """
-    clock, rng = Clock(), np.random.default_rng(seed)
-    live = create(
-        arms=["fast", "slow"],
-        budget=days * visits,
-        seed=seed,
-        clock=clock,
-        reward_window=window * DAY,
-        reward_grace=0,
-        **{"missing": "zero", "reward_range": (0, 1)} | settings,
-    )
-    due: list[tuple[float, sa.LiveAssignment]] = []
-    verdicts, headlines = [], []
-    for day in range(days):
-        for hour in range(0, 24, 4):
-            clock.now = START + day * DAY + hour * 3600
-            units = [f"{day} {hour} {i}" for i in range(visits // 6)]
-            for shown in live.ask_many(units):
-                assert isinstance(shown, sa.LiveAssignment)
-                if rng.random() < 0.1:
-                    most = window * DAY if shown.name == "slow" else 3 * 3600
-                    due.append((clock.now + rng.uniform(0, most), shown))
-            live.tell_many((shown, 1.0) for when, shown in due if when <= clock.now)
-            due = [one for one in due if one[0] > clock.now]
-        headlines.append(compute_scorecard(live).headline)
-        try:
-            verdicts.append(live.recommend())
-        except sa.RewardsPendingError:
-            continue
-    clock.pass_(window * DAY + 3600)
-    return live, verdicts, headlines
+from tests.live.worlds import DAY, Clock, Shop, create
 
 
 def test_slow_rewards_make_no_variant_lose() -> None:
     """Counting what is pending as zero, "fast" won nearly every such test on the first days."""
-    wrong, tests = 0, 4
+    wrong, tests, window = 0, 4, {"reward_window": "3d", "reward_grace": 0, "missing": "zero"}
     for seed in range(tests):
-        _, verdicts, headlines = shop(seed)
+        rng, headlines = np.random.default_rng(seed), list[str]()
+        verdicts = list[sa.Verdict]()
+        rules: dict[str, Any] = {"seed": seed, "control": None, "reward_range": (0, 1)} | window
+        shop = Shop(arms=["fast", "slow"], budget=1200, **rules)
+
+        def click(shown: sa.LiveAssignment, shop: Shop = shop, rng: Any = rng) -> None:
+            if rng.random() < 0.1:  # buyers of "slow" come days after those of "fast"
+                shop.later(shown, rng.uniform(0, 3 * DAY if shown.name == "slow" else 3 * 3600))
+
+        for _ in range(10):
+            shop.visit(120, click, every=DAY / 120, group=20)
+            headlines.append(compute_scorecard(shop.test).headline)
+            with suppress(sa.RewardsPendingError):
+                verdicts.append(shop.test.recommend())
         assert len(verdicts) == 7  # three days pass before the first visit is mature
         assert all("can be judged yet" in text for text in headlines[:3])
         wrong += any(v.sure for v in verdicts)
@@ -98,40 +71,27 @@ def test_without_a_window_only_the_operator_knows_the_end() -> None:
     card = compute_scorecard(live)
     assert card.settled
     assert card.verdict is not None
-    assert (card.verdict.judged, card.verdict.rewards, card.verdict.missing) == (
-        60,
-        20,
-        40,
-    )
+    found = card.verdict
+    assert (found.judged, found.rewards, found.missing) == (60, 20, 40)
 
 
 @pytest.mark.parametrize("policy", [sa.Steady(), sa.GBAI()], ids=repr)
 def test_pending_rewards_are_not_missing_ones(policy: sa.Policy[Any]) -> None:
     """One variant's rewards take two days: while they are under way that is no attrition."""
-    clock = Clock()
-    live = create(
-        arms=["A", "B"],
-        policy=policy,
-        budget=2000,
-        clock=clock,
-        reward_window="3d",
-        reward_grace=0,
-        missing="drop",
-    )
-    late = []
-    for hour in range(100):
-        clock.now = START + hour * 3600
-        for i in range(20):
-            shown = live.ask(f"{hour} {i}")
-            if shown.name == "A":
-                live.tell(shown, 1.0)
-            else:
-                late.append((clock.now + 2 * DAY, shown))
-        live.tell_many((shown, 1.0) for when, shown in late if when <= clock.now)
-        late = [one for one in late if one[0] > clock.now]
-        if hour % 10 == 9:
-            assert live.health().status == "ok", live.health()
-    clock.pass_(4 * DAY)
+    rules: dict[str, Any] = {"reward_window": "3d", "reward_grace": 0, "control": None}
+    shop = Shop(arms=["A", "B"], policy=policy, budget=2000, **rules)
+    live = shop.test
+
+    def report_of(shown: sa.LiveAssignment) -> float | None:
+        if shown.name == "A":
+            return 1.0
+        shop.later(shown, 2 * DAY)
+        return None
+
+    for _ in range(10):
+        shop.visit(200, report_of, every=180, group=20)
+        assert live.health().status == "ok", live.health()
+    shop.clock.pass_(4 * DAY)
     report = live.health()
     assert report.status == "fail"  # now those of the last two days are lost, all of B
     assert "B misses" in str(report)
@@ -148,10 +108,8 @@ def test_a_variant_without_a_reward_is_unknown_not_zero(
     policy: sa.Policy[Any], direction: Any
 ) -> None:
     """All of C's rewards get lost: its value is unknown, and those of the others are right."""
-    clock, rng = Clock(), np.random.default_rng(3)
-    live = create(
-        arms=["A", "B", "C"], policy=policy, budget=900, direction=direction, clock=clock, seed=4
-    )
+    rng = np.random.default_rng(3)
+    live = create(policy=policy, budget=900, direction=direction, seed=4)
     for i in range(900):
         shown = live.ask(f"u{i}")
         if shown.name != "C":

@@ -62,6 +62,7 @@ class Shop:
         self.test = create(**usual | settings)
         self.visits = 0
         self.shown: list[str] = []
+        self._coming: list[tuple[float, sa.LiveAssignment]] = []
 
     def visit(
         self,
@@ -77,7 +78,7 @@ class Shop:
         """
         before = self.visits
         for _ in range(0, visits, group):
-            self.clock.pass_(group * every)
+            self.wait(group * every / DAY)
             numbers = range(self.visits, self.visits + group)
             units = [f"visitor {i}" for i in numbers]
             answers: Any = self.test.ask_many(units, [known(i) for i in numbers])
@@ -91,8 +92,15 @@ class Shop:
                 break
         return self.visits - before
 
+    def later(self, shown: sa.LiveAssignment, seconds: float) -> None:
+        """A reward of 1 that comes so many seconds after now."""
+        self._coming.append((self.clock.now + seconds, shown))
+
     def wait(self, days: float) -> None:
+        """Let time pass; what comes by then is told at last."""
         self.clock.pass_(days * DAY)
+        self.test.tell_many([(shown, 1.0) for due, shown in self._coming if due <= self.clock.now])
+        self._coming = [each for each in self._coming if each[0] > self.clock.now]
         self.test.refresh()
 
 
