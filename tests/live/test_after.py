@@ -1,4 +1,7 @@
-"""After the test: what units see that are not part of it, and that only operators change it."""
+"""Who is not part of a test: after it, by a roll-out, or beside its share of the traffic.
+
+Only operators change what they see.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,18 @@ from typing import Any
 import pytest
 
 import steadyarm as sa
+from steadyarm.live.after_test import place_of_unit
 from steadyarm.live.assigner import AssignmentId
 from steadyarm.live.stopping import ITSELF
+from steadyarm.storages import open_storage
+from tests.live import worlds
 from tests.live.worlds import Clock
 
 RATES = {"A": 0.1, "B": 0.9, "C": 0.5}
 
 
-def create(budget: int = 200, storage: Any = "memory", **more: Any) -> sa.Experiment:
-    given: dict[str, Any] = {"seed": 1, "missing": "drop"} | more
-    arms = given.pop("arms", ["A", "B", "C"])
-    return sa.create_experiment("shop", arms, sa.Steady(), budget, storage, **given)
+def create(budget: int = 200, **settings: Any) -> sa.Experiment:
+    return worlds.create(**{"name": "shop", "budget": budget, "seed": 1} | settings)
 
 
 def play(
@@ -36,6 +40,17 @@ def play(
         shop.tell(shown, reward(shown.name))
         seen[f"u{i}"] = shown.name
     return seen
+
+
+def entries(shop: sa.Experiment, action: str) -> list[Any]:
+    return [entry for entry in shop.history() if entry.action == f"experiment.{action}"]
+
+
+def outside_of(shop: sa.Experiment) -> Any:
+    """What is shown outside of the test; there must be something."""
+    outside = shop.status().outside
+    assert outside is not None
+    return outside
 
 
 def check_outside(shown: sa.LiveAssignment, name: str) -> None:
@@ -53,29 +68,23 @@ def test_who_comes_after_a_spent_budget_sees_the_recommended_variant() -> None:
     for unit in ("u0", "u77"):
         kept = shop.ask(unit)
         assert (kept.in_test, kept.name, kept.new) == (True, seen[unit], False)
-    outside = shop.status().outside
-    assert outside is not None
-    assert outside.default == "B"
-    assert outside.reason.startswith("Ship B")
-    (entry,) = [each for each in shop.history() if each.action == "experiment.default"]
+    assert outside_of(shop).default == "B"
+    assert outside_of(shop).reason.startswith("Ship B")
+    (entry,) = entries(shop, "default")
     assert (entry.author, entry.detail["variant"]) == (ITSELF, "B")
     assert shop.replay().agrees
 
 
 def test_the_control_is_shown_where_nothing_is_clear_and_else_the_leader() -> None:
-    assert create(control="C", budget=30).settings.after == "show"
-    shop = create(control="C", budget=30)
-    play(shop, 30, reward=lambda _: 1.0)
-    check_outside(shop.ask("late"), "C")
-    shop = create(budget=30)
-    play(shop, 30, reward=lambda _: 1.0)
-    check_outside(shop.ask("late"), shop.recommend().name)
+    for control in ("C", None):
+        shop = create(control=control, budget=30)
+        assert shop.settings.after == "show"
+        play(shop, 30, reward=lambda _: 1.0)
+        check_outside(shop.ask("late"), control or shop.recommend().name)
     empty = create(budget=30)
     empty.stop()
     check_outside(empty.ask("late"), "A")
-    outside = empty.status().outside
-    assert outside is not None
-    assert "The test had no decision" in outside.reason
+    assert "The test had no decision" in outside_of(empty).reason
 
 
 def test_a_late_reward_changes_the_leader_and_not_what_is_shown() -> None:
@@ -111,9 +120,7 @@ def test_the_control_is_shown_until_the_last_rewards_have_come(stopped: bool) ->
     clock.pass_(3 * 86_400)
     check_outside(shop.ask("late"), "B")
     check_outside(shop.ask("early"), "B")
-    outside = shop.status().outside
-    assert outside is not None
-    assert outside.reason.startswith("Ship B")
+    assert outside_of(shop).reason.startswith("Ship B")
 
 
 def test_processes_that_decide_at_once_agree(tmp_path: Path) -> None:
@@ -124,8 +131,7 @@ def test_processes_that_decide_at_once_agree(tmp_path: Path) -> None:
     with ThreadPoolExecutor(6) as pool:
         shown = list(pool.map(lambda i: processes[i].ask(f"late {i}").name, range(6)))
     assert len(set(shown)) == 1
-    entries = [each for each in shop.history() if each.action == "experiment.default"]
-    assert len(entries) == 1
+    assert len(entries(shop, "default")) == 1
     for process in (*processes, shop):
         process.close()
 
@@ -185,3 +191,197 @@ def test_refuse_keeps_errors_and_says_why() -> None:
     itself = create(budget=2000, after="refuse", control="A", stop="when sure", looks=8)
     with pytest.raises(sa.WrongStateError, match="is stopped"):
         play(itself, 2000)
+
+
+# Roll-outs: in steps that keep units, and never by accident
+
+UNITS = [f"v{i}" for i in range(500)]
+
+
+def seen_by(shop: sa.Experiment, units: list[str] = UNITS) -> dict[str, str]:
+    """What units see now; none of it may be part of a test."""
+    answers: Any = shop.ask_many(units)
+    assert not any(shown.in_test for shown in answers)
+    return {unit: shown.name for unit, shown in zip(units, answers, strict=True)}
+
+
+def test_places_of_units_are_fixed_and_even() -> None:
+    assert place_of_unit(7, "visitor 1") == 0.30831290596732686
+    assert place_of_unit(8, "visitor 1") != place_of_unit(7, "visitor 1")
+    places = [place_of_unit(7, f"u{i}") for i in range(4000)]
+    assert all(0 <= place < 1 for place in places)
+    for tenth in range(10):
+        count = sum(int(10 * place) == tenth for place in places)
+        assert abs(count - 400) < 5 * 19  # five standard errors
+    assert place_of_unit(7, "") != place_of_unit(7, "")  # nobody: drawn anew
+
+
+def test_old_and_new_units_get_what_is_rolled_out() -> None:
+    shop = create(control="A")
+    inside = play(shop, 200)
+    assert {"A", "B", "C"} == set(inside.values())
+    done = shop.roll_out(by="Ann", reason="it won")
+    assert (done.variant, done.share) == ("B", 1.0)
+    assert shop.status().roll_out == done
+    for unit in (*inside, "new"):
+        check_outside(shop.ask(unit), "B")
+    assert shop.status().total_assigned == 200
+    # a reward of a unit of the test still counts for its assignment
+    fresh = create(budget=30)
+    fresh.ask("u1")
+    fresh.roll_out("C", stop=True)
+    assert fresh.state == "stopped"
+    assert fresh.tell_many([("u1", 1.0), ("new", 1.0)]) == ["stored", "outside"]
+    (entry,) = entries(shop, "rolled_out")
+    assert entry.author == "Ann"
+    assert entry.detail == {"variant": "B", "share": 1.0, "reason": "it won"}
+
+
+def test_shares_grow_and_keep_their_units() -> None:
+    shop = create(control="A", budget=30)
+    inside = play(shop, 30, reward=lambda _: 1.0)  # nothing is clear
+    with pytest.raises(sa.WrongStateError, match="name the variant"):
+        shop.roll_out()
+    shop.roll_out("C", 0.1)
+    first = seen_by(shop)
+    some = {unit for unit in first if first[unit] == "C"}
+    assert 15 < len(some) < 85  # five standard errors around 50
+    assert {first[unit] for unit in first if unit not in some} == {"A"}
+    kept = {unit: shop.ask(unit) for unit in inside}
+    for unit, name in inside.items():
+        reached = place_of_unit(1, unit) < 0.1
+        assert (kept[unit].in_test, kept[unit].name) == (not reached, "C" if reached else name)
+    shop.roll_out(share=0.5)
+    second = seen_by(shop)
+    assert {unit for unit in second if second[unit] == "C"} > some
+    shop.roll_out(share=0.5)  # said again: nothing happens
+    assert len(entries(shop, "rolled_out")) == 2
+    shop.roll_out()
+    assert set(seen_by(shop).values()) == {"C"}
+
+
+def test_nothing_is_taken_away_unless_that_is_said() -> None:
+    shop = create(control="A", budget=30)
+    play(shop, 30, reward=lambda _: 1.0)
+    shop.roll_out("C", 0.5)
+    before = seen_by(shop)
+    for more, field in (({"share": 0.2}, "share"), ({"variant": "B"}, "variant")):
+        with pytest.raises(sa.InvalidInputError, match=r"takes it away|to replace it by") as caught:
+            shop.roll_out(**more)  # type: ignore[arg-type]  # of either
+        assert caught.value.field == field
+    assert seen_by(shop) == before
+    shop.roll_out("B", 0.2, change=True)
+    now = seen_by(shop)
+    for unit in UNITS:  # B reaches a fifth; others see the default
+        assert now[unit] == ("B" if place_of_unit(1, unit) < 0.2 else "A")
+    shop.roll_out(share=0, change=True)
+    assert set(seen_by(shop).values()) == {"A"}
+    entry = shop.history()[-1]
+    assert entry.detail["before"] == {"variant": "B", "share": 0.2}
+
+
+def test_a_running_test_is_ended_only_if_that_is_said() -> None:
+    shop = create(control="A")
+    play(shop, 20)
+    with pytest.raises(sa.WrongStateError, match=r"is running, and a roll-out ends the test"):
+        shop.roll_out("B")
+    assert shop.ask("new").in_test
+    shop.pause()
+    with pytest.raises(sa.WrongStateError, match="is paused"):
+        shop.roll_out("B")
+    shop.roll_out("B", 0.0, stop=True)
+    assert shop.state == "stopped"
+    assert shop.ask("new").in_test  # it keeps its variant
+    check_outside(shop.ask("newer"), "A")
+    with pytest.raises(sa.WrongStateError, match="draft"):
+        create(start=False).roll_out("A", stop=True)
+    shop.archive()
+    shop.roll_out("B", by="Ann")
+    check_outside(shop.ask("newer"), "B")
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan"), "half"])
+def test_bad_shares_and_variants_are_refused(share: float) -> None:
+    shop = create(budget=30)
+    shop.stop()
+    with pytest.raises(sa.InvalidInputError, match="share"):
+        shop.roll_out("B", share)
+    with pytest.raises(sa.InvalidInputError, match="expected one of: A, B, C"):
+        shop.roll_out("D")
+    assert shop.status().outside is None
+
+
+def test_other_processes_show_it_at_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/shop.db"
+    shop = create(storage=url)
+    known = [f"u{i}" for i in range(20)]
+    for unit in known:
+        shop.ask(unit)
+    other = sa.load_experiment("shop", url)
+    assert all(other.ask(unit).in_test for unit in known)
+    assert all(each is not None for each in other.find_visible(known))
+    shop.roll_out("C", stop=True)
+    assert {other.ask(unit).name for unit in [*known, "new"]} == {"C"}
+    seen = [each for each in other.find_visible([*known, "new"]) if each is not None]
+    assert [(each.unit, each.name, each.in_test) for each in seen] == [
+        (unit, "C", False) for unit in [*known, "new"]
+    ]
+    third = sa.load_experiment("shop", url)
+    shop.roll_out("B", change=True)
+    assert {process.ask(unit).name for process in (other, third) for unit in known} == {"B"}
+    for process in (shop, other, third):
+        process.close()
+
+
+# Shares of the traffic, layers of tests that have no unit in common, and previews
+
+
+def units_in(shop: sa.Experiment) -> set[str]:
+    """The units that take part; all others see the control."""
+    inside = set()
+    answers: Any = shop.ask_many(UNITS)
+    for unit, shown in zip(UNITS, answers, strict=True):
+        if shown.in_test:
+            inside.add(unit)
+        else:
+            check_outside(shown, "A")
+    return inside
+
+
+def test_a_share_of_the_traffic_takes_part() -> None:
+    shop = create(5000, control="A", traffic=0.3)
+    inside = units_in(shop)
+    assert 98 < len(inside) < 202  # five standard errors around 150
+    assert units_in(shop) == inside
+    assert shop.status().total_assigned == len(inside)
+    out = next(unit for unit in UNITS if unit not in inside)
+    assert shop.tell_many([(min(inside), 1.0), (out, 1.0)]) == ["stored", "outside"]
+    shop.roll_out("B", stop=True)
+    check_outside(shop.ask(out), "B")
+
+
+def test_tests_of_a_layer_have_no_unit_in_common(tmp_path: Path) -> None:
+    storage = open_storage(f"sqlite:///{tmp_path}/layers.db")
+    usual: dict[str, Any] = {"control": "A", "storage": storage, "layer": "checkout"}
+    first = create(5000, name="first", traffic=0.5, **usual)
+    second = create(5000, name="second", traffic=0.3, **usual | {"seed": 2})
+    create(5000, name="other", traffic=1.0, **usual | {"layer": "search"})
+    inside = units_in(first), units_in(second)
+    assert not inside[0] & inside[1]
+    with pytest.raises(sa.InvalidInputError, match="no room for 0"):
+        create(5000, name="third", traffic=0.3, **usual)
+    assert [one.name for one in storage.summaries()] == ["first", "second", "other"]
+    first.stop()
+    first.archive()
+    third = create(5000, name="third", traffic=0.4, **usual | {"seed": 3})
+    assert not units_in(third) & inside[1]
+    assert units_in(sa.load_experiment("second", storage)) == inside[1]
+
+
+def test_a_preview_shows_a_variant_and_stores_nothing() -> None:
+    shop = create(control="A")
+    check_outside(shop.ask("colleague", preview="B"), "B")
+    with pytest.raises(sa.InvalidInputError, match="'D'"):
+        shop.ask("colleague", preview="D")
+    assert shop.status().total_assigned == 0
+    assert shop.ask("colleague").in_test
