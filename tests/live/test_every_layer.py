@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import tomllib
 from contextlib import redirect_stdout
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -12,14 +13,20 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import steadyarm as sa
 from steadyarm.cli.main import main
 from steadyarm.dashboard.app import create_app
+from steadyarm.environments.families import arms_from_settings
+from steadyarm.errors import InvalidInputError
 from steadyarm.live.lifecycle import create_from_description, description_of
 from steadyarm.live.settings import Settings
+from steadyarm.policies import POLICIES
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
+from steadyarm.wording import toml_of
 from tests.service.clients import InProcess, in_process, served
 
 WINDOW = {"reward_range": [0, 1], "reward_window": "1d"}
@@ -27,7 +34,7 @@ REVENUE = {"name": "revenue", "kind": "money", "several": "sum", "window": "7d",
 SETTINGS: dict[str, dict[str, Any]] = {
     "names": {"missing": "drop"},
     "factorial": {
-        "arms": {"factorial": {"color": ["red", "blue"], "text": ["a", "b", "c"]}},
+        "arms": {"factorial": {"a": ["red", "blue"], "b": list("xyz")}},
         "missing": "drop",
     },
     "bundles": {"arms": {"bundles": ["a", "b", "c"], "size": 2}, "missing": "fail"},
@@ -69,19 +76,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 BASE: dict[str, Any] = {"arms": ["A", "B", "C"], "budget": 600, "policy": "steady", "seed": 7}
 
 
-def toml(description: dict[str, Any]) -> str:
-    """The description as TOML; its values are JSON, of which TOML reads inline tables."""
-
-    def text(value: Any) -> str:
-        if isinstance(value, dict):
-            return "{" + ", ".join(f"{json.dumps(k)} = {text(v)}" for k, v in value.items()) + "}"
-        if isinstance(value, list):
-            return "[" + ", ".join(map(text, value)) + "]"
-        return json.dumps(value)
-
-    return "\n".join(f"{key} = {text(value)}" for key, value in description.items())
-
-
 @pytest.mark.parametrize("case", SETTINGS)
 def test_a_setting_survives_every_layer(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -120,7 +114,7 @@ def test_a_setting_survives_every_layer(
         assert rest.settings == settings
     # the command line
     if case != "values":  # TOML has no null
-        (tmp_path / "test.toml").write_text(toml(described))
+        (tmp_path / "test.toml").write_text(toml_of(described))
         monkeypatch.setenv("STEADYARM_STORAGE", url)
         with redirect_stdout(io.StringIO()):
             assert main(["experiment", "create", str(tmp_path / "test.toml"), "--name", "cli"]) == 0
@@ -256,3 +250,50 @@ def test_bad_visits_are_refused_in_every_layer(given: dict[str, Any], field: str
             True,
             field != "unit",
         ]
+
+
+# Descriptions as TOML
+
+
+SCALARS = st.text() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=12
+)
+
+
+@given(st.text(), st.dictionaries(st.text().filter(lambda key: key != "name"), VALUES))
+def test_whatever_is_written_is_read_again(name: str, description: dict[str, Any]) -> None:
+    assert tomllib.loads(toml_of({"name": name, **description})) == {"name": name} | description
+
+
+def test_what_toml_cannot_say_is_refused_and_what_is_usual_left_out() -> None:
+    assert toml_of({"name": "x", "seed": None}) == 'name = "x"\n'
+    with pytest.raises(InvalidInputError, match="None cannot be written as TOML"):
+        toml_of({"control": {"A": None}})
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_is_described(name: str) -> None:
+    arms = sa.ArmSet.factorial({"head <b>": ["a", "b"], "image": ["1", "2", "3"]})
+    settings = Settings(arms, POLICIES[name](), 100, seed=1, missing="drop")
+    description = description_of(settings)
+    assert create_from_description("x", description, "memory").settings.policy == settings.policy
+
+
+@pytest.mark.parametrize(
+    "arms",
+    [
+        sa.ArmSet.factorial({f"slot {i}": ["off", "on, not off"] for i in range(16)}),
+        sa.ArmSet.factorial({f"{i}": list("abcdefgh") for i in range(5)}, 1, constant=False),
+        sa.ArmSet.bundles([f"item {i}" for i in range(24)], 4),
+    ],
+    ids=["factorial", "alone", "bundles"],
+)
+def test_large_sets_are_described_by_their_recipe(arms: sa.ArmSet) -> None:
+    assert arms.large
+    given: dict[str, Any] = {"control": {arms.names[3]: 0.1}, "missing": "drop"}
+    text = toml_of(description_of(Settings(arms, sa.Uniform(), 10, seed=1, **given)))
+    assert len(text) < 2_000
+    read = tomllib.loads(text)
+    assert read["control"] == given["control"]
+    assert arms_from_settings(read["arms"]) == arms

@@ -109,12 +109,13 @@ def test_outcomes_of_rewards_become_answers_and_errors() -> None:
     ]
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), "1", None, 1e101, [1.0]])
-def test_rewards_that_are_no_numbers_are_refused(bad: Any) -> None:
+def test_rewards_that_are_no_numbers_are_refused() -> None:
     live = create()
     answer = live.ask("u1")
-    with pytest.raises(sa.InvalidInputError, match="the reward is"):
-        live.tell(answer, bad)
+    bad: Any
+    for bad in (float("nan"), float("inf"), "1", None, 1e101, [1.0]):
+        with pytest.raises(sa.InvalidInputError, match="the reward is"):
+            live.tell(answer, bad)
     assert sum(live.status().rewarded) == 0
 
 
@@ -176,3 +177,35 @@ def test_two_holders_of_one_experiment_decide_once() -> None:
         tells.tell(asks.ask(f"u{i}").id, float(i % 2))
     assert one.replay().agrees
     assert one.status() == other.status()
+
+
+# The transactions of an ask, a tell and a decision
+
+
+def test_the_reward_that_ends_a_segment_opens_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    live, called = create(budget=600), list[str]()
+
+    def note(name: str, method: Any) -> Any:
+        def call(*given: Any, **named: Any) -> Any:
+            called.append(name)
+            return method(*given, **named)
+
+        return call
+
+    for name in ("assign", "record", "snapshot", "decide", "progress"):
+        monkeypatch.setattr(live.storage, name, note(name, getattr(live.storage, name)))
+    decisions = 0
+    for i in range(60):
+        called.clear()
+        answer = live.ask(f"u{i}")
+        opens = ["assign", "snapshot", "decide", "assign"]
+        assert called == (["assign"] if i else opens)  # later ones are opened by rewards
+        called.clear()
+        live.tell(answer, float(i % 2))
+        closes = ["record", "progress", "snapshot", "decide"]
+        assert called in (["record"], closes)
+        decisions += called == closes
+    assert decisions >= 6
+    assert live.replay().agrees

@@ -3,38 +3,82 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import steadyarm as sa
-from steadyarm.live.decisions import load_state
 from steadyarm.live.export import read_export
 from steadyarm.live.results import compute_results
+from steadyarm.policies import Policy, Recommendations, State
+from steadyarm.segments import Segment, SegmentStats
 from steadyarm.storages.storage import segment_row
-from tests.live.few import LARGE, Few, FewState, reward_of
 from tests.live.worlds import Clock, create
 
+LARGE = sa.ArmSet.factorial({f"s{i}": ["off", "on"] for i in range(13)})  # 8,192 arms
 SMALL = sa.ArmSet.from_features(
     np.random.default_rng(3).integers(-3, 4, (200, 5)) + np.eye(200, 5), names=None
 )
 SETS = {"small": SMALL, "large": LARGE}
 
 
-def played(budget: int = 400, share: float = 0.75, **settings: Any) -> sa.Experiment:
-    """A test in full swing: rewards come late and not all of them."""
-    live = create(
-        arms=LARGE, policy=settings.pop("policy", Few()), budget=budget, clock=Clock(), **settings
-    )
-    waiting = []
-    for i in range(int(budget * share)):
-        waiting.append(live.ask(f"u{i}"))
-        if len(waiting) > 30:
-            answer = waiting.pop(0)
-            live.tell(answer, reward_of(answer.arm, i))
-    return live
+@dataclass(frozen=True)
+class FewState(State):
+    """`moment` is the sum of coordinates times rewards: all that the policy remembers."""
+
+    moment: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Few(Policy[FewState]):
+    """Which arms are played, and how often, depends on what was told.
+
+    few : False for dense segments with zeros, which must be the same in all that follows
+    most : arms of a segment
+    """
+
+    few: bool = True
+    most: int = 40
+
+    name: ClassVar[str] = "Few"
+    waits: ClassVar[bool] = False
+    state_type: ClassVar[type[State]] = FewState
+
+    def start(self, arms: sa.ArmSet, budget: int, trials: int = 1, seed: int = 0) -> FewState:
+        none = np.zeros(1, dtype=np.int64)
+        return FewState(arms, budget, none, none[None].copy(), np.zeros((1, arms.rank)))
+
+    def next_segment(self, state: FewState) -> Segment | None:
+        played, K = int(state.played[0]), state.arms.size
+        if played >= state.budget:
+            return None
+        told = int(np.abs(state.moment).sum() * 64) % 97  # exact: rewards are multiples of 1/64
+        arms = np.unique((np.arange(self.most) * 7919 + 131 * told) % K).astype(np.int64)
+        weights = np.arange(1.0, arms.size + 1)[None]
+        weights /= weights.sum()
+        rounds = np.array([min(state.budget // 4, state.budget - played)])
+        if self.few:
+            return Segment(weights, rounds, "blocks", 16, arms=arms)
+        dense = np.zeros((1, K))
+        dense[:, arms] = weights
+        return Segment(dense, rounds, "blocks", 16)
+
+    def observe(self, state: FewState, segment: Segment, stats: SegmentStats) -> FewState:
+        moment = stats.sums @ state.arms.coordinates_of(segment.arms)
+        return replace(state, played=state.played + segment.rounds, moment=state.moment + moment)
+
+    def recommend(self, state: FewState) -> Recommendations:
+        estimates = state.arms.values(state.moment[0] / max(int(state.played[0]), 1))[None]
+        return Recommendations(estimates.argmax(axis=1), estimates, np.ones_like(estimates))
+
+
+def reward_of(arm: int, number: int) -> float:
+    """Multiples of 1/64, so that sums are exact in any order."""
+    return ((arm * 37 + number * 11) % 64) / 64
 
 
 def shown(live: sa.Experiment) -> list[tuple[Any, ...]]:
@@ -49,19 +93,12 @@ def shown(live: sa.Experiment) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("missing", ["zero", "drop"])
 def test_few_columns_give_the_same_test_as_all(kind: str, missing: Any) -> None:
     arms = SETS[kind]
-    found = []
+    found, pieces = [], list[Any]()
     for few in (True, False):
         clock = Clock()
-        live = create(
-            arms=arms,
-            policy=Few(few),
-            budget=240,
-            missing=missing,
-            reward_window="1h",
-            control={arms.names[4]: 0.2},
-            min_share={arms.names[9]: 0.05},
-            clock=clock,
-        )
+        rules: dict[str, Any] = {"missing": missing, "reward_window": "1h", "clock": clock}
+        shares = {"control": {arms.names[4]: 0.2}, "min_share": {arms.names[9]: 0.05}}
+        live = create(arms=arms, policy=Few(few), budget=240, **rules | shares)
         for i in range(240):
             answer = live.ask(f"u{i}")
             assert answer.name == arms.names[answer.arm]
@@ -84,26 +121,18 @@ def test_few_columns_give_the_same_test_as_all(kind: str, missing: Any) -> None:
             wide = np.zeros(arms.size, dtype=object)
             wide[columns] = getattr(tally, name)
             assert tuple(wide) == getattr(whole, name)
-    states = [
-        load_state(live.settings, pair.experiment.policy_state)
-        for live, pair in zip(found, pairs, strict=True)
-    ]
-    moments = [state.moment for state in states if isinstance(state, FewState)]
-    assert np.array_equal(moments[0], moments[1])
-    said = [
-        compute_results(live.settings, pair, (), live.now())
-        for live, pair in zip(found, pairs, strict=True)
-    ]
-    assert [piece.recorded for piece in said[0].pieces] == [
-        piece.recorded for piece in said[1].pieces
-    ]
-    assert [piece.zeros for piece in said[0].pieces] == [piece.zeros for piece in said[1].pieces]
+    for live, pair in zip(found, pairs, strict=True):
+        pieces.append(compute_results(live.settings, pair, (), live.now()).pieces)
+    for one, other in zip(*pieces, strict=True):
+        assert (one.recorded, one.zeros) == (other.recorded, other.zeros)
     assert found[0].status() == found[1].status()
     assert found[0].status().total_assigned == 240
 
 
 def test_what_is_stored_does_not_grow_with_the_arms(tmp_path: Path) -> None:
-    live = played(missing="drop")
+    live = create(arms=LARGE, policy=Few(), budget=400)
+    answers = [live.ask(f"u{i}") for i in range(300)]
+    live.tell_many((answer, reward_of(answer.arm, 1)) for answer in answers[:270])
     snapshot = live.storage.snapshot(live.key, everything=True)
     assert len(json.dumps(snapshot.experiment.config)) < 2_000
     exported = read_export(live.export(tmp_path / "log.csv")).snapshot

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,11 @@ import pytest
 from scipy.stats import binom
 
 import steadyarm as sa
+from steadyarm.inference.health import HealthReport
+from steadyarm.live.scorecard import compute_scorecard
 from steadyarm.planning.question import EqualSplit
-from tests.live.worlds import ARMS, play, reward
+from steadyarm.segments import Direction
+from tests.live.worlds import ARMS, create, play, reward
 
 AB = sa.ArmSet.one_hot(["A", "B"])
 ABC = sa.ArmSet.one_hot(["A", "B", "C"])
@@ -236,3 +241,56 @@ def test_a_verdict_becomes_a_data_frame() -> None:
     bare = compared(control=None).recommend().to_pandas()
     assert list(bare.columns) == list(frame.columns)
     assert np.isnan(bare["lift"]).all()
+
+
+# One unit that carries a large part of the variance
+
+
+def outliers(report: HealthReport) -> list[Any]:
+    return [finding for finding in report.findings if finding.name == "outliers"]
+
+
+def run(test: sa.Experiment, rewards: Sequence[float]) -> HealthReport:
+    for first in range(0, len(rewards), 20):
+        shown: Any = test.ask_many([f"user {k}" for k in range(first, first + 20)])
+        test.tell_many(zip(shown, rewards[first:], strict=False))
+    return test.health()
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_a_bot_is_named(direction: Direction) -> None:
+    rewards = [float(r) for r in np.random.default_rng(3).poisson(1.0, 2000)]
+    rewards[700] = 1000.0
+    session = sa.Session(sa.Steady(), AB, budget=2000, seed=1, direction=direction)
+    play(session, lambda a: rewards[a.number])
+    metric = sa.Metric("orders", "primary", "count", direction=direction, missing="drop")
+    live = create(arms=AB, budget=2000, seed=1, metrics=[metric], missing=None)
+    run(live, rewards)
+    test: sa.Session | sa.Experiment
+    for test, who in ((session, "with a reward of 1000"), (live, "user 700")):
+        [found] = outliers(test.health())
+        assert found.status == "warn"
+        assert f"One unit ({who}) accounts for 100 % of the variance of" in found.explanation
+        assert "Declare a cap or exclude the unit" in found.advice
+        # Limits that are refused tell nothing of the time left.
+        assert test.recommend().decision.more is None
+    card, verdict = compute_scorecard(live).verdict, live.recommend()
+    assert card is not None
+    assert (verdict.intervals >= 0).all()  # rewards are counts
+    assert np.array_equal(card.intervals, verdict.intervals)
+    live.exclude(unit="user 700", reason="a bot")
+    [found] = outliers(live.health())
+    assert found.status == "ok"
+
+
+def test_few_large_orders_are_no_outliers_live_and_in_the_log(tmp_path: Path) -> None:
+    test = create(arms=AB, budget=2000, seed=1)
+    prices = [200.0 if k in (300, 900, 1500) else 10.0 * (k % 10 == 0) for k in range(2000)]
+    for report in (run(test, prices), sa.analyze(test.export(tmp_path / "shop.csv")).health):
+        [found] = outliers(report)
+        assert found.status == "ok"
+
+
+def test_clicks_have_no_outliers() -> None:
+    session = play(sa.Session(sa.Steady(), AB, 500, seed=1), lambda a: float(a.number == 7))
+    assert outliers(session.health()) == []

@@ -23,8 +23,8 @@ from steadyarm.live.scorecard import (
 )
 from steadyarm.reports.experiment import experiment_report
 from steadyarm.segments import Segment, SegmentStats
-from tests.live.few import LARGE
 from tests.live.scorecards import BEGIN, DAY, NAMES, played
+from tests.live.test_large import LARGE
 from tests.live.worlds import Clock, create
 
 

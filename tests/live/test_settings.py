@@ -1,14 +1,17 @@
-"""Settings: what an experiment is created with, and the shares that it reserves."""
+"""Settings: what is refused, shares that are reserved, metrics, and values of variants."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.live.settings import LARGEST_VALUE, Settings
+from steadyarm.arms.recipes import BundleNames, FactorialNames
+from steadyarm.live.metrics import Metric
+from steadyarm.live.settings import LARGEST_VALUE, Settings, values_of
 from steadyarm.segments import Segment
 from steadyarm.storages import open_storage
 from tests.live.worlds import arms_of, create
@@ -204,3 +207,89 @@ def test_a_policy_of_your_own_is_given_again() -> None:
     assert sa.load_experiment("mine", storage, policy=Mine()).policy == Mine()
     with pytest.raises(sa.InvalidInputError, match=r"'Mine', a policy of your own; give it again"):
         sa.load_experiment("mine", storage)
+
+
+# Metrics: what they say, and how they are written down
+
+
+def test_the_primary_metric_says_what_the_reward_is() -> None:
+    metrics = [
+        {"name": "bought", "role": "primary", "kind": "yes/no", "window": "7d"},
+        {"name": "revenue", "kind": "money", "several": "sum", "window": "14d", "cap": 500},
+        {"name": "orders", "kind": "count", "several": "sum", "window": "14d", "grace": "1d"},
+        {"name": "revenue per order", "unit": "€", "ratio": ["revenue", "orders"]},
+        {"name": "loading", "direction": "minimize", "role": "guardrail", "margin": 0.2},
+    ]
+    found = settings(control="arm 0", missing=None, metrics=metrics)
+    assert found.primary.name == "bought"
+    assert (found.reward_range, found.missing) == ((0.0, 1.0), "zero")
+    assert found.reward_window == found.reward_grace == 7 * 86400
+    assert list(found.measured) == ["bought", "revenue", "orders", "loading"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "limits"),
+    [
+        ({}, (-np.inf, np.inf)),
+        ({"kind": "count"}, (0, np.inf)),
+        ({"range": (1, 5)}, (1, 5)),
+        ({"range": (1, 5), "missing": "zero"}, (0, 5)),
+        ({"range": (1, 5), "cap": 3}, (1, 3)),
+        ({"range": (1, 5), "several": "max", "window": "1d"}, (1, 5)),
+        ({"range": (1, 5), "several": "sum", "window": "1d"}, (0, np.inf)),
+        ({"range": (-1, 5), "several": "sum", "window": "1d"}, (-np.inf, np.inf)),
+        ({"range": (1, 5), "several": "sum", "window": "1d", "cap": 9}, (0, 9)),
+    ],
+)
+def test_limits_are_clipped_to_the_values_of_a_unit(
+    rules: dict[str, Any], limits: tuple[float, float]
+) -> None:
+    low, high = sa.Metric("m", **rules).clip(np.array([-100.0, 100.0]))
+    assert (low, high) == (max(limits[0], -100.0), min(limits[1], 100.0))
+
+
+def test_values_are_checked_and_shown_in_their_unit() -> None:
+    money = Metric("revenue", kind="money", unit="€", range=(0, 1000))
+    assert money.check(35) == 35.0
+    assert money.format_value(1234.5) == "1,234.50 €"
+    with pytest.raises(sa.InvalidInputError, match="value of 'revenue' is 1001, outside of its"):
+        money.check(1001)
+    assert Metric("bought", kind="yes/no").format_value(0.031) == "3.1 %"
+    assert Metric("loading", unit="s").format_value(1.25) == "1.25 s"
+    assert Metric("loading").format_value(float("nan")) == "unknown"
+
+
+# Values: variants as data, from settings to assignments
+
+
+FACTORS = {"headline": ["short", "long"], "image": ["dog", "cat, or none"]}
+PRICES = {"A": {"price": 9, "tags": ["new"]}, "B": {"price": 12.5, "tags": []}}
+
+
+def test_derived_values_say_what_names_say() -> None:
+    factorial = settings(arms=sa.ArmSet.factorial(FACTORS)).variant_values
+    assert factorial[1] == {"headline": "short", "image": "cat, or none"}
+    bundles = settings(arms=sa.ArmSet.bundles(["a", "b", "c", "d"], 2)).variant_values
+    assert list(bundles) == [[x, y] for x, y in ("ab", "ac", "ad", "bc", "bd", "cd")]
+    assert list(settings(**AB).variant_values) == ["A", "B"]
+    # neither all bundles of three items nor the combinations of factors
+    for names in (["a + b", "a + c"], ["a=1, b=2", "a=1, b=3", "a=2, b=2"]):
+        assert list(values_of(names)) == names
+
+
+def test_values_of_large_sets_follow_from_the_index() -> None:
+    factors = {f"f{i}": ("no", "yes") for i in range(16)}
+    names = FactorialNames(factors)
+    values = values_of(names)
+    assert len(values) == len(names) == 2**16
+    for k in (0, 1, 77, 2**16 - 1):
+        assert ", ".join(f"{f}={level}" for f, level in values[k].items()) == names[k]
+    assert values[3:5] == (values[3], values[4])
+    assert values_of(BundleNames(("a", "b", "c"), 2))[2] == ["b", "c"]
+
+
+@pytest.mark.parametrize("given", [PRICES, list(PRICES.values()), tuple(PRICES.values())])
+def test_values_are_given_by_name_or_in_order(given: Any) -> None:
+    found = settings(**AB, values=given)
+    assert found.values == PRICES
+    assert Settings.from_dict(json.loads(json.dumps(found.to_dict()))).values == PRICES

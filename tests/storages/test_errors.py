@@ -1,7 +1,9 @@
-"""What goes wrong in databases is told in words, without passwords, and leaves nothing behind."""
+"""What goes wrong in databases and URLs is told in words, without passwords."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,13 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from steadyarm.errors import InvalidInputError, StorageError
+from steadyarm.errors import InvalidInputError, MissingExtraError, StorageError
 from steadyarm.storages import open_storage, storage_status
 from steadyarm.storages.engine import Database
 from steadyarm.storages.records import Event
 from steadyarm.storages.storage import Storage
 from tests.storages.bench import new_record
-from tests.storages.databases import running_in
+from tests.storages.databases import fresh_database, running_in
 
 
 def test_passwords_are_not_shown() -> None:
@@ -85,3 +87,70 @@ def test_sqlite_is_set_up_to_keep_what_it_acknowledged(tmp_path: Path) -> None:
     assert (pragma("journal_mode"), pragma("synchronous"), pragma("mmap_size")) == ("wal", 2, 0)
     assert pragma("busy_timeout") == 5_000
     storage.close()
+
+
+# Where storages are opened, and what has to be installed
+
+
+def test_where_a_storage_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("STEADYARM_STORAGE", raising=False)
+    open_storage().close()
+    assert (tmp_path / "steadyarm.db").exists()
+    monkeypatch.setenv("STEADYARM_STORAGE", "sqlite:///other.db")
+    open_storage().close()
+    assert (tmp_path / "other.db").exists()
+    assert storage_status().url == "sqlite:///other.db"
+    memory = open_storage("memory")
+    assert memory.in_memory
+    assert open_storage("memory://") is not memory
+    assert open_storage(memory) is memory
+
+
+def test_postgres_has_several_schemes(postgres: str) -> None:
+    url = fresh_database(postgres)
+    for scheme in ("postgres", "postgresql", "postgresql+psycopg"):
+        storage = open_storage(url.replace("postgresql+psycopg", scheme))
+        storage.check()
+        storage.close()
+    assert storage_status(url).backend == "postgresql"
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("storage.db", "sqlite:///FILE"),
+        ("", "expected sqlite"),
+        ("mysql://u:secret@h/d", "'mysql' are not supported"),
+        ("postgresql+psycopg2://u:secret@h/d", "'postgresql\\+psycopg2' are not supported"),
+        ("postgresql://u:secret@h:port/d", "cannot be read"),
+        ("sqlite://", "names a file"),
+        ("sqlite:///:memory:", "give memory"),
+        ("sqlite://storage.db", "three slashes"),
+    ],
+)
+def test_other_urls_are_refused_without_showing_passwords(url: str, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says) as caught:
+        open_storage(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_databases_are_imported_when_used() -> None:
+    code = "import sys, steadyarm.storages; print('sqlalchemy' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("module", "url", "extra"),
+    [
+        ("sqlalchemy.engine", "sqlite:///x.db", "live"),
+        ("psycopg", "postgresql://h/d", "postgres"),
+    ],
+)
+def test_missing_extras_are_named(
+    module: str, url: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'steadyarm\[{extra}\]'"):
+        open_storage(url)
