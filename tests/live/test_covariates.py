@@ -78,9 +78,6 @@ def same(one: Moments, other: Moments) -> None:
         np.testing.assert_allclose(value, getattr(other, name), rtol=1e-12, err_msg=name)
 
 
-# Sessions
-
-
 def play_session(
     late: int = 0, told: bool = True, covariates: Sequence[str] = ("spend", "age")
 ) -> tuple[sa.Session, list[tuple[int, float, float, float]]]:
@@ -153,9 +150,6 @@ def test_verdicts_use_late_rewards_of_earlier_segments() -> None:
     late, rows = play_session(late=150)
     assert any(piece.carried_on for piece in late.results().pieces)
     assert np.allclose(late.recommend().estimates, by_hand(late, rows), rtol=1e-9)
-
-
-# What is stored
 
 
 @pytest.mark.parametrize("missing", ["drop", "zero"])
@@ -243,9 +237,6 @@ def test_rewards_made_of_events_are_adjusted_when_they_are_final() -> None:
     assert live.replay().agrees
 
 
-# What operators do, exports and imports
-
-
 def test_a_replay_notices_other_covariates_and_other_slopes() -> None:
     live = created()
     play(live, range(200), World())
@@ -297,9 +288,6 @@ def test_threads_that_ask_tell_and_decide_lose_no_covariate(
     assert live.status().observed > 2
     for opening in openings:
         opening.close()
-
-
-# What is shown
 
 
 def test_further_metrics_and_levels_are_not_adjusted() -> None:

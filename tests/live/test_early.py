@@ -19,7 +19,7 @@ from steadyarm.segments import Segment, SegmentStats
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import SegmentRecord, place_of
 from tests.live.tampering import tamper_with_segment
-from tests.live.worlds import DAY, Shop, arms_of, create
+from tests.live.worlds import DAY, Shop, arms_of
 
 
 def records_of(live: sa.Experiment) -> list[SegmentRecord]:
@@ -87,29 +87,6 @@ def test_whole_tests_are_replayed_and_come_back_from_an_export(
             assert live.recommend().name == "C"
         exported = read_export(live.export(tmp_path / "log.csv")).snapshot
     assert [each.early for each, _ in exported.segments] == [each.early for each in records]
-
-
-def test_a_session_decides_as_an_experiment_does() -> None:
-    arms = arms_of(4)
-    session = sa.Session(sa.Steady(), arms, 480, seed=5)
-    live = create(arms=arms, budget=480)
-    rng, late = np.random.default_rng(1), list[tuple[int, Any, Any]]()
-    weights = set[float]()
-    for i in range(480):
-        one, other = session.ask(), live.ask(f"u{i}")
-        assert (one.arm, one.probability) == (other.arm, other.probability)
-        weights.add(one.probability)
-        late.append((i + int(rng.integers(1, 200)), one, other))
-        for when, mine, stored in [each for each in late if each[0] == i]:
-            reward = float(rng.normal(mine.arm, 1.0))
-            session.tell(mine, reward)
-            live.tell(stored, reward)
-            late.remove((when, mine, stored))
-        if i == 300:
-            session = sa.Session.from_json(session.to_json())
-    assert any(record.early for record in records_of(live))
-    assert len(weights) > 1
-    assert live.replay().agrees, live.replay()
 
 
 def test_without_any_reward_the_first_allocation_is_carried_on() -> None:

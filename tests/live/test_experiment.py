@@ -10,34 +10,31 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.policies import POLICIES
-from tests.live.worlds import arms_of, create
+from tests.live.worlds import arms_of, create, play_both
 
 
 @pytest.mark.parametrize(
-    ("name", "direction"), [*((name, "maximize") for name in POLICIES), ("Steady", "minimize")]
+    ("name", "direction", "delay"),
+    [
+        *((name, "maximize", 0) for name in POLICIES),
+        ("Steady", "minimize", 0),
+        ("Steady", "maximize", 100),
+        ("P1-RAGE", "maximize", 100),
+    ],
 )
-def test_immediate_rewards_give_the_same_test_as_a_session(name: str, direction: Any) -> None:
+def test_an_experiment_is_the_same_test_as_a_session(name: str, direction: Any, delay: int) -> None:
     arms = sa.ArmSet.one_hot(list("ABCDE"))
-    policy, budget = POLICIES[name](), 300
-    session = sa.Session(policy, arms, budget, seed=3, direction=direction)
-    live = create(arms=arms, policy=policy, budget=budget, seed=3, direction=direction)
-    rng = np.random.default_rng(1)
-    for i in range(budget):
-        try:
-            expected = session.ask()
-        except sa.BudgetSpentError:
-            assert not live.ask(f"u{i}").in_test
-            break
-        given = live.ask(f"u{i}")
-        assert (given.arm, given.probability) == (expected.arm, expected.probability)
-        reward = float(rng.random() < 0.2 + 0.1 * given.arm)
-        session.tell(expected, reward)
-        live.tell(given, reward)
-    verdict, same = session.recommend(), live.recommend()
-    assert verdict.name == same.name
-    np.testing.assert_allclose(same.estimates, verdict.estimates)
-    np.testing.assert_allclose(same.intervals, verdict.intervals)
+    session, live, _, _ = play_both(
+        POLICIES[name](), arms, 300, delay, mixed=True, direction=direction
+    )
+    records = [record for record, _ in live.storage.snapshot(live.key, everything=True).segments]
+    assert any(record.early for record in records) == (delay > 0)
     assert live.replay().agrees
+    if not delay:  # else the session's pending rewards are no missing ones
+        verdict, same = session.recommend(), live.recommend()
+        assert verdict.name == same.name
+        np.testing.assert_allclose(same.estimates, verdict.estimates)
+        np.testing.assert_allclose(same.intervals, verdict.intervals)
 
 
 def test_racing_requests_of_the_same_units_give_one_assignment_each() -> None:
@@ -177,9 +174,6 @@ def test_two_holders_of_one_experiment_decide_once() -> None:
         tells.tell(asks.ask(f"u{i}").id, float(i % 2))
     assert one.replay().agrees
     assert one.status() == other.status()
-
-
-# The transactions of an ask, a tell and a decision
 
 
 def test_the_reward_that_ends_a_segment_opens_the_next_one(

@@ -16,7 +16,7 @@ from steadyarm.planning.question import EqualSplit
 from steadyarm.policies import Policy, Recommendations, State
 from steadyarm.policies.base import TallyState, best_arm, empty_tally, start_values
 from steadyarm.segments import Segment, SegmentStats
-from tests.live.worlds import Clock, arms_of, create
+from tests.live.worlds import Clock, arms_of, create, play_both
 
 AB = sa.ArmSet.one_hot(["A", "B"])
 
@@ -49,38 +49,8 @@ class Batches(Policy[TallyState]):
         return Recommendations(best_arm(means, state.ties), means, None)
 
 
-def both(
-    policy: Policy[Any], arms: sa.ArmSet, budget: int, delay: int
-) -> tuple[sa.Session, sa.Experiment, list[int], type[Exception] | None]:
-    """The same test in memory and in a storage, each reward `delay` assignments late.
-
-    Also the arms that both assigned, and the error with which both ended.
-    """
-    session = sa.Session(policy, arms, budget, seed=3)
-    live = create(arms=arms, policy=policy, budget=budget, seed=3, after="refuse")
-    late, played = [], list[int]()
-    rng = np.random.default_rng(0)
-    for i in range(budget + 1):
-        try:
-            mine = session.ask()
-        except sa.SteadyArmError as error:
-            with pytest.raises(type(error)):
-                live.ask(f"u{i}")
-            return session, live, played, type(error)
-        stored = live.ask(f"u{i}")
-        assert (stored.arm, stored.probability) == (mine.arm, mine.probability)
-        played.append(mine.arm)
-        late.append((mine, stored))
-        if len(late) > delay:
-            first, second = late.pop(0)
-            reward = float(rng.random() < 0.2 + 0.3 * first.arm)
-            session.tell(first, reward)
-            live.tell(second, reward)
-    return session, live, played, None
-
-
 def test_a_whole_plan_with_rewards_outstanding_says_what_it_waits_for() -> None:
-    session, live, played, ended = both(EqualSplit(), AB, 101, delay=1000)
+    session, live, played, ended = play_both(EqualSplit(), AB, 101, delay=1000)
     assert ended is sa.RewardsPendingError
     assert np.bincount(played).tolist() == [50, 50]
     with pytest.raises(
@@ -98,7 +68,7 @@ def test_a_whole_plan_with_rewards_outstanding_says_what_it_waits_for() -> None:
 
 @pytest.mark.parametrize("delay", [0, 5, 12, 20, 40])
 def test_batches_go_on_in_whole_repetitions(delay: int) -> None:
-    session, live, played, ended = both(Batches(), arms_of(3), 120, delay)
+    session, live, played, ended = play_both(Batches(), arms_of(3), 120, delay)
     assert ended is sa.BudgetSpentError
     assert len(played) == 120
     for start in range(0, 120, 12):  # every batch, planned or repeated, has its exact numbers
@@ -118,15 +88,8 @@ def test_a_plan_beyond_the_budget_is_cut_alike() -> None:
     for seed in range(3):
         session = sa.Session(EqualSplit(), AB, 101, seed=seed)
         clock = Clock()
-        live = create(
-            arms=AB,
-            policy=EqualSplit(),
-            budget=101,
-            seed=seed,
-            reward_window=60,
-            reward_grace=0,
-            clock=clock,
-        )
+        rules: dict[str, Any] = {"reward_window": 60, "reward_grace": 0, "clock": clock}
+        live = create(arms=AB, policy=EqualSplit(), budget=101, seed=seed, **rules)
         for i in range(100):
             mine, stored = session.ask(), live.ask(f"u{i}")
             assert mine.arm == stored.arm

@@ -35,9 +35,6 @@ def played(rates: dict[str, float], seed: int = 1, **options: Any) -> sa.Session
     return play(session_of(seed=seed, **options), lambda a: float(rng.random() < rates[a.name]))
 
 
-# Sessions
-
-
 def test_a_session_stops_itself_and_says_why() -> None:
     session = played(BETTER)
     verdict, stopped = session.recommend(), session.stopped
@@ -102,9 +99,6 @@ def test_futility_stops_a_test_that_can_find_nothing_any_more() -> None:
     why = "No clear winner: no variant can any longer be shown to differ by 0.1."
     assert verdict.decision.text == session.stopped.reason == why
     assert played(ALIKE, seed=4, futility=0.001, stop="recommend").stopped is None
-
-
-# Experiments
 
 
 Report = Callable[[sa.LiveAssignment, float], float | dict[str, float] | None]

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import pytest
 
 import steadyarm as sa
 from steadyarm.storages import open_storage
@@ -116,3 +117,40 @@ def play(session: sa.Session, reward: Callable[[Any], float] = reward) -> sa.Ses
             a = session.ask()
             session.tell(a, reward(a))
     return session
+
+
+def play_both(
+    policy: sa.Policy[Any],
+    arms: sa.ArmSet,
+    budget: int,
+    delay: int,
+    mixed: bool = False,
+    **more: Any,
+) -> tuple[sa.Session, sa.Experiment, list[int], type[Exception] | None]:
+    """The same test as a session and stored, each reward `delay` assignments late.
+
+    mixed : rewards come in any order
+    Also the arms that both assigned, and the error with which both ended.
+    """
+    session = sa.Session(policy, arms, budget, seed=3, **more)
+    live = create(arms=arms, policy=policy, budget=budget, seed=3, after="refuse", **more)
+    late, played, ended = [], list[int](), None
+    rng = np.random.default_rng(0)
+    for i in range(budget + 1):
+        try:
+            mine = session.ask()
+        except sa.SteadyArmError as error:
+            ended = type(error)
+            with pytest.raises(ended):
+                live.ask(f"u{i}")
+            break
+        stored = live.ask(f"u{i}")
+        assert (stored.arm, stored.probability) == (mine.arm, mine.probability)
+        played.append(mine.arm)
+        late.append((mine, stored))
+        if len(late) > delay:
+            first, second = late.pop(int(rng.integers(len(late))) if mixed else 0)
+            gain = float(rng.random() < 0.2 + 0.1 * first.arm)
+            session.tell(first, gain)
+            live.tell(second, gain)
+    return session, live, played, ended

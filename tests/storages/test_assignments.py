@@ -18,8 +18,6 @@ from steadyarm.storages.records import Event, ExperimentState, StoredAssignment,
 from steadyarm.storages.storage import Storage
 from tests.storages.bench import NAMES, NOW, SEED, Bench, every, new_segment, numbers_of
 
-# Checks of positions: which one a unit gets, and with which arm.
-
 
 def test_arms_of_places(bench: Bench) -> None:
     """Arms are those of the places, in all orders and also far into a segment."""
@@ -43,8 +41,7 @@ def test_arms_of_places(bench: Bench) -> None:
     bench.accounted(key)
 
 
-def test_sticky_units(bench: Bench) -> None:
-    """A unit of a sticky experiment keeps its first assignment for ever."""
+def test_a_unit_of_a_sticky_experiment_keeps_its_first_assignment(bench: Bench) -> None:
     key = bench.running(8)
     first = every(bench.assign(key, ["a", "b", "a", "c", "a"]))
     assert [a.number for a in first] == [0, 1, 0, 2, 0]
@@ -65,8 +62,7 @@ def test_sticky_units(bench: Bench) -> None:
     bench.accounted(key)
 
 
-def test_positions_run_out(bench: Bench) -> None:
-    """Where positions run out the unit gets None, and nothing is stored for it."""
+def test_where_positions_run_out_a_unit_gets_none_and_nothing_is_stored(bench: Bench) -> None:
     key = bench.new_experiment()
     assert bench.assign(key, ["a", "b"]).assigned == (None, None)
     bench.open_segment(key, new_segment(3))
@@ -78,8 +74,7 @@ def test_positions_run_out(bench: Bench) -> None:
     bench.accounted(key)
 
 
-def test_only_running_assigns(bench: Bench) -> None:
-    """New assignments need a running experiment; old ones are given in any state."""
+def test_only_running_experiments_assign_and_old_ones_are_given_in_any_state(bench: Bench) -> None:
     path: dict[ExperimentState, tuple[ExperimentState, ...]] = {
         "paused": ("paused",),
         "stopped": ("stopped",),
@@ -102,8 +97,7 @@ def test_only_running_assigns(bench: Bench) -> None:
     assert bench.assign(key, ["a"]).assigned == (None,)
 
 
-def test_values_are_stored_with_assignments(bench: Bench) -> None:
-    """Attributes and covariates are stored in the assigning transaction, once."""
+def test_attributes_and_covariates_are_stored_with_assignments_once(bench: Bench) -> None:
     key = bench.running(9, {"name": "spend", "role": "covariate"})
     bench.assign(key, ["a", "b"], [{"spend": 2.0}, {}])
     bench.assign(key, ["a", "b", "c"], [{"spend": 5.0}, {"spend": 5.0}, {"spend": 0.5}])

@@ -23,11 +23,10 @@ from tests.storages.bench import (
 )
 from tests.storages.test_series import ALL, SPENT, counted
 
-# Checks of many threads at once, on several openings of one bench.
 
-
-def test_threads_sticky(bench: Bench) -> None:
-    """However requests race, a unit has one assignment and a position one unit."""
+def test_however_requests_race_a_unit_has_one_assignment(
+    bench: Bench,
+) -> None:
     storages = [bench.again() for _ in range(3)]
     key = storages[0].running(100)
     units = [f"u{i}" for i in range(60)]
@@ -51,8 +50,7 @@ def test_threads_sticky(bench: Bench) -> None:
     assert {n for _, n in places} | rest == {*range(100)}
 
 
-def test_threads_decide(bench: Bench) -> None:
-    """Of many who decide on the same version one does, so each segment is closed once."""
+def test_of_many_who_decide_on_the_same_version_one_does(bench: Bench) -> None:
     storages = [bench.again() for _ in range(3)]
     key = storages[0].running(2)
 
@@ -74,8 +72,7 @@ def test_threads_decide(bench: Bench) -> None:
     assert closed == [1, 2, 3, 4, 5, 6, None]
 
 
-def test_threads_close_and_reward(bench: Bench) -> None:
-    """A reward is in the tally its segment was closed with, or is refused."""
+def test_a_reward_is_in_the_tally_its_segment_was_closed_with_or_is_refused(bench: Bench) -> None:
     storages = [bench.again() for _ in range(3)]
 
     def tell(key: int, i: int) -> list[str]:
@@ -107,8 +104,7 @@ def test_threads_close_and_reward(bench: Bench) -> None:
         assert storages[2].late(key) == said["closed"]
 
 
-def test_threads_events(bench: Bench) -> None:
-    """However the same and other events of a unit race, each counts once and none is lost."""
+def test_however_events_race_each_counts_once_and_none_is_lost(bench: Bench) -> None:
     storages = [bench.again() for _ in range(3)]
     primary = {"name": "orders", "role": "primary", "several": "sum"}
     key = storages[0].running(60, primary, *ALL, products=[("orders", "spent")])

@@ -16,11 +16,8 @@ from steadyarm.storages.records import Change, Correction, hash_unit
 from steadyarm.storages.service import Scope, SessionRecord, TokenRecord
 from tests.storages.bench import HOUR, NAMES, NOW, WHY, Bench, close, refused, together
 
-# Checks of operators: tokens, sessions, the audit log, corrections.
 
-
-def test_tokens(bench: Bench) -> None:
-    """Tokens are kept by name, in the order of their creation, and close a storage for ever."""
+def test_tokens_are_kept_by_name_and_close_a_storage_for_ever(bench: Bench) -> None:
     other = bench.again()
     assert (bench.tokens.all(), bench.tokens.closed()) == ([], False)
     scopes: tuple[Scope, ...] = ("read", "write", "admin")
@@ -72,8 +69,9 @@ LAST: tuple[tuple[list[tuple[str, Scope]], str | None], ...] = (
 
 
 @pytest.mark.parametrize(("others", "says"), LAST)
-def test_last_token(bench: Bench, others: list[tuple[str, Scope]], says: str | None) -> None:
-    """Without `lock_out` neither the last token nor the last admin is removed."""
+def test_the_last_token_and_the_last_admin_are_not_removed(
+    bench: Bench, others: list[tuple[str, Scope]], says: str | None
+) -> None:
     for name, scope in [("a", "admin"), *others]:
         bench.tokens.add(_token(name, scope))
     before = bench.tokens.all(), bench.audit()
@@ -85,8 +83,7 @@ def test_last_token(bench: Bench, others: list[tuple[str, Scope]], says: str | N
     assert [t.name for t in bench.tokens.all()] == [name for name, _ in others]
 
 
-def test_threads_last_token(bench: Bench) -> None:
-    """Of many who remove the last admins at once, one is refused."""
+def test_of_many_who_remove_the_last_admins_at_once_one_is_refused(bench: Bench) -> None:
     storages = [bench.again() for _ in range(3)]
 
     def remove(i: int) -> bool:
@@ -104,8 +101,7 @@ def test_threads_last_token(bench: Bench) -> None:
         assert sum(gone) == 2
 
 
-def test_sessions(bench: Bench) -> None:
-    """A session ends when it is removed or expires, or with its token, for all at once."""
+def test_a_session_ends_when_it_is_removed_or_expires_or_with_its_token(bench: Bench) -> None:
     other = bench.again()
     for token in (_token("a"), _token("b")):
         bench.tokens.add(token)
@@ -129,11 +125,7 @@ def test_sessions(bench: Bench) -> None:
     assert other.sessions.find("s0", NOW + 2 * HOUR) == late
 
 
-# Checks of corrections: sums follow, every change leaves its trace, and nobody gets in between.
-
-
-def test_refused_corrections(bench: Bench) -> None:
-    """What cannot be corrected is refused, and leaves nothing behind."""
+def test_what_cannot_be_corrected_is_refused_and_leaves_nothing_behind(bench: Bench) -> None:
     key = bench.running(9)
     bench.assign(key, ["a", "b"])
     bench.reward(key, [("a", 1.0)], NOW)
@@ -162,8 +154,7 @@ def test_refused_corrections(bench: Bench) -> None:
     bench.change(key, "erase", unit="a")
 
 
-def test_rewards_voided(bench: Bench) -> None:
-    """A reward is voided, and recorded again; sums follow, however large it was."""
+def test_a_reward_is_voided_and_recorded_again_however_large_it_was(bench: Bench) -> None:
     key = bench.running(9)
     bench.assign(key, ["a", "b", NAMES[2]])
     bench.reward(key, [("a", 0.1), ("b", 1 / 3), (NAMES[2], 1e90)], NOW + 5000)
@@ -188,9 +179,6 @@ def test_rewards_voided(bench: Bench) -> None:
     assert (log[1].id, log[1].author, log[1].created) == (first.entry, NAMES[4], NOW + 9)
     assert log[1].detail == {"assignments": 1, "reason": WHY}
     assert NAMES[2] not in repr(log)
-
-
-# An erased unit is gone from every table, and from the file that SQLite keeps
 
 
 def _everywhere(url: str, words: str) -> list[str]:

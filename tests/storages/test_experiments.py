@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -29,11 +28,8 @@ from steadyarm.storages.service import UNKNOWN_EVENT, Refusal
 from steadyarm.storages.storage import segment_row
 from tests.storages.bench import FLOATS, NAMES, NOW, SEED, Bench, new_record, new_segment, refused
 
-# Created, found, listed, moved through their states
 
-
-def test_create_and_find(bench: Bench) -> None:
-    """What was created is found again, under any name, as it was given."""
+def test_what_was_created_is_found_again_under_any_name(bench: Bench) -> None:
     config = {"seed": SEED, "arms": ["a", "ü"], "none": None, "yes": True, "floats": list(FLOATS)}
     state = {"theta": [list(FLOATS)], "whole": 2**60 + 1, "text": "'\"\\ 試験"}
     for i, name in enumerate(NAMES):
@@ -54,11 +50,7 @@ def test_create_and_find(bench: Bench) -> None:
     assert len({summary.key for summary in bench.summaries()}) == len(NAMES)
 
 
-# Checks of reading: segments, snapshots, progress and the log.
-
-
-def test_segments_are_kept(bench: Bench) -> None:
-    """A segment is read as it was opened, to the last bit."""
+def test_a_segment_is_read_as_it_was_opened_to_the_last_bit(bench: Bench) -> None:
     key = bench.new_experiment()
     third = np.array([[1 / 3, 5e-324, 1 - 1 / 3]])
     sums = (1 / 3, -0.0, 1e300), (1 / 9, 5e-324, 2**0.5)
@@ -109,11 +101,7 @@ def summarized(bench: Bench) -> list[Summary]:
     return found
 
 
-# Decisions: stored as a whole, or not at all
-
-
-def test_decide(bench: Bench) -> None:
-    """A decision is stored as a whole: state, version, closed and opened segments."""
+def test_a_decision_is_stored_as_a_whole(bench: Bench) -> None:
     key = bench.new_experiment()
     state = {"theta": list(FLOATS)}
     opened = SegmentRecord(0, new_segment(2), False, False, 0, NOW + 1)
@@ -145,8 +133,7 @@ def test_decide(bench: Bench) -> None:
     assert (found.version, found.observed, found.policy_state) == (4, 2, {"n": 3})
 
 
-def test_decisions_on_what_changed(bench: Bench) -> None:
-    """If anything a decision rests on has changed, it is refused and nothing is stored."""
+def test_a_decision_on_what_has_changed_is_refused_and_nothing_is_stored(bench: Bench) -> None:
     key = bench.running(2)
     bench.assign(key, ["a", "b"])
     bench.open_segment(key, new_segment(2))
@@ -157,33 +144,27 @@ def test_decisions_on_what_changed(bench: Bench) -> None:
     first, second, third = bench.tallied(key)
     version = bench.find("e").version
     opened = SegmentRecord(3, new_segment(5), False, False, 2, NOW)
-    wrong: dict[str, tuple[int, Decision]] = {
-        "of an older version": (version - 1, Decision({}, opened=opened)),
-        "of a later version": (version + 1, Decision({}, opened=opened)),
-        "that closes what is closed": (version, Decision({}, ((1, second),), None, opened)),
-        "with one closed, one fine": (version, Decision({}, ((0, first), (1, second)))),
-        "that closes what is not assigned": (version, Decision({}, ((2, third),))),
-        "on another number of rewards": (
-            version,
-            Decision({}, ((0, replace(first, rewarded=(9, *first.rewarded[1:]))),)),
-        ),
-        "on other sums": (version, Decision({}, ((0, replace(first, sums=(9,) * 3)),))),
-        "on other squares": (
-            version,
-            Decision({}, ((0, replace(first, squares=(9,) * 3)),), None, opened),
-        ),
-        "that supersedes what is not last": (version, Decision({}, (), 1)),
-        "that supersedes what is to come": (version, Decision({}, (), 3)),
-        "that opens a segment again": (version, Decision({}, opened=replace(opened, index=2))),
-        "that leaves out a segment": (version, Decision({}, opened=replace(opened, index=4))),
-        "that closes one and opens a wrong one": (
-            version,
-            Decision({}, ((0, first),), None, replace(opened, index=5)),
-        ),
+    other_sums, other_squares = replace(first, sums=(9,) * 3), replace(first, squares=(9,) * 3)
+    miscounted = replace(first, rewarded=(9, *first.rewarded[1:]))
+    wrong: dict[str, Decision] = {
+        "that closes what is closed": Decision({}, ((1, second),), None, opened),
+        "with one closed, one fine": Decision({}, ((0, first), (1, second))),
+        "that closes what is not assigned": Decision({}, ((2, third),)),
+        "on another number of rewards": Decision({}, ((0, miscounted),)),
+        "on other sums": Decision({}, ((0, other_sums),)),
+        "on other squares": Decision({}, ((0, other_squares),), None, opened),
+        "that supersedes what is not last": Decision({}, (), 1),
+        "that supersedes what is to come": Decision({}, (), 3),
+        "that opens a segment again": Decision({}, opened=replace(opened, index=2)),
+        "that leaves out a segment": Decision({}, opened=replace(opened, index=4)),
+        "that opens a wrong one": Decision({}, ((0, first),), None, replace(opened, index=5)),
     }
     before = bench.everything(key)
-    for what, (made_on, decision) in wrong.items():
-        assert bench.decide(key, made_on, decision, NOW) is False, what
+    for what, decision in wrong.items():
+        assert bench.decide(key, version, decision, NOW) is False, what
+        assert bench.everything(key) == before
+    for other in (version - 1, version + 1):
+        assert not bench.decide(key, other, Decision({}, opened=opened), NOW)
         assert bench.everything(key) == before
     right = Decision({}, ((0, first),), 2)
     bench.reward(key, [("b", 0.0)], NOW)
@@ -193,40 +174,36 @@ def test_decisions_on_what_changed(bench: Bench) -> None:
     assert not bench.decide(key, version, right, NOW)
 
 
-def unmeasured(numbers: Iterable[int]) -> list[Refusal]:
-    return [Refusal(f"event {i}", UNKNOWN_EVENT, "u") for i in numbers]
-
-
 def test_refusals_are_kept_by_experiment_name_and_reason(bench: Bench) -> None:
     """A flood of one experiment replaces nothing of another; erasing a unit forgets its events."""
     one, two = (bench.new_experiment(name) for name in ("one", "two"))
     refused = Refusal("purchase", "reward-too-late", "ann_%", "It came too late.", one)
-    bench.storage.note_refusals([refused, replace(refused, unit="bob", key=two)])
+    bench.note_refusals([refused, replace(refused, unit="bob", key=two)])
     flood = [replace(refused, event=f"event {i}", unit="bot", key=two) for i in range(30)]
-    bench.storage.note_refusals([*flood, *unmeasured([1])])
-    (mine, unknown) = sorted(bench.storage.refusals(one, 0), key=lambda found: -found.key)
+    bench.note_refusals([*flood, Refusal("event 1", UNKNOWN_EVENT, "u")])
+    (mine, unknown) = sorted(bench.refusals(one, 0), key=lambda found: -found.key)
     assert replace(mine, at=0) == refused
     assert (unknown.event, unknown.key) == ("event 1", 0)
-    assert len(bench.storage.refusals(two, 2**52)) == 20
+    assert len(bench.refusals(two, 2**52)) == 20
     with pytest.raises(UnknownAssignmentError):  # its events were refused, so it has none
-        bench.storage.correct(one, Change("erase", unit="ann_%"), now=bench.storage.now())
-    assert [found.event for found in bench.storage.refusals(one, 0)] == ["event 1"]
+        bench.correct(one, Change("erase", unit="ann_%"), now=bench.now())
+    assert [found.event for found in bench.refusals(one, 0)] == ["event 1"]
 
 
 def test_arrivals_are_the_latest_events_with_what_they_counted_as(bench: Bench) -> None:
     metrics = {"name": "orders", "role": "primary"}, {"name": "revenue", "several": "sum"}
-    key, now = bench.running(10, *metrics), bench.storage.now()
+    key, now = bench.running(10, *metrics), bench.now()
     bench.assign(key, ["a", "b", "c"], now=now)
     bench.record(key, [Event("a", 1.0, "orders")], now + 1)
     both = [Event("b", 1.0, "orders"), Event("b", 35.0, "revenue", key="order 1")]
     bench.record(key, both, now + 5)
-    found = bench.storage.arrivals(key, ["orders", "revenue"], now + 3)
+    found = bench.arrivals(key, ["orders", "revenue"], now + 3)
     assert (found.assigned, found.counted, found.total, found.silent) == (0, 2, 3, 1)
     assert [(one.unit, one.values) for one in found.latest] == [
         ("b", {"orders": 1.0, "revenue": 35.0}),
         ("a", {"orders": 1.0}),
     ]
-    latest = bench.storage.arrivals(key, ["orders", "revenue"], now, most=1).latest
+    latest = bench.arrivals(key, ["orders", "revenue"], now, most=1).latest
     assert [one.unit for one in latest] == ["b"]
 
 
@@ -241,15 +218,11 @@ def test_a_draft_is_deleted_and_nothing_else(bench: Bench) -> None:
     assert bench.find("running").key == running
 
 
-# What experiments show outside of their tests
-
-
 DEFAULT = {"default": "a", "why": "ü", "list": [1, None, 0.1]}
 ACTION = "experiment.default"
 
 
-def test_outside_is_set_once_seen(bench: Bench) -> None:
-    """What is shown outside of the test is set by those who saw what it was before."""
+def test_what_is_shown_outside_is_set_by_those_who_saw_what_it_was(bench: Bench) -> None:
     key, detail = bench.running(8), {"variant": "a"}
     assert bench.find("e").outside is None
     wrong = bench.show_outside(key, DEFAULT, {}, ACTION, NOW)
@@ -271,8 +244,7 @@ def test_outside_is_set_once_seen(bench: Bench) -> None:
     refused(UnknownExperimentError, bench.show_outside, *given)
 
 
-def test_experiments_of_units(bench: Bench) -> None:
-    """In which experiments units have assignments is read for all of them at once."""
+def test_experiments_of_units_are_read_for_all_of_them_at_once(bench: Bench) -> None:
     first, second = (bench.running(8, name=name) for name in ("first", "second"))
     loose = bench.running(8, name="loose", sticky=False)
     bench.assign(first, ["u1", "u2", "it's"])

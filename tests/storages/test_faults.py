@@ -36,9 +36,6 @@ def ask(storage: Storage, key: int, unit: str) -> int:
     return given.number
 
 
-# A frozen server
-
-
 @contextmanager
 def frozen(server: str) -> Iterator[None]:
     """Stop all processes of a PostgreSQL server: the kernel still takes connections for them."""
@@ -111,9 +108,6 @@ def storage(file: Path) -> Iterator[Storage]:
     opened = open_storage(f"sqlite:///{file}")
     yield opened
     opened.close()
-
-
-# The heartbeat: `check` proves a durable write
 
 
 def wrong_with(storage: Storage, within: float = 3.0) -> str:

@@ -6,47 +6,31 @@ from steadyarm.storages.records import SKEW, Event, Outcome, Target, hash_unit, 
 from tests.storages.bench import NAMES, NOW, Bench, Open
 from tests.storages.databases import running_in
 
+UNKNOWN = Outcome("unknown")
+OUTCOMES: list[tuple[Target, float, Outcome]] = [
+    (0, 0.1, Outcome("stored", 0)),
+    ("b", -2.0, Outcome("stored", 1)),
+    (0, 0.1, Outcome("repeated", 0, 0.1)),
+    ("a", 0.1, Outcome("repeated", 0, 0.1)),
+    ("a", 0.2, Outcome("conflict", 0, 0.1)),
+    (1, -2.5, Outcome("conflict", 1, -2.0)),
+    (4, 1.0, UNKNOWN),
+    ("nobody", 1.0, UNKNOWN),
+    (number_of(1, 0), 1.0, UNKNOWN),
+    (NAMES[2], 0.0, Outcome("stored", 2)),
+    ("0", 3.0, Outcome("stored", 3)),
+    ((1, hash_unit("b")), -2.0, Outcome("repeated", 1, -2.0)),
+    ((1, hash_unit("a")), -2.0, UNKNOWN),
+    ((9, ""), 1.0, UNKNOWN),
+]
 
-def test_outcomes(bench: Bench) -> None:
-    """An assignment has one reward, the first that was recorded; by number or by unit."""
+
+def test_an_assignment_has_one_reward_the_first_that_was_recorded(bench: Bench) -> None:
     key = bench.running(9)
     bench.assign(key, ["a", "b", NAMES[2], "0"])
-    none = bench.reward(key, [], NOW)
-    assert none == ()
-    rewards: list[tuple[Target, float]] = [
-        (0, 0.1),
-        ("b", -2.0),
-        (0, 0.1),
-        ("a", 0.1),
-        ("a", 0.2),
-        (1, -2.5),
-        (4, 1.0),
-        ("nobody", 1.0),
-        (number_of(1, 0), 1.0),
-        (NAMES[2], 0.0),
-        ("0", 3.0),
-        ((1, hash_unit("b")), -2.0),
-        ((1, hash_unit("a")), -2.0),
-        ((9, ""), 1.0),
-    ]
-    expected = (
-        Outcome("stored", 0),
-        Outcome("stored", 1),
-        Outcome("repeated", 0, 0.1),
-        Outcome("repeated", 0, 0.1),
-        Outcome("conflict", 0, 0.1),
-        Outcome("conflict", 1, -2.0),
-        Outcome("unknown"),
-        Outcome("unknown"),
-        Outcome("unknown"),
-        Outcome("stored", 2),
-        Outcome("stored", 3),
-        Outcome("repeated", 1, -2.0),
-        Outcome("unknown"),
-        Outcome("unknown"),
-    )
-    got = bench.reward(key, rewards, NOW + 9)
-    assert got == expected
+    assert bench.reward(key, [], NOW) == ()
+    outcomes = bench.reward(key, [(target, value) for target, value, _ in OUTCOMES], NOW + 9)
+    assert list(outcomes) == [outcome for _, _, outcome in OUTCOMES]
     rows = bench.log(key)
     assert [r.reward for r in rows] == [0.1, -2.0, 0.0, 3.0]
     assert [r.rewarded for r in rows] == [NOW + 9] * 4
@@ -57,9 +41,8 @@ def test_outcomes(bench: Bench) -> None:
     bench.tallied(key)
 
 
-HAPPENED: tuple[
-    tuple[int | None, int, str, tuple[int | None, int | None]], ...
-] = (  # when it happened, when it arrived, what becomes of it, and the stored times
+# When it happened, when it arrived, what becomes of it, and the stored times.
+HAPPENED: tuple[tuple[int | None, int, str, tuple[int | None, int | None]], ...] = (
     (None, 49, "stored", (49, None)),
     (None, 51, "late", (None, None)),
     (49, 80, "stored", (49, 80)),
@@ -71,8 +54,7 @@ HAPPENED: tuple[
 )
 
 
-def test_window(bench: Bench) -> None:
-    """A reward counts by when it happened, if it arrives within the grace after its window."""
+def test_a_reward_counts_by_when_it_happened_if_it_arrives_within_the_grace(bench: Bench) -> None:
     key = bench.running(9, window=50, grace=30)
     start = NOW + 10 * SKEW
     bench.assign(key, [f"u{i}" for i in range(len(HAPPENED))], now=start)
@@ -92,9 +74,6 @@ def test_window(bench: Bench) -> None:
     bench.assign(endless, ["b"], now=NOW)
     (outcome,) = bench.reward(endless, [("b", 1.0)], NOW + 10**15)
     assert outcome.status == "stored"
-
-
-# Checks of segments that play some of very many arms: sums in their columns, arms by index.
 
 
 def test_a_late_reward_counts_where_a_worker_has_counted_nothing_yet(open_fresh: Open) -> None:

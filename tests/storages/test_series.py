@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import fsum, prod
 from typing import Any
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.storages.records import Event, LogRow, MetricEvent, Outcome, place_of
+from steadyarm.storages.records import Event, LogRow, MetricEvent, place_of
 from tests.storages.bench import DAY, HOUR, NAMES, NOW, Bench, close, new_segment, refused
 
 CLICKED: dict[str, Any] = {"name": "clicked"}
@@ -20,11 +19,6 @@ PRODUCTS = (("clicked", "spent"), ("reward", "spent"))
 AGE: dict[str, Any] = {"name": "age", "role": "covariate"}
 LOYAL: dict[str, Any] = {"name": "loyal", "role": "covariate"}
 STEERING = (("age", "loyal", "reward?"), ("age", "reward?"), ("age", "reward"), ("age", "loyal"))
-
-
-def said(outcomes: Sequence[Outcome]) -> list[str]:
-    """What became of events."""
-    return [outcome.status for outcome in outcomes]
 
 
 def counted(bench: Bench, key: int) -> dict[str, tuple[int, Any]]:
@@ -103,80 +97,79 @@ def _value(rule: dict[str, Any], events: Sequence[MetricEvent]) -> float:
     return value if rule["cap"] is None else min(value, rule["cap"])
 
 
-def test_events_once(bench: Bench) -> None:
-    """An event counts once; another value of it is a conflict, and another event is not."""
+def check(bench: Bench, key: int, events: Sequence[tuple[Event, str]], now: int) -> Any:
+    """Record events, each with what becomes of it; the outcomes."""
+    outcomes = bench.record(key, [event for event, _ in events], now)
+    assert [outcome.status for outcome in outcomes] == [status for _, status in events]
+    return outcomes
+
+
+def test_an_event_counts_once_and_another_value_of_it_is_a_conflict(bench: Bench) -> None:
     key = bench.running(60, *ALL)
     bench.assign(key, ["a", "b"])
     first = [
-        Event("a", 0.0, "clicked"),
-        Event("a", 5.0, "spent", key=NAMES[2]),
-        Event("b", 5.0, "spent", key=NAMES[2]),
-        Event("a", 5.0, "spent", key=NAMES[2]),
-        Event("a", 1.0, "clicked", key="given for nothing"),
-        Event("nobody", 5.0, "spent", key="x"),
-        Event((0, "ffffff"), 5.0, "spent", key="x"),
+        (Event("a", 0.0, "clicked"), "stored"),
+        (Event("a", 5.0, "spent", key=NAMES[2]), "stored"),
+        (Event("b", 5.0, "spent", key=NAMES[2]), "stored"),
+        (Event("a", 5.0, "spent", key=NAMES[2]), "repeated"),
+        (Event("a", 1.0, "clicked", key="given for nothing"), "conflict"),
+        (Event("nobody", 5.0, "spent", key="x"), "unknown"),
+        (Event((0, "ffffff"), 5.0, "spent", key="x"), "unknown"),
     ]
-    wanted = ["stored", "stored", "stored", "repeated", "conflict", "unknown", "unknown"]
-    outcomes = bench.record(key, first, NOW)
-    assert said(outcomes) == wanted
-    assert (outcomes[3].number, outcomes[3].previous) == (0, 5.0)
-    assert (outcomes[4].number, outcomes[4].previous) == (0, 0.0)
+    outcomes = check(bench, key, first, NOW)
+    assert [(each.number, each.previous) for each in outcomes[3:5]] == [(0, 5.0), (0, 0.0)]
     more = [
-        Event("a", 0.0, "clicked"),
-        Event(0, 6.0, "spent", key=NAMES[2]),
-        Event(0, 6.0, "spent", key=NAMES[4]),
-        Event(1, 1.0, "clicked"),
+        (Event("a", 0.0, "clicked"), "repeated"),
+        (Event(0, 6.0, "spent", key=NAMES[2]), "conflict"),
+        (Event(0, 6.0, "spent", key=NAMES[4]), "stored"),
+        (Event(1, 1.0, "clicked"), "stored"),
     ]
-    outcomes = bench.again().record(key, more, NOW + 5)
-    assert said(outcomes) == ["repeated", "conflict", "stored", "stored"]
+    check(bench.again(), key, more, NOW + 5)
     found = counted(bench, key)
     assert found["spent"] == close((2, 16))
     assert found["clicked"] == (2, 1)
-    wrong = [Event("b", 1.0, "spent", key="good"), Event("a", 1.0, "unheard-of")]
-    for bad in (wrong[1], Event("a", 1.0, "spent"), Event("a", 1.0, "seen", key="")):
-        refused(InvalidInputError, bench.record, key, [wrong[0], bad], NOW)
+    good = Event("b", 1.0, "spent", key="good")
+    for bad in (("unheard-of", None), ("spent", None), ("seen", "")):
+        events = [good, Event("a", 1.0, bad[0], key=bad[1])]
+        refused(InvalidInputError, bench.record, key, events, NOW)
     assert counted(bench, key) == found
-    bench.move(key, "stopped")
-    assert said(bench.record(key, [Event("b", 1.0, "speed", key="e")], NOW)) == ["stored"]
-    bench.move(key, "archived")
-    event = Event("b", 2.0, "speed", key="f")
-    assert said(bench.record(key, [event], NOW)) == ["archived"]
+    for state, status in (("stopped", "stored"), ("archived", "archived")):
+        bench.move(key, state)
+        check(bench, key, [(Event("b", 1.0, "speed", key=state), status)], NOW)
 
 
-def test_rewards_of_events(bench: Bench) -> None:
-    """A reward made of events has their sum, up to a cap, and the times of the last one."""
+def test_a_reward_made_of_events_has_their_sum_and_the_times_of_the_last(bench: Bench) -> None:
     primary = SPENT | {"name": "revenue", "role": "primary", "cap": 50.0}
     key = bench.running(4, primary | {"window": DAY, "grace": HOUR}, CLICKED)
     bench.assign(key, ["a", "b", "c", "d"])
     events = [
-        Event("a", 0.1, "revenue", NOW + 5_000, "o1"),
-        Event("a", 0.2, "revenue", NOW + 3_000, "o2"),
-        Event("b", 30.0, "reward", key="o1"),
-        Event("b", 30.0, "revenue", key="o2"),
-        Event("b", 30.0, "revenue", key="o2"),
+        (Event("a", 0.1, "revenue", NOW + 5_000, "o1"), "stored"),
+        (Event("a", 0.2, "revenue", NOW + 3_000, "o2"), "stored"),
+        (Event("b", 30.0, "reward", key="o1"), "stored"),
+        (Event("b", 30.0, "revenue", key="o2"), "stored"),
+        (Event("b", 30.0, "revenue", key="o2"), "repeated"),
     ]
-    assert said(bench.record(key, events, NOW + 9_000)) == ["stored"] * 4 + ["repeated"]
+    check(bench, key, events, NOW + 9_000)
     rows = bench.log(key)
     assert [row.reward for row in rows] == [fsum([0.1, 0.2]), 50.0, None, None]
     times = [(row.rewarded, row.received) for row in rows[:2]]
     assert times == [(NOW + 5_000, NOW + 9_000), (NOW + 9_000, None)]
     events = [
-        Event("a", 0.3, "revenue", NOW + DAY, "o3"),
-        Event("a", 0.3, "revenue", NOW + DAY + 1, "o4"),
-        Event("c", -1.0, "revenue", NOW - HOUR, "o1"),
+        (Event("a", 0.3, "revenue", NOW + DAY, "o3"), "stored"),
+        (Event("a", 0.3, "revenue", NOW + DAY + 1, "o4"), "late"),
+        (Event("c", -1.0, "revenue", NOW - HOUR, "o1"), "early"),
     ]
-    outcomes = bench.again().record(key, events, NOW + DAY + HOUR)
-    assert said(outcomes) == ["stored", "late", "early"]
-    after = [replace(events[0], key="after the grace")]
-    assert said(bench.record(key, after, NOW + DAY + HOUR + 1)) == ["late"]
+    check(bench.again(), key, events, NOW + DAY + HOUR)
+    late = Event("a", 0.3, "revenue", NOW + DAY, "after the grace")
+    check(bench, key, [(late, "late")], NOW + DAY + HOUR + 1)
     assert bench.log(key)[0].reward == fsum([0.1, 0.2, 0.3])
-    refused(InvalidInputError, bench.reward, key, [("c", 1.0)], 0)
+    refused(InvalidInputError, bench.reward, key, [("c", 1.0)], 0)  # it needs a key
     bench.open_segment(key, new_segment(9), closed=[0])
     events = [
-        Event("a", 9.0, "revenue", key="o9"),
-        Event("a", 0.1, "revenue", key="o1"),
-        Event("d", 1.0, "clicked"),
+        (Event("a", 9.0, "revenue", key="o9"), "closed"),
+        (Event("a", 0.1, "revenue", key="o1"), "repeated"),
+        (Event("d", 1.0, "clicked"), "stored"),
     ]
-    assert said(bench.record(key, events, NOW + 9_001)) == ["closed", "repeated", "stored"]
+    check(bench, key, events, NOW + 9_001)
     assert bench.late(key) == 3
     counted(bench, key)

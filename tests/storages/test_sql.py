@@ -45,9 +45,6 @@ def _in_processes(work: Any, url: str, processes: int, *given: Any) -> list[int 
     return [process.exitcode for process in started]
 
 
-# Processes
-
-
 def _open_first(url: str, i: int, barrier: ProcessBarrier) -> None:
     barrier.wait(60)
     storage = open_storage(url)
@@ -85,9 +82,6 @@ def test_processes_share_a_database(url: str, storage: Storage) -> None:
     rest = storage.assign(key, [f"n{j}" for j in range(90)], now=0).assigned
     numbers = [*(row.number for row in rows), *(a.number for a in rest if a is not None)]
     assert sorted(numbers) == [*range(200)]  # none used twice, none lost
-
-
-# Broken connections and collisions
 
 
 def test_after_connections_break_the_next_call_works(postgres: str) -> None:
@@ -174,9 +168,6 @@ def test_the_database_itself_keeps_the_audit_log(storage: Storage) -> None:
         with pytest.raises((StorageError, InvalidInputError), match="append-only"):
             storage._database.write(work)
     assert [entry.author for entry in storage.audit()] == ["me"]
-
-
-# Crashes
 
 
 def _send(url: str, i: int, barrier: ProcessBarrier, breaks: int | None) -> None:
