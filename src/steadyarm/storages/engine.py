@@ -314,6 +314,7 @@ def _sqlite(url: URL) -> Engine:
         max_overflow=0 if in_memory else 8,
         pool_timeout=LOCK,
         poolclass=QueuePool,
+        pool_use_lifo=True,
         connect_args={"timeout": LOCK, "isolation_level": None, "check_same_thread": False},
     )
 

@@ -38,6 +38,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
+from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -276,7 +277,7 @@ def assign(
         rows, reported = zip(*entries, strict=True)
         changes = _count_events(t, rows, reported, {last[0][0]}, counts, now)[1]
     if new:
-        changes |= {ADD_TALLIES: _count_rows(t, tallies, counts)}
+        changes |= {ADD_TALLIES: _count_rows(t, counts)}
         write(t, _store_assignments(t, last[0], new) | changes)
     return AssignmentResult(tuple(assigned), state, outside)
 
@@ -352,7 +353,7 @@ def record(t: Transaction, reported: Sequence[Event], now: int) -> RecordResult:
     counts: _Counts = defaultdict(lambda: ArmDay(0))
     still_open = {index for index, _, _ in positions}
     outcomes, changes = _count_events(t, rows, reported, still_open, counts, now)
-    write(t, changes | {ADD_TALLIES: _count_rows(t, tallies, counts)})
+    write(t, changes | {ADD_TALLIES: _count_rows(t, counts)})
     return RecordResult(tuple(outcomes), exhausted)
 
 
@@ -400,7 +401,7 @@ def _count_events(
             count.reward_of(row)
         if t.metrics:
             running.change(old, row)
-    sums = {ADD_SERIES: _count_rows(t, series, running.counts)}
+    sums = {ADD_SERIES: _count_rows(t, running.counts)}
     return outcomes, _store_events(t, changed) | sums
 
 
@@ -622,15 +623,16 @@ def read_segment(row: AnyRow) -> SegmentRecord:
 class _Change:
     """One statement that writes rows.
 
-    SQLite takes them as values. PostgreSQL takes them as JSON, because a statement with a
-    parameter for each value takes longer to read than to execute.
+    SQLite's driver takes them as they are. PostgreSQL takes them as JSON, because a statement with
+    a parameter for each value takes longer to read than to execute.
 
     Attributes
     ----------
+    sqlite : its text
     rows : the parameter that has the rows on PostgreSQL; "" if parameters are those of one row
     """
 
-    sqlite: Any
+    sqlite: str
     postgresql: Any
     rows: str = ""
 
@@ -647,8 +649,10 @@ def write(t: Transaction, changes: _Changes) -> None:
     changes = {change: rows for change, rows in changes.items() if rows}
     wanted = [len(rows) for rows in changes.values()]
     if t.connection.dialect.name == "sqlite":
-        results = [t.connection.execute(change.sqlite, rows) for change, rows in changes.items()]
-        written = [len(made.all()) if made.returns_rows else made.rowcount for made in results]
+        written = [
+            t.connection.exec_driver_sql(change.sqlite, rows).rowcount
+            for change, rows in changes.items()
+        ]
     elif changes:
         parameters: dict[str, Any] = {}
         for change, rows in changes.items():
@@ -675,10 +679,12 @@ def _inserting(table: Table, complete: Callable[[Insert], Insert]) -> _Change:
     rows = func.json_to_recordset(bindparam(name, type_=JSON)).table_valued(*columns)
     chosen = select(*rows.render_derived(with_types=True).c)
     of_json = insert(table).from_select(table.c.keys(), chosen)
-    returned = table.c.key  # with RETURNING, SQLAlchemy makes one statement of many rows
-    return _Change(
-        complete(insert(table)).returning(returned), complete(of_json).returning(returned), name
-    )
+    return _Change(_text(complete(insert(table))), complete(of_json).returning(table.c.key), name)
+
+
+def _text(statement: Executable) -> str:
+    """A statement for SQLite's driver, with named parameters."""
+    return str(statement.compile(dialect=SQLiteDialect(paramstyle="named")))
 
 
 def _replace_reward(statement: Insert) -> Insert:
@@ -692,7 +698,7 @@ _move_counter = (
     .where(segments.c.key == bindparam("of"), segments.c.index == bindparam("last"))
     .values(used=bindparam("counted"))
 )
-TAKE = _Change(_move_counter, _move_counter.returning(segments.c.index))
+TAKE = _Change(_text(_move_counter), _move_counter.returning(segments.c.index))
 ASSIGN = _inserting(
     assignments,
     lambda statement: statement.on_conflict_do_nothing(index_elements=["key", "unit", "repeat"]),
@@ -723,17 +729,14 @@ def add_counts(
     t: Transaction, counts: Mapping[Place, ArmDay], metrics: Mapping[SeriesPlace, ArmDay]
 ) -> None:
     """Add counts to the tallies and series of our shard."""
-    sums = {ADD_SERIES: _count_rows(t, series, metrics)}
-    write(t, {ADD_TALLIES: _count_rows(t, tallies, counts)} | sums)
+    sums = {ADD_SERIES: _count_rows(t, metrics)}
+    write(t, {ADD_TALLIES: _count_rows(t, counts)} | sums)
 
 
-def _count_rows(t: Transaction, table: Table, counts: Mapping[Any, ArmDay]) -> list[dict[str, Any]]:
+def _count_rows(t: Transaction, counts: Mapping[Any, ArmDay]) -> list[dict[str, Any]]:
     """Rows of counts, in the order in which they are locked."""
-    names = table.c.keys()
     return [
-        {name: value for name, value in vars(count).items() if name in names}
-        | dict(zip(PLACE, place, strict=False))
-        | {"key": t.key, "shard": t.shard}
+        {**vars(count), **dict(zip(PLACE, place, strict=False)), "key": t.key, "shard": t.shard}
         for place, count in sorted(counts.items(), key=lambda item: item[0])
         if count != ArmDay(count.arm)
     ]
