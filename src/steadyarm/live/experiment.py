@@ -193,7 +193,7 @@ class Experiment(LiveTest):
         expected : the covariate of that name: the reward that a model of your own predicts
         preview : a variant to look at, outside of the test: nothing is stored
         """
-        visit = self._validate_visit(unit, attributes, covariates, expected, preview)
+        visit = self.validate_visit(unit, attributes, covariates, expected, preview)
         (answer,) = self.answer_visits([visit])
         if isinstance(answer, SteadyArmError):
             raise answer
@@ -221,7 +221,6 @@ class Experiment(LiveTest):
         attributes: Sequence[Given | None] | None = None,
         covariates: Sequence[Covariates | None] | None = None,
         expected: Sequence[float | None] | None = None,
-        preview: str | None = None,
     ) -> list[Visit]:
         """Validate the arguments of `ask_many`; a visit that is wrong holds its error."""
         lists = {"attributes": attributes, "covariates": covariates, "expected": expected}
@@ -231,19 +230,18 @@ class Experiment(LiveTest):
         visits = []
         for i, unit in enumerate(units):
             try:
-                visit = self._validate_visit(
+                visit = self.validate_visit(
                     unit,
                     attributes[i] if attributes else None,
                     covariates[i] if covariates else None,
                     expected[i] if expected else None,
-                    preview,
                 )
             except InvalidInputError as error:
                 visit = Visit("", {}, error)
             visits.append(visit)
         return visits
 
-    def _validate_visit(
+    def validate_visit(
         self,
         unit: str | None,
         attributes: Given | None = None,
@@ -251,6 +249,7 @@ class Experiment(LiveTest):
         expected: float | None = None,
         preview: str | None = None,
     ) -> Visit:
+        """Validate the arguments of `ask`."""
         unit = "" if unit is None and self.settings.sticky == "none" else validate_unit(unit)
         included = self.settings.traffic == 1 or self._includes(unit)
         if preview is not None:

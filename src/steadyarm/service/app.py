@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -273,19 +273,19 @@ async def read_body(request: Request, most: int) -> bytes:
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > most:
         raise _too_large(most)
-    scope, parts, size = request.scope, list[bytes](), 0
+    scope, body, more = request.scope, bytearray(), True
     service: Service = scope["service"]
-    try:
-        async for part in request.stream():
-            size += len(part)
-            scope["held"] += len(part)
-            service.bodies.add(len(part), scope["known"])
-            if size > most:
-                raise _too_large(most)
-            parts.append(part)
-    except ClientDisconnect:
-        raise RefusedError("malformed", "The body ended early.") from None
-    return b"".join(parts)
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise RefusedError("malformed", "The body ended early.")
+        part, more = message.get("body", b""), message.get("more_body", False)
+        scope["held"] += len(part)
+        service.bodies.add(len(part), scope["known"])
+        body += part
+        if len(body) > most:
+            raise _too_large(most)
+    return bytes(body)
 
 
 def _too_large(most: int) -> RefusedError:

@@ -58,7 +58,7 @@ async def evaluate(
 ) -> tuple[int, flags.FlagAnswer]:
     """Evaluate a flag: assign a variant of the experiment of that name to a unit."""
     live = await service.find(request.path_params["name"])
-    (found,) = await live.ask(_visits(live.experiment, body.context or {}))
+    (found,) = await live.ask([_visit(live.experiment, body.context or {})])
     if isinstance(found, SteadyArmError) and not isinstance(found, NOTHING):
         raise found
     return 200, _flag(service, request, live.experiment.name, found)
@@ -104,7 +104,7 @@ async def _in_bulk(
     answer: LiveAssignment | SteadyArmError | None
     try:
         if live.experiment.settings.bulk:
-            (answer,) = await live.ask(_visits(live.experiment, context))
+            (answer,) = await live.ask([_visit(live.experiment, context)])
         else:
             nothing = AssignmentResult((None,), summary.state, summary.outside)
             answer = await live.find_known(unit, None if joined else nothing)
@@ -154,14 +154,14 @@ def _unit(context: Context) -> str:
     raise InvalidInputError.of(TARGETING_KEY, unit, expected)
 
 
-def _visits(experiment: Experiment, context: Context) -> list[Visit]:
+def _visit(experiment: Experiment, context: Context) -> Visit:
     """The unit in a context, with the attributes and covariates that an experiment declares."""
     settings = experiment.settings
     attributes, covariates = flags.select_declared(
         context, settings.attributes, settings.covariates
     )
     preview = _preview(context, experiment.name)
-    return experiment.visits([_unit(context)], [attributes], [covariates], preview=preview)
+    return experiment.validate_visit(_unit(context), attributes, covariates, preview=preview)
 
 
 def _preview(context: Context, name: str) -> str | None:

@@ -48,10 +48,10 @@ async def assign(
 ) -> tuple[int, responses.AssignmentAnswer]:
     """Assign a variant to a unit; 200 if it had one already."""
     live = await service.find(request.path_params["name"])
-    visits = live.experiment.visits(
-        [body.unit], [body.attributes], [body.covariates], [body.expected], body.preview
+    visit = live.experiment.validate_visit(
+        body.unit, body.attributes, body.covariates, body.expected, body.preview
     )
-    (answer,) = await live.ask(visits)
+    (answer,) = await live.ask([visit])
     if isinstance(answer, SteadyArmError):
         raise answer
     if answer.new:
@@ -86,8 +86,8 @@ async def reward(
     live = await service.find(request.path_params["name"])
     (outcome,) = await live.tell([_report(body, happened_at(body.at, body.sent))])
     _count(service, [outcome])
-    await service.catalog.note_refusals(_refusals(live.experiment, [body], [outcome]))
     if isinstance(outcome, SteadyArmError):
+        await service.catalog.note_refusals(_refusals(live.experiment, [body], [outcome]))
         raise outcome
     return 201 if outcome == "stored" else 200, responses.RewardStatus(outcome)
 

@@ -69,9 +69,9 @@ class LimitedProtocol(HttpToolsProtocol):
         """See asyncio.Protocol."""
         if self.cycle is None or self.cycle.response_complete:
             self._received += len(data)
-            if self._timer is None:
-                self._timer = self.loop.call_later(HEAD, self.transport.close)
         super().data_received(data)
+        if self._received and self._timer is None:
+            self._timer = self.loop.call_later(HEAD, self.transport.close)
         if self._received > MAX_HEAD:
             self.transport.write(TOO_LARGE)
             self.transport.close()
