@@ -383,7 +383,7 @@ class Storage:
         """
 
         def work(connection: Connection) -> ExperimentRecord:
-            row = require_experiment(key, connection.execute(ALONE, {"key": key}).one_or_none())
+            row = _lock_experiment(connection, key)
             if row.state != to:
                 if (row.state, to) not in MOVED:
                     before = " or ".join(describe_state(begin) for begin, end in MOVED if end == to)
@@ -407,12 +407,7 @@ class Storage:
         """
 
         def work(connection: Connection) -> None:
-            row = require_experiment(key, connection.execute(ALONE, {"key": key}).one_or_none())
-            if row.state != "stopped":
-                raise WrongStateError(
-                    f"the experiment {row.name!r} is {describe_state(row.state)}; only a stopped "
-                    "one can be reopened."
-                )
+            row = _lock_experiment(connection, key, "stopped", "reopened")
             if (load(row.outside) or {}).get("roll_out") is not None:
                 raise WrongStateError(
                     f"a variant of {row.name!r} is rolled out, so its test cannot go on; create "
@@ -428,12 +423,7 @@ class Storage:
         """Delete an experiment that was never started; its entries in the audit log stay."""
 
         def work(connection: Connection) -> None:
-            row = require_experiment(key, connection.execute(ALONE, {"key": key}).one_or_none())
-            if row.state != "draft":
-                raise WrongStateError(
-                    f"the experiment {row.name!r} is {describe_state(row.state)}; only a draft can "
-                    "be deleted. Archive it."
-                )
+            row = _lock_experiment(connection, key, "draft", "deleted")
             connection.execute(delete(notices).where(notices.c.key == key))
             connection.execute(delete(marks).where(refusals_of(key)))
             connection.execute(delete(experiments).where(experiments.c.key == key))
@@ -458,7 +448,7 @@ class Storage:
         """
 
         def work(connection: Connection) -> bool:
-            row = require_experiment(key, connection.execute(ALONE, {"key": key}).one_or_none())
+            row = _lock_experiment(connection, key)
             if load(row.outside) != before:
                 return False
             this = update(experiments).where(experiments.c.key == key)
@@ -736,6 +726,19 @@ class Storage:
             sticky = config.get("sticky") == "unit"
             self._facts[key] = config["seed"], sticky, Metrics.of(config)
         return Transaction(connection, key, self._database.shard, *self._facts[key])
+
+
+def _lock_experiment(
+    connection: Connection, key: int, needed: ExperimentState | None = None, action: str = ""
+) -> AnyRow:
+    """The row of an experiment, locked; WrongStateError if an action needs another state."""
+    row = require_experiment(key, connection.execute(ALONE, {"key": key}).one_or_none())
+    if needed is not None and row.state != needed:
+        raise WrongStateError(
+            f"the experiment {row.name!r} is {describe_state(row.state)}; it can be {action} only "
+            f"while it is {describe_state(needed)}."
+        )
+    return row
 
 
 def _experiment_of(row: AnyRow) -> ExperimentRecord:
