@@ -28,7 +28,7 @@ from steadyarm.inference.evidence import Evidence
 from steadyarm.inference.fit import lack_of_fit
 from steadyarm.inference.intervals import Intervals, fixed_budget
 from steadyarm.inference.lift import Lifts, lift_path, lifts
-from steadyarm.inference.sequences import confidence_path, decided_for
+from steadyarm.inference.sequences import confidence_path, decide_for
 from steadyarm.segments import Order, Segment, SegmentStats
 
 LEVEL, CHUNK, BLOCK = 0.95, 100, 20
@@ -251,7 +251,7 @@ def measure(cell: Cell | TwoByTwo, seed: int) -> dict[str, NDArray[np.bool_] | F
             bar = -cell.margin * means[:, j][:, None]
             wrong |= (lifted.low[:, 1:] > bar + 1e-12).any(axis=1)
             continue
-        chosen = decided_for(one.recommended, one.winner, lifted.low, lifted.high, 0)
+        chosen = decide_for(one.recommended, one.winner, lifted.low, lifted.high, 0)
         worth = truth[rows, np.maximum(chosen, 0)]
         good = (worth > truth[:, 0] + 1e-12) | ((chosen == 0) & (worth >= truth.max(axis=1)))
         wrong |= (chosen >= 0) & ~(good & bool(cell.better))

@@ -18,8 +18,8 @@ import pytest
 import steadyarm as sa
 from steadyarm.live.scorecard import Course, Scorecard, Shares, Waiting, compute_scorecard
 from steadyarm.plot import live, save, standings, sweeps
-from steadyarm.plot.sources import CHARTS, chart_for, picked
-from steadyarm.plot.spec import Measure, Spec, csv_of, for_page, shown, svg
+from steadyarm.plot.sources import CHARTS, chart_for, pick_variants
+from steadyarm.plot.spec import Measure, Spec, csv_of, cut, for_page, svg
 from steadyarm.simulation import clopper_pearson
 from tests.reports.worlds import visited
 from tools.vendor_vega import FILE, head
@@ -94,7 +94,7 @@ def test_names_are_text_everywhere() -> None:
     names = {row["variant"] for row in csv.DictReader(io.StringIO(board))}
     assert "'=1+1" in names
     assert len(names) == 4
-    assert shown("a" * 300) == "a" * 21 + "…" + "a" * 14
+    assert cut("a" * 300) == "a" * 21 + "…" + "a" * 14
 
 
 def course() -> Course:
@@ -157,7 +157,7 @@ def test_the_lead_has_the_intervals_of_the_drift_report(card: Scorecard) -> None
     report = card.drift
     assert report is not None
     spec = chart_for("drift", card)
-    names = [name for name in picked(card) or () if name != report.best]
+    names = [name for name in pick_variants(card) or () if name != report.best]
     assert [row["ahead of"] for row in rows_of(spec)[: len(names)]] == names
     for row in rows_of(spec):
         j, k = report.periods.index(row["period"]), report.names.index(row["ahead of"])
@@ -173,8 +173,8 @@ def test_variants_have_one_colour_in_all_charts(card: Scorecard) -> None:
             if "range" in scale:
                 for variant, color in zip(scale["domain"], scale["range"], strict=True):
                     colors.setdefault(variant, set()).add(color)
-    assert len(picked(card) or ()) == live.MOST
-    assert all(len(colors[name]) == 1 for name in picked(card) or ())
+    assert len(pick_variants(card) or ()) == live.MOST
+    assert all(len(colors[name]) == 1 for name in pick_variants(card) or ())
 
 
 def test_the_leaderboard_is_the_verdict(card: Scorecard) -> None:

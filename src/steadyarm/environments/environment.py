@@ -261,7 +261,7 @@ def shortfall(best: float | Floats, values: Floats, size: float) -> Floats:
     return np.asarray(np.round(behind, 12 - math.ceil(math.log10(size))))
 
 
-def played_by(
+def play_by(
     kernel: Callable[..., None],
     segment: Segment,
     start: Integers,
@@ -476,7 +476,7 @@ class Environment(World):
         if squares or isinstance(noise, BoundedNoise) or not still:
             kind, scale = KERNELS[type(noise)], noise_scale(noise)
             table = means, kernels.EXACT if exact else kind, scale
-            stats = played_by(kernels.play_table, segment, start, rng, squares, *table)
+            stats = play_by(kernels.play_table, segment, start, rng, squares, *table)
         else:
             counts = segment.counts
             if segment.order == "iid":

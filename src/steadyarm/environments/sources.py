@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steadyarm import kernels
 from steadyarm.arms import ArmSet
-from steadyarm.environments.environment import World, played_by
+from steadyarm.environments.environment import World, play_by
 from steadyarm.errors import InvalidInputError
 from steadyarm.segments import Direction, Segment, SegmentStats
 from steadyarm.validation import check_choice, whole_number
@@ -311,4 +311,4 @@ class Replay(World):
         squares: bool,
     ) -> SegmentStats:
         table = self.rewards, self.offsets, self.period_of_round * self.arms.size
-        return played_by(kernels.play_pools, segment, start, rng, squares, *table)
+        return play_by(kernels.play_pools, segment, start, rng, squares, *table)

@@ -319,7 +319,7 @@ def fixed_budget(
         gap_high=gap_high,
         plausible=lead <= 0,
         winner=winner,
-        too_few=refused(analysis.events, low, high),
+        too_few=find_refused(analysis.events, low, high),
         standard_errors=analysis.errors,
         rounds=evidence.played,
         level=float(level),
@@ -439,7 +439,7 @@ def _events(evidence: Evidence, scatter: Scatter) -> RareEvents | None:
     )
 
 
-def refused(events: RareEvents | None, low: Floats, high: Floats) -> Booleans:
+def find_refused(events: RareEvents | None, low: Floats, high: Floats) -> Booleans:
     """(n, K) where one limit is known and the other is infinite for want of events."""
     if events is None:
         return np.zeros(low.shape, dtype=bool)

@@ -36,13 +36,13 @@ from steadyarm.inference.intervals import (
     ROUNDING,
     Intervals,
     RareEvents,
+    find_refused,
     gap_directions,
     gap_forms,
     gap_limits,
     others_than,
     rare_events,
     recommended_arms,
-    refused,
     settle,
     skewed_limits,
     value_limits,
@@ -265,7 +265,7 @@ class ConfidenceSequence:
             gap_high=gap_high,
             plausible=plausible,
             winner=winner,
-            too_few=refused(events, low, high),
+            too_few=find_refused(events, low, high),
             standard_errors=self.errors(j, np.broadcast_to(X, (len(best), *X.shape)), low, high),
             rounds=until.played,
             level=float(level),
@@ -664,10 +664,10 @@ def _decide(
     low, high = lifted.gap_limits(j, np.full(len(best), row), alpha, lifted.events(j))
     if sequence.evidence.direction == "minimize":
         low, high = -high, -low
-    return decided_for(best, winner, low, high, row)
+    return decide_for(best, winner, low, high, row)
 
 
-def decided_for(
+def decide_for(
     picked: Indices, winner: Booleans, low: Floats, high: Floats, control: int
 ) -> Indices:
     """(n,) the arm that tests with a control decide for; -1 for none.
@@ -681,7 +681,7 @@ def decided_for(
     Examples
     --------
     >>> low, high = np.array([[0.0, 0.1], [0.0, -0.3]]), np.array([[0.0, 0.5], [0.0, -0.1]])
-    >>> decided_for(np.array([1, 0]), np.zeros(2, dtype=bool), low, high, control=0).tolist()
+    >>> decide_for(np.array([1, 0]), np.zeros(2, dtype=bool), low, high, control=0).tolist()
     [1, 0]
     """
     rows, others = np.arange(len(picked)), np.arange(low.shape[1]) != control

@@ -21,12 +21,12 @@ SHORT = 100  # arms with the best estimates that are shown
 LEADERS = 16  # times during the test whose leaders are shown, too
 
 
-def evenly_spaced(pieces: int, most: int = LEADERS) -> Indices:
+def space_evenly(pieces: int, most: int = LEADERS) -> Indices:
     """Pieces whose ends are shown, from the last one backwards.
 
     Examples
     --------
-    >>> evenly_spaced(7, most=3).tolist()
+    >>> space_evenly(7, most=3).tolist()
     [0, 3, 6]
     """
     at = np.linspace(pieces - 1, 0, min(pieces, most)).round().astype(np.int64)
@@ -49,7 +49,7 @@ def shortlist(
             f"the evidence is a batch of {len(evidence.rounds)} tests of {evidence.family:,} arms; "
             "of so many arms give one test at a time."
         )
-    at = evenly_spaced(evidence.rounds.shape[1])
+    at = space_evenly(evidence.rounds.shape[1])
     rounds = np.maximum(np.cumsum(evidence.rounds[0])[at], 1)
     paths = np.cumsum(evidence.scores[0], axis=0)[at] / rounds[:, None]
     leaders, top = best_of_all(evidence, paths, most)

@@ -19,7 +19,7 @@ from steadyarm.arms.generated import walsh_of
 from steadyarm.errors import RewardsPendingError
 from steadyarm.inference import DriftReport, HealthReport, drift_report
 from steadyarm.inference.sequences import confidence_path
-from steadyarm.inference.shortlist import SHORT, evenly_spaced
+from steadyarm.inference.shortlist import SHORT, space_evenly
 from steadyarm.live.breakdowns import Breakdown, compute_breakdown
 from steadyarm.live.decisions import SegmentLedger, load_state
 from steadyarm.live.effects import Effects, compute_effects, has_effects
@@ -400,7 +400,7 @@ def compute_course(
     """
     evidence, pieces = results.evidence, results.judged()
     arms = evidence.arms
-    at = evenly_spaced(len(pieces), LOOKS if arms.size <= MANY else FEWER)
+    at = space_evenly(len(pieces), LOOKS if arms.size <= MANY else FEWER)
     quick = walsh_of(arms.rows) is not None or arms.size * arms.rank**2 <= WORK
     counts = arms.large and quick
     used, schedule = level_on_the_way(level), None

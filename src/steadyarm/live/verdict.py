@@ -29,7 +29,7 @@ from steadyarm.inference import (
 from steadyarm.inference.boundaries import Looks
 from steadyarm.inference.intervals import recommended_arms
 from steadyarm.inference.lift import lifts_between
-from steadyarm.inference.sequences import NO_ARM, decided_for
+from steadyarm.inference.sequences import NO_ARM, decide_for
 from steadyarm.inference.shortlist import SHORT, shortlist
 from steadyarm.live.estimates import Estimates, MetricResult, differences, lift_text, with_ends
 from steadyarm.live.settings import Settings
@@ -641,7 +641,7 @@ def compare_with_control(
     ends = verdict.lift_intervals
     low, high = ends.T if sign > 0 else -ends[:, ::-1].T
     recommended, sure = np.array([verdict.row]), np.array([verdict.sure])
-    chosen = int(decided_for(recommended, sure, low[None], high[None], row)[0])
+    chosen = int(decide_for(recommended, sure, low[None], high[None], row)[0])
     if chosen == row and verdict.others and not verdict.sure:
         chosen = NO_ARM  # variants that are not on the short list may be better
     better, worse = low > 0, high < 0

@@ -25,7 +25,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.inference import Evidence, Looks, stopping_of
 from steadyarm.inference.intervals import SingleAnalysis, pairwise_value
 from steadyarm.inference.lift import simultaneous_value
-from steadyarm.inference.sequences import NO_ARM, decided_for
+from steadyarm.inference.sequences import NO_ARM, decide_for
 from steadyarm.live.results import ON_THE_WAY
 from steadyarm.live.verdict import arms_judged
 from steadyarm.planning.answer import Line, Need, Plan, Point, Share
@@ -369,7 +369,7 @@ def _at_end(evidence: Evidence, level: float, picked: Integers, control: int | N
     z = simultaneous_value(analysis, control, alpha)[:, None]
     # A gap is the value of the control minus that of the other arm.
     low, high = analysis.gaps_from(np.full(len(picked), control)).limits(z)
-    return decided_for(picked, winner, -high, -low, control)
+    return decide_for(picked, winner, -high, -low, control)
 
 
 def _by_own_errors(batch: Batch, control: int | None) -> Integers:
@@ -391,7 +391,7 @@ def _by_own_errors(batch: Batch, control: int | None) -> Integers:
     if control is None:
         return np.where(winner, picked, NO_ARM)
     lift, reach = values - values[:, [control]], z * (errors + errors[:, [control]])
-    return decided_for(picked, winner, lift - reach, lift + reach, control)
+    return decide_for(picked, winner, lift - reach, lift + reach, control)
 
 
 def waits_of(question: Question, candidate: Candidate, budget: int) -> int:

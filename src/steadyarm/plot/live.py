@@ -26,6 +26,8 @@ from steadyarm.plot.spec import (
     Spec,
     chart,
     color,
+    cut,
+    cut_apart,
     difference,
     field,
     hover,
@@ -35,8 +37,6 @@ from steadyarm.plot.spec import (
     number,
     plain,
     scale_of,
-    shown,
-    shown_apart,
     thin_out,
 )
 from steadyarm.wording import counted, labels_of, listed, percent
@@ -66,7 +66,7 @@ def _labels(names: Sequence[str], picked: Sequence[str] | None) -> dict[int, str
     drawn = [k for k, name in enumerate(names) if name in (picked or ())]
     drawn = drawn or list(range(min(len(names), MOST)))
     labels = labels_of(names)
-    return dict(zip(drawn, shown_apart([labels[k] for k in drawn]), strict=True))
+    return dict(zip(drawn, cut_apart([labels[k] for k in drawn]), strict=True))
 
 
 def _clock(times: Sequence[datetime] | None, visits: str = "visits") -> Spec:
@@ -90,7 +90,7 @@ def lead_text(
     known = np.isfinite(high - low)
     interval = f" (interval {measure.text(low)} to {measure.text(high)})" if known else ""
     return (
-        f"{shown(label, 60)} leads with an estimate of {measure.text(estimate)}{interval}; not "
+        f"{cut(label, 60)} leads with an estimate of {measure.text(estimate)}{interval}; not "
         f"ruled out: {possible:,} of {counted(variants, 'variant')}."
     )
 
@@ -247,7 +247,7 @@ def _largest(shares: Shares) -> str:
     share = percent(float(planned.max()))
     if len(top) > 1:
         return f"{len(top):,} variants now have the largest share, {share} each."
-    return f"{shown(labels_of(shares.names)[int(top[0])], 60)} now has the largest share, {share}."
+    return f"{cut(labels_of(shares.names)[int(top[0])], 60)} now has the largest share, {share}."
 
 
 # The lead by day or period
@@ -307,7 +307,7 @@ def drift(report: DriftReport, picked: Sequence[str] | None = None, rates: bool 
 
 
 def _best(report: DriftReport) -> str:
-    return shown(labels_of(report.names)[report.names.index(report.best)])
+    return cut(labels_of(report.names)[report.names.index(report.best)])
 
 
 # Rewards that came

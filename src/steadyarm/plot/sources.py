@@ -73,7 +73,7 @@ def measure_of(test: Seen) -> Measure:
     return Measure(test.settings.primary.name, test.settings.primary.unit, rates)
 
 
-def picked(test: Seen) -> list[str] | None:
+def pick_variants(test: Seen) -> list[str] | None:
     """The variants that all charts over time draw, in one order; None before there is a verdict."""
     try:
         return live.nearest(_verdict(test))
@@ -82,13 +82,13 @@ def picked(test: Seen) -> list[str] | None:
 
 
 CHARTS: dict[str, Callable[[Seen], Spec]] = {
-    "estimates": lambda test: live.estimates(_course(test), picked(test), measure_of(test)),
-    "allocation": lambda test: live.allocation(_shares(test), picked(test)),
+    "estimates": lambda test: live.estimates(_course(test), pick_variants(test), measure_of(test)),
+    "allocation": lambda test: live.allocation(_shares(test), pick_variants(test)),
     "leaderboard": lambda test: standings.leaderboard(
         _verdict(test), _direction(test), measure_of(test)
     ),
     "lifts": lambda test: standings.lifts(_verdict(test), _direction(test), has_rates(test)),
-    "drift": lambda test: live.drift(_drift_report(test), picked(test), has_rates(test)),
+    "drift": lambda test: live.drift(_drift_report(test), pick_variants(test), has_rates(test)),
     "effects": lambda test: standings.effects(_effects_of(test), has_rates(test)),
     "interactions": lambda test: standings.interactions(_effects_of(test), has_rates(test)),
     "waiting": lambda test: _waiting(test),
@@ -100,10 +100,10 @@ def _waiting(test: Seen) -> Spec:
         raise InvalidInputError(
             f"a {type(test).__name__} has no times of rewards; pass an Experiment."
         )
-    return live.waiting(_known(test, test.waiting, "rewards to wait for"))
+    return live.waiting(_require(test, test.waiting, "rewards to wait for"))
 
 
-def _known(card: Scorecard, part: Part | None, what: str) -> Part:
+def _require(card: Scorecard, part: Part | None, what: str) -> Part:
     """A part of a scorecard; the error says why there is none."""
     if part is None:
         policy = card.settings.policy.name
@@ -117,7 +117,7 @@ def _course(test: Seen) -> Course:
         return compute_course(test.results(), test.budget)
     if isinstance(test, Analysis):
         return _course_of_log(test)
-    return _known(test, test.course, "estimates over time")
+    return _require(test, test.course, "estimates over time")
 
 
 def _course_of_log(found: Analysis) -> Course:
@@ -126,16 +126,16 @@ def _course_of_log(found: Analysis) -> Course:
     at = thin_out(evidence.rounds.shape[1], LOOKS)
     path = confidence_path(evidence, int(evidence.played[0]), level, None, at)
 
-    def stacked(name: str) -> Any:
+    def stack(name: str) -> Any:
         return np.array([getattr(intervals, name)[0] for intervals in path])
 
     return Course(
         names=path[0].arms.names,
         times=None,
-        leaders=stacked("recommended"),
+        leaders=stack("recommended"),
         level=level,
         size=found.arms.size if path[0].shown is not None else 0,
-        **{name: stacked(name) for name in ("rounds", "estimates", "low", "high", "plausible")},
+        **{name: stack(name) for name in ("rounds", "estimates", "low", "high", "plausible")},
     )
 
 
@@ -145,7 +145,7 @@ def _shares(test: Seen) -> Shares:
             "an Analysis has no counts of segments; pass an Experiment or a Session."
         )
     if isinstance(test, Scorecard):
-        return _known(test, test.shares, "assignments")
+        return _require(test, test.shares, "assignments")
     pieces = [piece for piece in test.results().pieces if piece.assigned.sum()]
     if not pieces:
         raise InvalidInputError("the test has no visits yet; shares need at least one.")
@@ -154,7 +154,7 @@ def _shares(test: Seen) -> Shares:
 
 def _drift_report(test: Seen) -> DriftReport:
     if isinstance(test, Scorecard):
-        return _known(test, test.drift, "periods to compare")
+        return _require(test, test.drift, "periods to compare")
     return test.drift() if isinstance(test, Session) else test.drift
 
 
@@ -165,7 +165,7 @@ def _effects_of(test: Seen) -> Effects:
             "only tests with ArmSet.factorial or ArmSet.bundles have effects of factors or items."
         )
     if isinstance(test, Scorecard):
-        return _known(test, test.effects, "effects")
+        return _require(test, test.effects, "effects")
     evidence = test.evidence() if isinstance(test, Session) else test.evidence
     bundle = _verdict(test).arm if bundles_in(arms) is not None else None
     return compute_effects(evidence, arm=bundle)
@@ -173,7 +173,7 @@ def _effects_of(test: Seen) -> Effects:
 
 def _verdict(test: Seen) -> Verdict:
     if isinstance(test, Scorecard):
-        return _known(test, test.verdict, "verdict")
+        return _require(test, test.verdict, "verdict")
     return test.recommend() if isinstance(test, Session) else test.verdict
 
 

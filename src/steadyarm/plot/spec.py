@@ -245,12 +245,12 @@ def plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def shown(name: str, most: int = 36) -> str:
+def cut(name: str, most: int = 36) -> str:
     """A name, its middle left out if it is long.
 
     Examples
     --------
-    >>> shown("short headline"), shown("a very long headline with a dog", most=20)
+    >>> cut("short headline"), cut("a very long headline with a dog", most=20)
     ('short headline', 'a very long…h a dog')
     """
     if len(name) <= most:
@@ -259,15 +259,15 @@ def shown(name: str, most: int = 36) -> str:
     return f"{name[: most - 1 - tail].rstrip()}…{name[len(name) - tail :].lstrip()}"
 
 
-def shown_apart(names: Sequence[str], most: int = 36) -> tuple[str, ...]:
+def cut_apart(names: Sequence[str], most: int = 36) -> tuple[str, ...]:
     """Each name, cut if it is long; those that would look the same have numbers.
 
     Examples
     --------
-    >>> shown_apart(["B", "a headline with a cat", "a headline with 1 cat"], most=10)
+    >>> cut_apart(["B", "a headline with a cat", "a headline with 1 cat"], most=10)
     ('B', 'a head…cat (1)', 'a head…cat (2)')
     """
-    short = [shown(name, most) for name in names]
+    short = [cut(name, most) for name in names]
     return tuple(
         text if short.count(text) == 1 else f"{text} ({short[: i + 1].count(text)})"
         for i, text in enumerate(short)

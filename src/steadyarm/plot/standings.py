@@ -26,6 +26,8 @@ from steadyarm.plot.spec import (
     Spec,
     chart,
     color,
+    cut,
+    cut_apart,
     difference,
     field,
     hover,
@@ -36,8 +38,6 @@ from steadyarm.plot.spec import (
     number,
     p_text,
     scale_of,
-    shown,
-    shown_apart,
 )
 from steadyarm.segments import Direction
 from steadyarm.simulation import Results
@@ -152,7 +152,7 @@ def _lines(verdict: Verdict, rows: Rows) -> str:
 
 def _labels(verdict: Verdict, order: Sequence[int]) -> tuple[str, ...]:
     names = verdict.names if verdict.shown is not None else labels_of(verdict.names)
-    return shown_apart([names[k] for k in order])
+    return cut_apart([names[k] for k in order])
 
 
 def intervals_mean(verdict: Verdict) -> str:
@@ -183,7 +183,7 @@ def lifts(verdict: Verdict, direction: Direction, rates: bool = False) -> Spec:
     order = np.argsort(-against.lifts, kind="stable")  # nan come last
     ranked = order[order != against.control].tolist()
     key = "relative lift" if against.share else "lift"
-    control = shown(_labels(verdict, [against.control])[0])
+    control = cut(_labels(verdict, [against.control])[0])
     better, worse = f"better than {control}", f"worse than {control}"
     short = _labels(verdict, ranked)
     rows: Rows = []
@@ -202,7 +202,7 @@ def lifts(verdict: Verdict, direction: Direction, rates: bool = False) -> Spec:
         share if against.share else difference(key, title, rates),
         {better: GOOD, UNCLEAR: QUIET, worse: BAD},
         summary=(
-            f"{shown(short[0], 60)} against {control}, the control: "
+            f"{cut(short[0], 60)} against {control}, the control: "
             f"{lift_text(verdict, ranked[0], POINTS if rates else '')}. Of "
             f"{counted(len(rows), 'variant')} {int(against.better.sum()):,} clearly better than "
             f"the control, {int(against.worse.sum()):,} clearly worse."
@@ -234,9 +234,7 @@ def effects(effects: Effects, rates: bool = False) -> Spec:
     rates : whether rewards are yes or no, so that differences are percentage points
     """
     items = effects.kind == "items"
-    names = [
-        e.level if items else f"{shown(e.factor, 16)}: {shown(e.level, 20)}" for e in effects.main
-    ]
+    names = [e.level if items else f"{cut(e.factor, 16)}: {cut(e.level, 20)}" for e in effects.main]
     kinds = {"raises the reward": GOOD, "not clear": QUIET, "lowers it": BAD}
     if items and effects.chosen:
         kinds = {"in the recommended bundle": ACCENT, "not in it": QUIET}
@@ -258,7 +256,7 @@ def effects(effects: Effects, rates: bool = False) -> Spec:
             "high": effect.high,
             "kind": kind(effect),
         }
-        for label, effect in zip(shown_apart(names, 40), effects.main, strict=True)
+        for label, effect in zip(cut_apart(names, 40), effects.main, strict=True)
     ]
     title, against = "What each level adds, on average over all others", "the average of its factor"
     if items:
@@ -290,7 +288,7 @@ def _effects_summary(effects: Effects, rates: bool) -> str:
     clear = sum(effect.low > 0 or effect.high < 0 for effect in effects.main)
     unit = f"{100 * top.difference:+.3g} percentage points" if rates else f"{top.difference:+.4g}"
     return (
-        f"{said} {shown(name, 60)}: {unit}. {clear:,} of "
+        f"{said} {cut(name, 60)}: {unit}. {clear:,} of "
         f"{len(effects.main):,} clearly differ from zero."
     )
 
@@ -323,16 +321,16 @@ def interactions(effects: Effects, rates: bool = False) -> Spec:
     top, pairs = effects.pairs[0], counted(len(effects.pairs), "pair")
     clear = sum(pair.p_value < 1 - effects.level for pair in effects.pairs)
     y = number("mean", "mean reward", rates, scale={"zero": False})
-    x = field("second", "nominal", shown(top.second), sort=None, axis={"labelAngle": 0})
+    x = field("second", "nominal", cut(top.second), sort=None, axis={"labelAngle": 0})
     first = color("first", effects.factors[top.first])
-    first["legend"]["title"] = shown(top.first)
+    first["legend"]["title"] = cut(top.first)
     tips = hover(field("first", "nominal"), x, y, field("low"), field("high"))
     return chart(
         "interactions",
-        f"Does the effect of {shown(top.first)} depend on {shown(top.second)}?",
+        f"Does the effect of {cut(top.first)} depend on {cut(top.second)}?",
         rows,
         summary=(
-            f"{shown(top.first, 60)} and {shown(top.second, 60)} depend on each other the most "
+            f"{cut(top.first, 60)} and {cut(top.second, 60)} depend on each other the most "
             f"clearly ({p_text(top.p_value)}). {clear:,} of {pairs} clear, each taken by "
             "itself."
         ),
@@ -390,7 +388,7 @@ def design(design: Design, names: Sequence[str], title: str = "") -> Spec:
     arms = [names[k] for k in design.support[order].tolist()]
     rows: Rows = [
         {"arm": arm, "weight": weight, "label": label}
-        for arm, weight, label in zip(arms, design.shares[order], shown_apart(arms), strict=True)
+        for arm, weight, label in zip(arms, design.shares[order], cut_apart(arms), strict=True)
     ]
     top = [row["label"] for row in rows[:DRAWN]]
     return chart(
