@@ -70,9 +70,11 @@ from steadyarm.live.verdict import Verdict
 from steadyarm.planning import Plan, Question, plan
 from steadyarm.policies import (
     GBAI,
+    GSE,
     P1,
     P1RAGE,
     AdjacentBAI,
+    DeconfoundedThompson,
     LinearThompson,
     MixedPeace,
     ODLinBAI,
@@ -115,7 +117,9 @@ __all__ = [
     "xy_optimal",
     # policies
     "AdjacentBAI",
+    "DeconfoundedThompson",
     "GBAI",
+    "GSE",
     "LinearThompson",
     "MixedPeace",
     "ODLinBAI",

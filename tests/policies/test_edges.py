@@ -34,7 +34,7 @@ def run(policy: sa.Policy[Any], arms: sa.ArmSet, budget: int, seed: int = 0) -> 
     return segments
 
 
-@pytest.mark.parametrize("policy", [sa.P1RAGE(), sa.P1Peace()])
+@pytest.mark.parametrize("policy", [sa.P1RAGE(), sa.P1Peace(solver="exact")])
 def test_redesigns_follow_rounds_1_then_every_r(policy: sa.Policy[Any]) -> None:
     arms, T = layouts(), 1000
     R = floor(T / log2(sa.xy_optimal(arms).value))
@@ -133,7 +133,7 @@ def test_peace_stops_when_one_arm_is_left() -> None:
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
-        (sa.MixedPeace(), sa.g_optimal(soare_arms(3, 0.3)).weights),
+        (sa.MixedPeace(solver="exact"), sa.g_optimal(soare_arms(3, 0.3)).weights),
         (sa.MixedPeace.published(), (sa.frank_wolfe_g(soare_arms(3, 0.3)).weights + 1 / 4) / 2),
     ],
 )
@@ -151,7 +151,7 @@ def test_exact_halves_and_powers_of_two_are_taken_as_such(K: int) -> None:
     T = 100 * epochs
     lengths = [int(segment.rounds[0]) for segment in run(sa.P1RAGE(), arms, T)]
     assert lengths == [1, *[100] * (epochs - 1), 99]
-    lengths = [int(segment.rounds[0]) for segment in run(sa.MixedPeace(), arms, T)]
+    lengths = [int(segment.rounds[0]) for segment in run(sa.MixedPeace(solver="exact"), arms, T)]
     assert lengths == [100] * epochs
     order = np.arange(K)[None]
     survivors = np.ones((1, K), dtype=bool)
@@ -201,6 +201,8 @@ def test_published_configurations_are_those_of_the_notes() -> None:
         "Sequential-Halving": {"ties": "random"},
         "Linear-Thompson": thompson,
         "Top-Two-Thompson": thompson | {"beta": 0.5},
+        "Deconfounded-Thompson": thompson | {"beta": 0.5},
+        "GSE": {"solver": "exact", "ties": "random", "eta": 2},
     }
     found = {name: policy.published().to_dict() for name, policy in POLICIES.items()}
     assert found == {name: {"name": name} | settings for name, settings in expected.items()}

@@ -27,7 +27,7 @@ FIGURES = (
 )
 POLICIES = (
     "steady, uniform, g-bai, p1-rage, p1-peace, mixed-peace, peace, od-linbai, p1, adjacent-bai, "
-    "sequential-halving, linear-thompson, top-two-thompson"
+    "sequential-halving, gse, linear-thompson, top-two-thompson, deconfounded-thompson"
 )
 WORLDS = (
     "soare_stationary, soare_oscillating, malicious_switch, multivariate, published_multivariate, "

@@ -1,7 +1,9 @@
 """The policies, each named as in its paper, in files by family."""
 
 from steadyarm.policies.base import Policy, Recommendations, State
+from steadyarm.policies.deconfounded import DeconfoundedThompson
 from steadyarm.policies.fixed import GBAI, AdjacentBAI, Uniform
+from steadyarm.policies.gse import GSE
 from steadyarm.policies.named import (
     POLICIES,
     VARIANTS,
@@ -18,11 +20,13 @@ from steadyarm.policies.thompson import LinearThompson, TopTwoThompson
 
 __all__ = [
     "GBAI",
+    "GSE",
     "P1",
     "P1RAGE",
     "POLICIES",
     "VARIANTS",
     "AdjacentBAI",
+    "DeconfoundedThompson",
     "LinearThompson",
     "MixedPeace",
     "ODLinBAI",

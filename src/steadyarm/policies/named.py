@@ -14,7 +14,9 @@ from typing import Any
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.policies.base import Policy
+from steadyarm.policies.deconfounded import DeconfoundedThompson
 from steadyarm.policies.fixed import GBAI, AdjacentBAI, Uniform
+from steadyarm.policies.gse import GSE
 from steadyarm.policies.p1 import P1, P1RAGE, MixedPeace, P1Peace
 from steadyarm.policies.phased import ODLinBAI, Peace, SequentialHalving
 from steadyarm.policies.steady import Steady
@@ -36,8 +38,10 @@ POLICIES: dict[str, type[Policy[Any]]] = {
         P1,
         AdjacentBAI,
         SequentialHalving,
+        GSE,
         LinearThompson,
         TopTwoThompson,
+        DeconfoundedThompson,
     )
 }
 """All policies of SteadyArm, by their names."""

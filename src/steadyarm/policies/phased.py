@@ -182,6 +182,16 @@ class PhasedPolicy(Policy[PhasedState]):
         return Recommendations(arm, np.where(unplayed, np.nan, estimates), errors)
 
 
+def keep_best(
+    survivors: NDArray[np.bool_], order: NDArray[np.int64], most: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """(n, K) mask of the first `most` (n,) survivors of all arms in `order` (n, K)."""
+    alive = np.take_along_axis(survivors, order, axis=1)
+    kept = np.empty_like(alive)
+    np.put_along_axis(kept, order, alive & (np.cumsum(alive, axis=1) <= most[:, None]), axis=1)
+    return kept
+
+
 @dataclass(frozen=True)
 class Peace(PhasedPolicy):
     """In each of ⌈log2 ρ⌉ epochs play the survivors' XY design, then halve their difficulty.
@@ -211,12 +221,13 @@ class Peace(PhasedPolicy):
 
     name: ClassVar[str] = "Peace"
 
+    solver: Solver = "frank-wolfe"
     rounding_ties: Literal["heavier", "first"] = "heavier"
 
     @classmethod
     def published(cls) -> Self:
-        """Frank-Wolfe designs, ties to the higher index; in rounding to the lower."""
-        return cls(solver="frank-wolfe", ties="last", rounding_ties="first")
+        """Ties to the higher index; in rounding to the lower."""
+        return cls(ties="last", rounding_ties="first")
 
     def planned_counts(self, state: PhasedState) -> NDArray[np.int64]:
         """The survivors' XY design, efficiently rounded to the epoch's length."""
@@ -258,10 +269,12 @@ class ODLinBAI(PhasedPolicy):
 
     name: ClassVar[str] = "OD-LinBAI"
 
+    solver: Solver = "frank-wolfe"
+
     @classmethod
     def published(cls) -> Self:
-        """Frank-Wolfe designs, ties to the higher index."""
-        return cls(solver="frank-wolfe", ties="last")
+        """Ties to the higher index."""
+        return cls(ties="last")
 
     def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> PhasedState:
         """All arms survive; where nothing is played, ties are random, so that any may be named."""
@@ -285,12 +298,8 @@ class ODLinBAI(PhasedPolicy):
 
     def keep(self, state: PhasedState, order: NDArray[np.int64]) -> NDArray[np.bool_]:
         """The best ⌈d / 2^r⌉ of the survivors."""
-        alive = np.take_along_axis(state.survivors, order, axis=1)
         most = -(-state.arms.rank // (np.int64(1) << (state.epoch + 1)))
-        chosen = alive & (np.cumsum(alive, axis=1) <= most[:, None])
-        kept = np.empty_like(chosen)
-        np.put_along_axis(kept, order, chosen, axis=1)
-        return kept
+        return keep_best(state.survivors, order, most)
 
 
 def _halvings(d: int) -> int:
@@ -426,8 +435,5 @@ def _means(state: HalvingState) -> NDArray[np.float64]:
 
 def _halve(state: HalvingState, order: NDArray[np.int64]) -> HalvingState:
     """The first ⌈|S|/2⌉ survivors of all arms in `order` (n, K) are kept."""
-    alive = np.take_along_axis(state.survivors, order, axis=1)
-    most = (state.survivors.sum(axis=1) + 1) // 2
-    kept = np.empty_like(alive)
-    np.put_along_axis(kept, order, alive & (np.cumsum(alive, axis=1) <= most[:, None]), axis=1)
+    kept = keep_best(state.survivors, order, (state.survivors.sum(axis=1) + 1) // 2)
     return replace(state, epoch=state.epoch + 1, survivors=kept)

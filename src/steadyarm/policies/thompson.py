@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from math import ceil
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,17 +38,20 @@ Integers = NDArray[np.int64]
 LEAST_NOISE = 1e-4  # of the mean squared reward: least variance that is taken for noise
 
 
-def posterior(X: Floats, counts: Integers, sums: Floats, ridge: float) -> tuple[Floats, Floats]:
+def posterior(X: Floats, A: Floats, b: Floats, ridge: float) -> tuple[Floats, Floats]:
     """Mean θ̂ (n, r) and U (n, K, r): the arms' values have covariance v² U U' for each trial.
+
+    A, b : (n, r, r) and (n, r), the normal equations A θ = b of least squares
 
     Examples
     --------
-    >>> mean, U = posterior(np.eye(2), np.array([[3, 0]]), np.array([[6.0, 0.0]]), ridge=1.0)
+    >>> A, b = np.diag([3.0, 0.0])[None], np.array([[6.0, 0.0]])
+    >>> mean, U = posterior(np.eye(2), A, b, ridge=1.0)
     >>> mean, np.square(U).sum(axis=2)
     (array([[1.5, 0. ]]), array([[0.25, 1.  ]]))
     """
-    A = grams(X, counts.astype(np.float64)) + ridge * np.eye(X.shape[1])
-    theta = np.linalg.solve(A, (sums @ X)[..., None])[..., 0]
+    A = A + ridge * np.eye(X.shape[1])
+    theta = np.linalg.solve(A, b[..., None])[..., 0]
     roots = np.linalg.solve(np.linalg.cholesky(A), X.T).swapaxes(1, 2)
     return np.asarray(theta, dtype=np.float64), np.asarray(roots)
 
@@ -95,9 +98,17 @@ class ThompsonState(TallyState):
 
     seeds: Integers
 
+    @classmethod
+    def initial(cls, trials: int, arms: ArmSet) -> dict[str, Any]:
+        """What is known of the rewards before the first round, by the names of the fields."""
+        return empty_tally(trials, arms.size)
+
+
+ThompsonStateT = TypeVar("ThompsonStateT", bound=ThompsonState)
+
 
 @dataclass(frozen=True)
-class ThompsonPolicy(Policy[ThompsonState]):
+class ThompsonPolicy(Policy[ThompsonStateT]):
     """Batched sampling from the posterior N(θ̂, v² (X'NX + ridge I)⁻¹), in `arms.coordinates`.
 
     Textbook versions draw one θ and play its best arm each round. Here the posterior is updated
@@ -146,14 +157,35 @@ class ThompsonPolicy(Policy[ThompsonState]):
         shares : (n, K) share of posterior samples in which each arm is the best
         """
 
-    def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> ThompsonState:
+    def normal_equations(self, state: ThompsonStateT) -> tuple[Floats, Floats]:
+        """A (n, r, r) and b (n, r): least squares of the rewards so far is A θ = b.
+
+        Parameters
+        ----------
+        state : of n trials
+        """
+        X = state.arms.coordinates
+        return grams(X, state.counts.astype(np.float64)), state.sums @ X
+
+    def noise_variance(self, state: ThompsonStateT) -> Floats | None:
+        """(n,) by least squares, nan if there are too few rewards; None if squares are unknown.
+
+        Parameters
+        ----------
+        state : of n trials
+        """
+        return least_squares(state.arms.coordinates, state.tally)[1]
+
+    def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> ThompsonStateT:
         """Nothing but the prior is known."""
         values = start_values(arms, budget, trials, seed, self.ties)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
         seeds = rng.integers(2**63, size=trials)
-        return ThompsonState(**values, **empty_tally(trials, arms.size), seeds=seeds)
+        kind: Any = self.state_type
+        state: ThompsonStateT = kind(**values, **kind.initial(trials, arms), seeds=seeds)
+        return state
 
-    def next_segment(self, state: ThompsonState) -> Segment | None:
+    def next_segment(self, state: ThompsonStateT) -> Segment | None:
         """The allocation that follows from the present posterior, up to the next update."""
         batch = ceil(state.budget / 100) if self.batch is None else self.batch
         end = np.minimum((state.played // batch + 1) * batch, state.budget)
@@ -161,20 +193,20 @@ class ThompsonPolicy(Policy[ThompsonState]):
         if not rounds.any():
             return None
         X = state.arms.coordinates
-        theta, roots = posterior(X, state.counts, state.sums, self.ridge)
+        theta, roots = posterior(X, *self.normal_equations(state), self.ridge)
         values, roots = theta @ X.T, self._noise(state)[:, None, None] * roots
         keys = np.column_stack([state.seeds, state.played])
         shares = best_shares(values, roots, keys, self.samples)
         return Segment(self.allocation(values, roots, shares), rounds)
 
-    def _noise(self, state: ThompsonState) -> Floats:
+    def _noise(self, state: ThompsonStateT) -> Floats:
         """(n,) standard deviation of the noise, as given or estimated.
 
         That of all rewards as long as there are too few to tell.
         """
         if self.noise_sd is not None:
             return np.full(state.trials, self.noise_sd)
-        _, variance = least_squares(state.arms.coordinates, state.tally)
+        variance = self.noise_variance(state)
         if variance is None or state.squares is None:
             raise InvalidInputError(
                 "the noise is estimated from squared rewards, which were not recorded; give "
@@ -184,20 +216,22 @@ class ThompsonPolicy(Policy[ThompsonState]):
         variance = np.where(np.isnan(variance), square, np.maximum(variance, LEAST_NOISE * square))
         return np.sqrt(np.where(variance > 0, variance, 1.0))
 
-    def observe(self, state: ThompsonState, segment: Segment, stats: SegmentStats) -> ThompsonState:
+    def observe(
+        self, state: ThompsonStateT, segment: Segment, stats: SegmentStats
+    ) -> ThompsonStateT:
         """Add the sums."""
         return state.after(segment, stats)
 
-    def recommend(self, state: ThompsonState) -> Recommendations:
+    def recommend(self, state: ThompsonStateT) -> Recommendations:
         """The arm with the highest posterior mean.
 
         Standard errors are posterior ones with the noise's variance estimated from the rewards;
         they assume that nothing drifts.
         """
         X = state.arms.coordinates
-        theta, roots = posterior(X, state.counts, state.sums, self.ridge)
+        theta, roots = posterior(X, *self.normal_equations(state), self.ridge)
         estimates = theta @ X.T
-        _, variance = least_squares(X, state.tally)
+        variance = self.noise_variance(state)
         errors = None
         if variance is not None:
             errors = np.sqrt(variance[:, None] * np.square(roots).sum(axis=2))
@@ -208,7 +242,7 @@ class ThompsonPolicy(Policy[ThompsonState]):
 
 
 @dataclass(frozen=True)
-class LinearThompson(ThompsonPolicy):
+class LinearThompson(ThompsonPolicy[ThompsonState]):
     """Play each arm with the posterior probability that it is best.
 
     Made to earn rewards while testing, for a stationary world: as one arm leads, the others
@@ -240,7 +274,7 @@ class LinearThompson(ThompsonPolicy):
 
 
 @dataclass(frozen=True)
-class TopTwoThompson(ThompsonPolicy):
+class TopTwoThompson(ThompsonPolicy[ThompsonState]):
     """With probability β play the best arm of a posterior draw, else that of a draw that disagrees.
 
     The second keeps the leader from taking all rounds, so that the test learns faster which arm is
