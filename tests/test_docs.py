@@ -7,6 +7,7 @@ import io
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import steadyarm as sa
@@ -79,3 +80,15 @@ def test_late_comebacks_are_those_of_the_record() -> None:
     assert len(rows) == 8
     for world, numbers in rows:
         assert f"| {world} | {' | '.join(numbers.split())} |" in page
+
+
+def test_ratios_in_drifting_worlds_are_those_of_the_record() -> None:
+    record = (ROOT / "benchmarks/results/bench_steady.txt").read_text()
+    page = (ROOT / "docs/research/steady.md").read_text()
+    for group, row in (("tuned on", "25 that it was tuned on"), ("written", "20 written after")):
+        lines = record.split(f"Drifting worlds {group}")[1].split("geometric mean")[0].splitlines()
+        rates = [list(map(float, re.findall(r" (0\.\d{4})", line))) for line in lines]
+        balanced, steady, fixed, iid, rage = map(np.log, zip(*filter(None, rates), strict=True))
+        means = [np.exp(np.mean(steady - other)) for other in (balanced, rage, fixed, iid)]
+        assert f"| {row}" in page
+        assert " | ".join(f"{mean:.2f}" for mean in means) in page
