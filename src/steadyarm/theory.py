@@ -71,6 +71,7 @@ class Instance:
     @classmethod
     def from_means(cls, arms: ArmSet, means: ArrayLike) -> Instance:
         """Means given directly."""
+        arms.refuse_targets("this complexity")
         values = _vector(means, arms.size, "means")
         best = int(values.argmax())
         gaps = values[best] - values

@@ -212,9 +212,9 @@ def test_factors_without_a_fraction_are_played_with_few_arms(policy: Any) -> Non
     assert np.linalg.eigvals(np.linalg.solve(whole, inside)).real.min() > 0.2
 
 
-def test_published_settings_are_for_small_sets() -> None:
-    with pytest.raises(sa.InvalidInputError, match=r"8,192 variants.*exact"):
-        sa.P1RAGE.published().start(MANY, 1000)
+def test_designs_of_large_sets_are_exact_in_published_settings_too() -> None:
+    published, usual = (policy.start(MANY, 1000) for policy in (sa.GBAI.published(), sa.GBAI()))
+    assert np.array_equal(published.weights, usual.weights)
 
 
 @pytest.mark.parametrize("policy", [sa.Peace(), sa.Uniform(), sa.SequentialHalving()], ids=repr)

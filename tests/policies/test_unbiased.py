@@ -45,9 +45,12 @@ def _courses(
     if segment is None:
         yield probability, policy.recommend(state).estimates[0]
         return
-    means = ARMS.features @ THETAS.T
+    means = state.arms.features @ THETAS.T
     for arms, chance in _orders(segment):
-        counts, sums = np.zeros((1, ARMS.size), dtype=np.int64), np.zeros((1, ARMS.size))
+        counts, sums = (
+            np.zeros(segment.weights.shape, dtype=np.int64),
+            np.zeros(segment.weights.shape),
+        )
         for t, arm in enumerate(arms, start):
             counts[0, arm] += 1
             sums[0, arm] += means[arm, t]
@@ -83,13 +86,24 @@ def _block_orders(weights: NDArray[np.float64], block: int) -> list[tuple[tuple[
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_estimates_are_unbiased_whatever_the_drift(name: str) -> None:
-    policy = POLICIES[name]
-    state = policy.start(ARMS, BUDGET, trials=1, seed=1)
+    assert_unbiased(POLICIES[name], ARMS)
+
+
+@pytest.mark.parametrize("name", ["G-BAI", "P1-RAGE", "Steady"])
+@pytest.mark.parametrize(
+    "targets", [[[1.0, 1.0], [2.0, -1.0], [0.3, 0.4]], [[1.0, 2.0], [2.0, 4.0]]]
+)
+def test_estimates_of_targets_are_unbiased(name: str, targets: list[list[float]]) -> None:
+    assert_unbiased(POLICIES[name], ARMS.with_targets(sa.ArmSet.from_features(targets)))
+
+
+def assert_unbiased(policy: IPSPolicy[Any], arms: sa.ArmSet) -> None:
+    state = policy.start(arms, BUDGET, trials=1, seed=1)
     courses = list(_courses(policy, state, 0, 1.0))
     probabilities = np.array([probability for probability, _ in courses])
     estimates = np.array([values for _, values in courses])
     assert np.isclose(probabilities.sum(), 1.0, atol=1e-12)
-    expected = ARMS.features @ THETAS.mean(axis=0)
+    expected = arms.recommendable.features @ THETAS.mean(axis=0)
     assert np.allclose(probabilities @ estimates, expected, atol=1e-12)
     assert estimates.std(axis=0).min() > 0.1  # single courses do scatter
 

@@ -29,6 +29,7 @@ from steadyarm.arms.recipes import (
 )
 from steadyarm.arms.rows import (
     LARGE,
+    SAME,
     DenseRows,
     Rows,
     Span,
@@ -67,6 +68,8 @@ class ArmSet:
     span : the arms in a basis of their span
     given : (K, d) features as the user gave them; None if a recipe makes them
     recipe : what a factorial or bundle set, or a large one-hot set, was made from; else None
+    targets : the arms that can be recommended, if they are others than those that can be played;
+        see `with_targets`
 
     Examples
     --------
@@ -82,6 +85,7 @@ class ArmSet:
     span: Span
     given: Rows | None = None
     recipe: Recipe | None = None
+    targets: ArmSet | None = None
 
     @classmethod
     def from_features(
@@ -222,6 +226,73 @@ class ArmSet:
         check_names(feature_names, len(feature_names), "feature", "columns")
         return cls(names, feature_names, Span(rows), recipe=recipe)
 
+    def with_targets(self, targets: ArmSet) -> ArmSet:
+        """A transductive set: these arms can be played, the targets can be recommended.
+
+        `g_optimal`, `xy_optimal`, `GBAI`, `P1RAGE` and `Steady` support it in simulations. The
+        recommended arm and the estimates are then those of targets.
+
+        Parameters
+        ----------
+        targets : arms with the same features, in the span of those that can be played
+
+        Returns
+        -------
+        ArmSet : the set itself if the targets are the same arms
+
+        Examples
+        --------
+        Test single changes, and recommend any combination of them:
+
+        >>> every = ArmSet.factorial({"a": ["no", "yes"], "b": ["no", "yes"]}, interactions=1)
+        >>> arms = every.subset([0, 1, 2]).with_targets(every)
+        >>> arms
+        ArmSet(3 arms, 3 features, 4 targets)
+        """
+        if not isinstance(targets, ArmSet):
+            raise InvalidInputError.of("targets", targets, "an ArmSet")
+        if targets == self:
+            return self
+        if self.large or targets.large or targets.targets is not None:
+            raise InvalidInputError("large sets, and sets with targets, cannot have targets.")
+        if targets.dimension != self.dimension:
+            raise InvalidInputError(
+                f"the targets have {targets.dimension} features; expected {self.dimension}, those "
+                "of the arms that can be played."
+            )
+        features = targets.features
+        left = np.linalg.lstsq(self.features.T, features.T, rcond=None)[0].T @ self.features
+        missed = np.abs(features - left).max(axis=1)
+        if missed.max() > SAME * np.abs(features).max():
+            raise InvalidInputError(
+                f"target {targets.names[missed.argmax()]!r} is not in the span of the arms that "
+                "can be played, so that no rewards tell its value; leave it out or add arms."
+            )
+        return replace(self, targets=targets)
+
+    def refuse_targets(self, what: str) -> None:
+        """Refuse a set whose targets are other arms than those that can be played.
+
+        what : that does not support it
+        """
+        if self.targets is not None:
+            raise InvalidInputError(
+                f"{what} does not support arms with targets; simulate GBAI(), P1RAGE() or "
+                "Steady() with Environment.from_parameters, or leave the targets out."
+            )
+
+    @property
+    def recommendable(self) -> ArmSet:
+        """The arms that can be recommended: the targets, or else all arms."""
+        return self if self.targets is None else self.targets
+
+    @cached_property
+    def target_coordinates(self) -> Floats:
+        """(M, r) read-only array: arms that can be recommended, in the basis of those played."""
+        if self.targets is None:
+            return self.coordinates
+        return frozen(self.targets.features @ self.dual)
+
     @property
     def size(self) -> int:
         """Number of arms, the paper's K."""
@@ -339,6 +410,8 @@ class ArmSet:
             return hashlib.sha256(json.dumps(self.recipe.to_dict()).encode()).hexdigest()
         digest = hashlib.sha256("\x00".join((*self.names, "", *self.feature_names)).encode())
         digest.update(np.ascontiguousarray(self.features, dtype=np.float64).reshape(-1).data)
+        if self.targets is not None:
+            digest.update(self.targets.fingerprint.encode())
         return digest.hexdigest()
 
     @cached_property
@@ -383,11 +456,12 @@ class ArmSet:
             ) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and strings, from which `from_dict` makes the same arm set.
+        """Plain lists and strings, from which `from_dict` makes the same arm set; without targets.
 
         Where coordinates are not the features they are in it, to the bit, so that a test that is
         read again goes on in the coordinates that it began with.
         """
+        self.refuse_targets("to_dict")
         recipe = None if self.recipe is None else self.recipe.to_dict()
         if self.given is None and recipe is not None:
             return recipe
@@ -435,7 +509,8 @@ class ArmSet:
 
     def __repr__(self) -> str:
         rank = "" if self.rank == self.dimension else f" of rank {self.rank}"
-        return f"ArmSet({self.size} arms, {self.dimension} features{rank})"
+        targets = "" if self.targets is None else f", {self.targets.size} targets"
+        return f"ArmSet({self.size} arms, {self.dimension} features{rank}{targets})"
 
 
 def _check_room(rows: int, columns: int, of: str = "arms", by: str = "features") -> None:

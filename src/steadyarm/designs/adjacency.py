@@ -45,6 +45,7 @@ def adjacent_pairs(arms: ArmSet) -> Integers:
     >>> adjacent_pairs(square).tolist()
     [[0, 1], [0, 3], [1, 2], [2, 3]]
     """
+    arms.refuse_targets("adjacent_pairs")
     return _pairs(arms)
 
 
@@ -68,6 +69,7 @@ def adjacent_optimal(arms: ArmSet) -> Design:
     >>> print(f"{adjacent_optimal(square).value:.3f}")
     1.866
     """
+    arms.refuse_targets("adjacent_optimal")
     return _design(arms)
 
 

@@ -141,8 +141,9 @@ def check_tolerance(tol: float) -> None:
 
 def check_among(arms: ArmSet, among: ArrayLike | None) -> NDArray[np.intp]:
     """Sorted indices of the arms meant by `among`, all of them for None."""
+    size = arms.recommendable.size
     if among is None:
-        return np.arange(arms.size)
+        return np.arange(size)
     given = np.asarray(among)
     if given.ndim != 1 or given.size == 0:
         raise InvalidInputError(
@@ -153,10 +154,10 @@ def check_among(arms: ArmSet, among: ArrayLike | None) -> NDArray[np.intp]:
             f"among holds {given.dtype} values; expected integer arm indices "
             "(for a boolean mask use numpy.flatnonzero)."
         )
-    outside = given[(given < 0) | (given >= arms.size)]
+    outside = given[(given < 0) | (given >= size)]
     if outside.size:
         raise InvalidInputError(
-            f"among names arm {outside[0]}; there are {arms.size} arms, 0 to {arms.size - 1}."
+            f"among names arm {outside[0]}; there are {size} arms, 0 to {size - 1}."
         )
     indices, counts = np.unique(given, return_counts=True)
     if indices.size < given.size:

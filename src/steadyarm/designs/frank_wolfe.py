@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from steadyarm.arms import ArmSet
 from steadyarm.designs.design import Design, Status, check_among
-from steadyarm.designs.solvers import Matrix, own_span, value_on_range, whiten
+from steadyarm.designs.solvers import Matrix, own_span, value_on_range, whiten_arms
 from steadyarm.errors import InvalidInputError
 from steadyarm.kernels import gram, inverse_root, kernel, row_dots
 
@@ -155,8 +155,8 @@ def frank_wolfe_xy(
     4.062 4.062
     """
     chosen = check_among(arms, among)
-    X, _ = whiten(arms.coordinates)
-    return frank_wolfe(X, X[chosen], True, steps)
+    X, Z = whiten_arms(arms)
+    return frank_wolfe(X, Z[chosen], True, steps)
 
 
 def frank_wolfe_g(
@@ -181,7 +181,10 @@ def frank_wolfe_g(
     2.017
     """
     chosen = check_among(arms, among)
-    X = own_span(whiten(arms.coordinates)[0][chosen])
+    X, Z = whiten_arms(arms)
+    if arms.targets is not None:
+        return frank_wolfe(X, Z[chosen], False, steps)
+    X = own_span(X[chosen])
     alone = frank_wolfe(X, X, False, steps)
     bound = float(X.shape[1])
     return replace(alone, size=arms.size, support=chosen[alone.support], lower_bound=bound)

@@ -32,7 +32,7 @@ from steadyarm.designs.frank_wolfe import frank_wolfe
 from steadyarm.designs.pooled_g import FIRST, pooled_g, span_of
 from steadyarm.designs.pooled_xy import partners, pooled_xy
 from steadyarm.designs.rounding import Allocation
-from steadyarm.designs.solvers import Solution, own_span, solve_g, solve_saddle, whiten
+from steadyarm.designs.solvers import Solution, own_span, solve_g, solve_saddle, whiten, whiten_arms
 from steadyarm.errors import InvalidInputError
 from steadyarm.kernels import gram, solve_lower
 from steadyarm.validation import check_choice
@@ -50,7 +50,7 @@ def g_optimal(arms: ArmSet, tol: float = 1e-6, *, among: ArrayLike | None = None
     """Design that minimises the largest variance of an arm's estimated value.
 
     Minimises max over x of ‖x‖² in the inverse of A(weights). The optimal value is the rank r of
-    the arms, which is the lower bound given.
+    the arms, which is the lower bound given. With `ArmSet.targets`, x are the targets.
 
     Parameters
     ----------
@@ -78,7 +78,8 @@ def xy_optimal(arms: ArmSet, among: ArrayLike | None = None, tol: float = 1e-6) 
     """Design that minimises the largest variance of an estimated difference between two arms.
 
     Minimises max over x, x' in `among` of ‖x - x'‖² in the inverse of A(weights). The weights lie
-    on all arms: to compare a few arms it can pay to play others.
+    on all arms: to compare a few arms it can pay to play others. With `ArmSet.targets`, x and x'
+    are targets, and `among` has indices of targets.
 
     For large sets (`ArmSet.large`) without the symmetry of a full factorial or bundle set, the
     solver stops at a proven gap of 10 %. With tens of thousands of arms to compare in many
@@ -136,7 +137,7 @@ def solve_subsets(
     known : an XY design to compare all arms, from which large XY problems begin
     """
     K, r = arms.size, arms.rank
-    if r == K:
+    if r == K and arms.targets is None:
         # No arm tells anything about another: a difference has the value 1/w_i + 1/w_j, whose mean
         # over all pairs of s arms is at least 2s, which equal weights attain.
         for chosen in subsets:
@@ -150,10 +151,10 @@ def solve_subsets(
         for chosen in subsets:
             yield _large(arms, kind, chosen, tol, known)
         return
-    X, _ = whiten(arms.coordinates)
+    X, Z = whiten_arms(arms)
     for chosen in subsets:
-        if kind == "xy":
-            yield Design.of_weights(*solve_saddle(X, X[chosen], True, tol))
+        if kind == "xy" or arms.targets is not None:
+            yield Design.of_weights(*solve_saddle(X, Z[chosen], kind == "xy", tol))
         else:
             yield _on_arms(K, chosen, solve_g(own_span(X[chosen]), tol))
 
@@ -250,7 +251,7 @@ def _on_arms(size: int, chosen: Indices, solution: Solution) -> Design:
 
 Solver = Literal["exact", "frank-wolfe"]
 """How designs are found: "exact" to a proven gap, or "frank-wolfe" with the steps of the paper's
-published runs."""
+published runs. Designs of large sets are always exact."""
 
 TOLERANCE = 1e-6
 LARGE_TOLERANCE: dict[Kind, float] = {"xy": 0.25, "g": 0.01}  # of designs of large sets
@@ -340,7 +341,7 @@ def designs_for(
     Parameters
     ----------
     arms : the arm set
-    masks : (n, K) boolean: which arms belong to each subset
+    masks : (n, K) boolean: which arms, or targets if the set has them, belong to each subset
     kind : "xy" or "g"
     solver : how designs are found, see `Solver`
 
@@ -358,9 +359,10 @@ def designs_for(
     """
     masks = np.ascontiguousarray(masks)
     _check(arms, masks, kind, solver)
+    solver = "exact" if arms.large else solver
     designs, index = _solve_distinct(arms, masks, kind, solver)
     values = np.array([design.value for design in designs])
-    if solver != "exact" or not arms.large:
+    if not arms.large:
         return SubsetDesigns(np.array([design.weights for design in designs]), values, index)
     columns = np.unique(np.concatenate([design.support for design in designs]))
     weights = np.zeros((len(designs), columns.size))
@@ -405,10 +407,11 @@ def _solve_distinct(
 
 
 def _check(arms: ArmSet, masks: NDArray[np.bool_], kind: str, solver: str) -> None:
-    if masks.ndim != 2 or masks.shape[1] != arms.size or masks.dtype != np.bool_:
+    size = arms.recommendable.size
+    if masks.ndim != 2 or masks.shape[1] != size or masks.dtype != np.bool_:
         raise InvalidInputError(
             f"the masks are {masks.dtype} of shape {masks.shape}; expected booleans of shape "
-            f"(n, {arms.size}), one row per subset and one column per arm."
+            f"(n, {size}), one row per subset and one column per arm."
         )
     empty = np.flatnonzero(~masks.any(axis=1))
     if empty.size:
@@ -448,10 +451,10 @@ def _exact(arms: ArmSet, kind: Kind, subsets: Sequence[Indices]) -> Iterator[Des
 
 
 def _frank_wolfe(arms: ArmSet, kind: Kind, subsets: Sequence[Indices]) -> Iterator[Design]:
-    X, _ = whiten(arms.coordinates)
+    X, Z = whiten_arms(arms)
     for chosen in subsets:
-        if kind == "xy":
-            yield frank_wolfe(X, X[chosen], pairs=True, prove=False)
+        if kind == "xy" or arms.targets is not None:
+            yield frank_wolfe(X, Z[chosen], pairs=kind == "xy", prove=False)
         else:
             alone = own_span(X[chosen])
             design = frank_wolfe(alone, alone, pairs=False, prove=False)

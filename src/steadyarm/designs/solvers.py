@@ -13,8 +13,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from steadyarm.arms import ArmSet
 from steadyarm.designs.design import Status
-from steadyarm.kernels import first_largest, gram, inverse_root, row_dots
+from steadyarm.kernels import first_largest, gram, inverse_root, row_dots, solve_lower
 
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -340,6 +341,12 @@ def whiten(X: Matrix) -> tuple[Matrix, Matrix]:
     orthonormal, R = np.linalg.qr(X)
     root = np.sqrt(len(X))
     return np.ascontiguousarray(orthonormal * root), np.ascontiguousarray(R.T / root)
+
+
+def whiten_arms(arms: ArmSet) -> tuple[Matrix, Matrix]:
+    """Arms that can be played and those that can be recommended, in whitened coordinates."""
+    X, L = whiten(arms.coordinates)
+    return X, X if arms.targets is None else solve_lower(L, arms.target_coordinates)
 
 
 def own_span(X: Matrix) -> Matrix:

@@ -228,9 +228,16 @@ class World(ABC):
         segment.check_within(start, self.budget)
         return self._play(segment, start, rng, squares)
 
+    @property
+    def target_average(self) -> Floats:
+        """(M,) time-averaged mean of every arm that can be recommended."""
+        self.arms.refuse_targets(type(self).__name__)
+        return self.average
+
     @cached_property
     def _best(self) -> tuple[int, float]:
-        values = self.average if self.direction == "maximize" else -self.average
+        values = self.target_average
+        values = values if self.direction == "maximize" else -values
         second, first = np.sort(values)[-2:]
         return int(values.argmax()), float(first - second)
 
@@ -241,7 +248,8 @@ class World(ABC):
 
     def regret(self, arms: Integers) -> Floats:
         """By how much the time-averaged means of these arms fall short of the best one's."""
-        values = self.average if self.direction == "maximize" else -self.average
+        values = self.target_average
+        values = values if self.direction == "maximize" else -values
         return shortfall(values[self.best_arm], values[arms], float(np.abs(values).max()))
 
     @property
@@ -291,6 +299,7 @@ class Environment(World):
     table : (T, K) mean reward of every arm in every round, or (1, K) if nothing moves
     noise : how rewards scatter around their means
     direction : whether high or low rewards are wanted
+    target_means : (M,) time-averaged mean of every target, if the arms have targets
 
     Examples
     --------
@@ -307,6 +316,7 @@ class Environment(World):
     table: NDArray[np.float64] = field(repr=False)
     noise: Noise = field(default_factory=GaussianNoise)
     direction: Direction = "maximize"
+    target_means: Floats | None = field(default=None, repr=False)
 
     @classmethod
     def from_parameters(
@@ -332,7 +342,10 @@ class Environment(World):
         """
         parameters = validate_table(thetas, arms.dimension, "thetas", "features", budget)
         if not arms.large:
-            return cls._build(arms, parameters @ arms.features.T, noise, budget, direction)
+            means, targets = parameters @ arms.features.T, None
+            if arms.targets is not None:
+                targets = arms.targets.features @ parameters.mean(axis=0)
+            return cls._build(arms, means, noise, budget, direction, targets)
         if len(parameters) * arms.size > MOST_MEANS:
             raise InvalidInputError(
                 f"a table of means of {arms.size:,} arms in {len(parameters):,} rounds does not "
@@ -370,6 +383,8 @@ class Environment(World):
         whole_number(self.budget, "budget", least=1)
         check_choice(self.direction, "direction", ("maximize", "minimize"))
         check_noise(self.noise)
+        if self.target_means is None:
+            self.arms.refuse_targets("a table of means of arms")
         if self.table.shape not in ((self.budget, self.arms.size), (1, self.arms.size)):
             raise InvalidInputError(
                 f"the table of means has shape {self.table.shape}; expected one row for each of "
@@ -386,13 +401,15 @@ class Environment(World):
         noise: Noise | None,
         budget: int | None,
         direction: Direction,
+        target_means: Floats | None = None,
     ) -> Environment:
         noise = GaussianNoise() if noise is None else noise
         if isinstance(noise, BernoulliReward):  # means of 1 + 2e-16 are sums that were rounded
             table = np.where(np.abs(table - 0.5) < 0.5 + 1e-12, table.clip(0.0, 1.0), table)
         table = np.ascontiguousarray(table)
         table.setflags(write=False)
-        return cls(arms, len(table) if budget is None else budget, table, noise, direction)
+        budget = len(table) if budget is None else budget
+        return cls(arms, budget, table, noise, direction, target_means)
 
     @staticmethod
     def from_callable(
@@ -460,6 +477,11 @@ class Environment(World):
     def average(self) -> NDArray[np.float64]:
         """(K,) time-averaged mean of every arm: what a test is to compare."""
         return np.asarray(self.table.mean(axis=0))
+
+    @property
+    def target_average(self) -> Floats:
+        """(M,) time-averaged mean of every arm that can be recommended."""
+        return self.average if self.target_means is None else self.target_means
 
     def _play(
         self, segment: Segment, start: Integers, rng: np.random.Generator, squares: bool

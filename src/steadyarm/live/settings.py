@@ -179,6 +179,7 @@ class Settings:
         if not isinstance(self.arms, ArmSet):
             expected = 'an ArmSet, such as ArmSet.one_hot(["A", "B"])'
             raise InvalidInputError.of("arms", self.arms, expected)
+        self.arms.refuse_targets("a live test")
         self.values = validate_variant_values(self.values, self.arms.names, self.arms.large)
         self.metrics = validate_metrics(self.metrics or ())
         self.attributes = validate_attributes(self.attributes or {})

@@ -167,6 +167,7 @@ class Policy(ABC, Generic[StateT]):
         inverse propensities exist and intervals can hold under drift
     estimator : what `recommend` estimates by, in a few words
     needs_squares : True if `observe` needs sums of squared rewards; simulations leave them out else
+    takes_targets : True if arms may have `ArmSet.targets`, of which one is recommended
     scales : True if large sets (`ArmSet.large`) are played with few arms at a time, one trial at
         a time, and a state that does not grow with the number of arms
 
@@ -190,6 +191,7 @@ class Policy(ABC, Generic[StateT]):
     unbiased: ClassVar[bool] = False
     estimator: ClassVar[str] = "the policy's own estimates"
     needs_squares: ClassVar[bool] = False
+    takes_targets: ClassVar[bool] = False
     scales: ClassVar[bool] = False
     state_type: ClassVar[type[State]]
 
@@ -279,7 +281,13 @@ class Policy(ABC, Generic[StateT]):
 
 
 def start_values(
-    arms: ArmSet, budget: int, trials: int, seed: int, ties: Ties, few: bool = False
+    arms: ArmSet,
+    budget: int,
+    trials: int,
+    seed: int,
+    ties: Ties,
+    few: bool = False,
+    targets: bool = False,
 ) -> dict[str, Any]:
     """Checked fields of `State` before the first round; `few` if none may grow with the arms.
 
@@ -288,6 +296,7 @@ def start_values(
     arms, budget, trials, seed : as for `Policy.start`
     ties : how equal estimates are ordered
     few : whether no field may grow with the number of arms, for large sets
+    targets : whether the arms may have targets, which are ranked then
 
     Returns
     -------
@@ -303,6 +312,8 @@ def start_values(
         raise InvalidInputError(
             f'arms is {arms!r}; expected an ArmSet, such as ArmSet.one_hot(["A", "B"]).'
         )
+    if not targets:
+        arms.refuse_targets("this policy")
     budget = whole_number(budget, "budget", least=1)
     trials = whole_number(trials, "trials", least=1)
     if few and trials > 1:
@@ -314,7 +325,7 @@ def start_values(
             f"there are {arms.size:,} variants, and this policy keeps numbers for every one of "
             "them; use Steady(), P1RAGE() or GBAI(), which play few of them at a time."
         )
-    K = 1 if few else arms.size
+    K = 1 if few else arms.recommendable.size
     rank = np.tile(np.arange(K, dtype=np.int64), (trials, 1))
     if few:
         rank[:] = {"first": FIRST, "last": LAST, "random": seed % 2**62}[ties]

@@ -74,6 +74,7 @@ class GBAI(IPSPolicy[IPSState]):
     """
 
     name: ClassVar[str] = "G-BAI"
+    takes_targets: ClassVar[bool] = True
     scales: ClassVar[bool] = True
 
     @classmethod

@@ -115,7 +115,7 @@ class IPSPolicy(Policy[IPSStateT]):
 
     Parameters
     ----------
-    solver : the solver of the designs; "frank-wolfe" is the paper's
+    solver : the solver of the designs; "frank-wolfe" is the paper's, and "exact" for large sets
     ties : which of arms with equal estimates counts as better: "random", "first" or "last"
     order : "iid" draws every round independently, as in the paper; "blocks" draws permuted
         blocks, which keeps every estimate unbiased in a world that does not react to the
@@ -220,12 +220,7 @@ class IPSPolicy(Policy[IPSStateT]):
     def start(self, arms: ArmSet, budget: int, trials: int = 1, seed: int = 0) -> IPSStateT:
         """No round played, no score."""
         few = self.plays_few(arms)
-        if few and self.solver != "exact":
-            raise InvalidInputError(
-                f"there are {arms.size:,} variants, which solver={self.solver!r} is not made for; "
-                'use solver="exact", whose designs of large sets are proven.'
-            )
-        values = start_values(arms, budget, trials, seed, self.ties, few)
+        values = start_values(arms, budget, trials, seed, self.ties, few, self.takes_targets)
         r = arms.rank if self.shares_features else arms.size
         _check_parameters(r, trials)
         K = 1 if few else arms.size
@@ -289,7 +284,9 @@ class IPSPolicy(Policy[IPSStateT]):
         return {"weights": chosen.weights, "support": np.array([chosen.arms])}
 
     def g_optimal(self, arms: ArmSet) -> Allocation:
-        """The G-optimal design λ* of all arms, in one row."""
+        """The G-optimal design λ* of all arms, in one row; of all targets if they span the arms."""
+        if arms.targets is not None and np.linalg.matrix_rank(arms.target_coordinates) < arms.rank:
+            arms = replace(arms, targets=None)
         return _design_of_all(arms, "g", self.solver).allocation()
 
     def estimates(self, state: IPSStateT) -> NDArray[np.float64]:
@@ -302,7 +299,7 @@ class IPSPolicy(Policy[IPSStateT]):
         return self.values(state, state.theta)
 
     def values(self, state: IPSStateT, theta: Floats) -> Floats:
-        """(n, K) value of every arm under the parameters theta (n, r).
+        """(n, K) value of every arm, or of every target, under the parameters theta (n, r).
 
         Parameters
         ----------
@@ -311,7 +308,10 @@ class IPSPolicy(Policy[IPSStateT]):
         """
         if state.support is not None:
             return state.arms.values(theta[0])[None]
-        return np.asarray(theta @ self.features(state.arms).T)
+        return np.asarray(theta @ self._targets(state.arms).T)
+
+    def _targets(self, arms: ArmSet) -> Floats:
+        return self.features(arms) if arms.targets is None else arms.target_coordinates
 
     def recommend(self, state: IPSStateT) -> Recommendations:
         """The arm with the highest estimate."""
@@ -322,7 +322,7 @@ class IPSPolicy(Policy[IPSStateT]):
             mean = state.theta[:, :, None]
             with np.errstate(all="ignore"):  # unknown before two rounds: nan
                 covariance = (state.squares - T * mean * mean.swapaxes(1, 2)) / (T * (T - 1))
-            errors = np.sqrt(quadratic_forms(self.features(state.arms), covariance))
+            errors = np.sqrt(quadratic_forms(self._targets(state.arms), covariance))
         return Recommendations(best_arm(estimates, state.ties), estimates, errors)
 
 
@@ -355,7 +355,7 @@ def automatic_block(arms: ArmSet, budget: int) -> int:
 
 
 def _design_of_all(arms: ArmSet, kind: Kind, solver: Solver) -> SubsetDesigns:
-    return designs_for(arms, np.ones((1, arms.size), dtype=bool), kind, solver)
+    return designs_for(arms, np.ones((1, arms.recommendable.size), dtype=bool), kind, solver)
 
 
 def _log2_rho(arms: ArmSet, solver: Solver) -> float:

@@ -113,6 +113,7 @@ class Steady(IPSPolicy[SteadyState]):
     """
 
     name: ClassVar[str] = "Steady"
+    takes_targets: ClassVar[bool] = True
     scales: ClassVar[bool] = True
     state_type: ClassVar[type[State]] = SteadyState
     centred: ClassVar[bool] = True
@@ -253,7 +254,7 @@ def gap_errors(arms: ArmSet, estimates: Floats, covariance: Floats) -> Floats:
     """
     best = first_largest(estimates)
     if isinstance(arms.rows, DenseRows):
-        X = arms.coordinates
+        X = arms.target_coordinates
         return np.sqrt(quadratic_forms(X[best][:, None, :] - X, covariance))
     errors = np.empty(estimates.shape)
     for x, C, row in zip(arms.rows.take(best), covariance, errors, strict=True):

@@ -70,7 +70,7 @@ class Results:
     plays : (K,) mean number of rounds per trial for each arm; None for very many arms, in
         comparisons, and in worlds that are drawn anew
     cumulative_regret : mean over trials of the sum over rounds of how far the arm played is below
-        the best one, each by its time-averaged mean; None if not known
+        the best one, each by its time-averaged mean; None if not known, or if arms have targets
     settings : what to run again for the same results; empty in comparisons, which have their own
 
     Examples
@@ -365,7 +365,7 @@ class DrawnWorlds:
                 )
             batch = play(policy, world, 1, rng)
             wrong.append(world.regret(batch.recommendations.arm)[0])
-            if batch.plays is not None:
+            if batch.plays is not None and world.arms.targets is None:
                 lost.append(batch.plays @ world.regret(np.arange(world.arms.size)))
             seconds += batch.seconds
         total = float(sum(lost)) if len(lost) == len(wrong) else None
@@ -419,7 +419,7 @@ def results_of(
         if not environment.arms.large:
             played = [chunk.plays for chunk in chunks if chunk.plays is not None]
             plays = np.sum(played, axis=0) / len(picks)
-            if known is not None:
+            if known is not None and environment.arms.targets is None:
                 lost = float(plays @ known(np.arange(environment.arms.size)))
     return Results(
         name,
