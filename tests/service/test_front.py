@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from steadyarm.dashboard.app import create_app as create_dashboard
 from steadyarm.errors import InvalidInputError
+from steadyarm.live.lifecycle import create_experiment
+from steadyarm.policies import Steady
 from steadyarm.service import auth
 from steadyarm.service.settings import OWN_PATHS, ServiceSettings
 from steadyarm.storages import open_storage
@@ -19,28 +19,18 @@ ORIGIN = "https://shop.example"
 PROXY, INNER, ELSEWHERE = "10.0.0.1", "10.0.0.2", "203.0.113.9"
 
 
-@contextmanager
-def guarded(**given: Any) -> Iterator[tuple[InProcess, str, dict[str, str]]]:
-    """A service, a publishable key with a rate of 5, and headers of an admin."""
-    storage = open_storage("memory")
-    token, record = auth.new_token("me", "admin")
-    storage.tokens.add(record)
-    key, record = auth.new_key("web", ["shop"], [ORIGIN], rate=5)
-    storage.tokens.add(record)
-    with in_process(storage, **given) as client:
-        me = {"Authorization": f"Bearer {token}"}
-        assert client.post("/v1/experiments", SHOP, headers=me).status_code == 201
-        yield client, key, me
-
-
 def come_from(client: InProcess, address: str) -> None:
     transport: Any = client._client._transport
     transport.client = (address, 5)
 
 
 def test_the_rate_counts_the_visitor_behind_a_trusted_proxy_and_nobody_elses_word() -> None:
+    storage = open_storage("memory")
+    create_experiment("shop", ["A", "B"], Steady(), 100, storage=storage, missing="drop")
+    key, record = auth.new_key("web", ["shop"], [ORIGIN], rate=5)
+    storage.tokens.add(record)
     hosts = ("127.0.0.1", "tests.example.org")
-    with guarded(trusted_proxies=(PROXY,), allowed_hosts=hosts) as (client, key, _):
+    with in_process(storage, trusted_proxies=(PROXY,), allowed_hosts=hosts) as client:
         page = {"Authorization": f"Bearer {key}", "Origin": ORIGIN}
 
         def asked(forwarded: str) -> int:

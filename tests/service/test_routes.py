@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from msgspec import convert
 
 from steadyarm.service.auth import new_token
-from steadyarm.storages import open_storage
 from steadyarm.wire.responses import CreatedExperiment, Recommendation
 from tests.service.clients import SHOP, InProcess, in_process, until
 
@@ -85,20 +83,6 @@ def test_experiments_are_listed_page_by_page(shop: InProcess) -> None:
     assert shop.get("/v1/experiments", params={"limit": 0}).status_code == 422
 
 
-def test_a_unit_keeps_its_variant_and_its_reward(shop: InProcess) -> None:
-    first = shop.post(f"{BASE}/assignments", {"unit": "u1"})
-    assert first.status_code == 201
-    assert first.json()["new"]
-    again = shop.post(f"{BASE}/assignments", {"unit": "u1"})
-    assert (again.status_code, again.json()) == (200, first.json() | {"new": False})
-    told = {"assignment": first.json()["id"], "reward": 1.0}
-    answers = [shop.post(f"{BASE}/rewards", told) for _ in range(2)]
-    assert [a.status_code for a in answers] == [201, 200]
-    assert [a.json()["status"] for a in answers] == ["stored", "repeated"]
-    conflict = shop.post(f"{BASE}/rewards", {"unit": "u1", "reward": 0})
-    assert conflict.json()["type"] == "urn:steadyarm:problem:reward-conflict"
-
-
 def test_batches_answer_in_order_with_errors_in_place(shop: InProcess) -> None:
     units = ["a", "", "b", "a", "x" * 513, "nul\0", 3, None, {"id": 3}]
     answers = shop.post(f"{BASE}/assignments:batch", {"units": units}).json()["assignments"]
@@ -138,27 +122,16 @@ def test_two_thousand_variants_that_share_nothing(client: InProcess) -> None:
     assert client.get(BASE).json()["totals"]["variants"] == 2000
 
 
-# Corrections
-
-
-@pytest.fixture
-def corrected() -> Iterator[tuple[InProcess, list[dict[str, Any]]]]:
-    """A shop with ten visits, eight of them with a reward, of an operator with a token."""
-    storage = open_storage("memory")
+def test_corrections_count_at_once_and_say_who(client: InProcess) -> None:
     token, record = new_token("ada", "admin")
-    storage.tokens.add(record)
-    with in_process(storage) as client:
-        client._client.headers["authorization"] = f"Bearer {token}"
-        client.post("/v1/experiments", SHOP)
-        units = [f"u{i}" for i in range(10)]
-        asked = client.post(f"{BASE}/assignments:batch", {"units": units}).json()
-        rewards = [{"unit": unit, "reward": 1} for unit in units[:8]]
-        client.post(f"{BASE}/rewards:batch", {"rewards": rewards})
-        yield client, asked["assignments"]
-
-
-def test_corrections_count_at_once_and_say_who(corrected: Any) -> None:
-    client, given = corrected
+    client.app.state.service.storage.tokens.add(record)
+    client.app.state.service.guard.reload()
+    client._client.headers["authorization"] = f"Bearer {token}"
+    client.post("/v1/experiments", SHOP)
+    units = [f"u{i}" for i in range(10)]
+    given = client.post(f"{BASE}/assignments:batch", {"units": units}).json()["assignments"]
+    rewards = [{"unit": unit, "reward": 1} for unit in units[:8]]
+    client.post(f"{BASE}/rewards:batch", {"rewards": rewards})
     path = f"{BASE}/corrections"
     done = client.post(path, {"kind": "void", "assignment": given[0]["id"], "reason": WHY})
     assert (done.status_code, done.json()["assignments"]) == (201, 1)
@@ -178,14 +151,13 @@ def test_corrections_count_at_once_and_say_who(corrected: Any) -> None:
     assert rest == audit[-2:-1]
     own = client.get("/v1/audit", params={"experiment": "shop"}).json()["entries"]
     assert own == audit[1:]
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"kind": "void", "reason": WHY}, "To void, give assignment or unit"),
-        ({"kind": "void", "unit": "u0"}, "the reason is ''"),
-        ({"kind": "exclude", "since": "2026-01-01", "reason": WHY}, "unit, or since and until"),
-        ({"kind": "exclude", "entry": 77, "reason": WHY}, "there is no key 'entry'"),
-        ({"kind": "delete", "unit": "u0", "reason": WHY}, "kind is 'delete'; expected void"),
-    ]
-    for body, said in wrong:
-        refused = client.post(path, body)
+    for body, said in (
+        ({"kind": "void"}, "To void, give assignment or unit"),
+        ({"kind": "void", "unit": "u0", "reason": ""}, "the reason is ''"),
+        ({"kind": "exclude", "since": "2026-01-01"}, "unit, or since and until"),
+        ({"kind": "exclude", "entry": "77"}, "there is no key 'entry'"),
+        ({"kind": "delete", "unit": "u0"}, "kind is 'delete'; expected void"),
+    ):
+        refused = client.post(path, {"reason": WHY} | body)
         assert refused.status_code == 422
         assert said in refused.json()["detail"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from platform import python_version
 from typing import Any
@@ -148,17 +147,10 @@ def test_an_outage_has_one_line_when_it_begins_and_one_when_it_ends(
     assert "steadyarm_ready 0.0" in text
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_the_access_log_has_a_line_for_every_request(
-    form: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with in_process(access_log=True, log_format=form) as client:
+def test_the_access_log_has_a_line_for_every_request(capsys: pytest.CaptureFixture[str]) -> None:
+    with in_process(access_log=True) as client:
         client.get("/healthz", headers={"X-Request-ID": "r1"})
         client.get("/nope%0Aforged")
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
-    if form == "json":
-        first = json.loads(lines[0])
-        assert (first["route"], first["status"], first["request_id"]) == ("/healthz", 200, "r1")
-    else:
-        assert "GET /healthz 200" in lines[0]
+    first, _ = capsys.readouterr().out.splitlines()
+    assert "GET /healthz 200" in first
+    assert "r1" in first
