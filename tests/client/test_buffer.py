@@ -17,8 +17,7 @@ import steadyarm as sa
 from steadyarm.client import Client, RewardBuffer, ServiceDownError
 from tests.client.conftest import Connect, Create
 from tests.client.proxies import Proxy
-from tests.service.clients import until
-from tests.service.receivers import receiving
+from tests.service.clients import receiving, until
 
 NOBODY = "http://127.0.0.1:9"
 

@@ -22,8 +22,7 @@ from steadyarm.client import (
 )
 from tests.client.conftest import Connect, Create
 from tests.client.proxies import Proxy
-from tests.service.clients import run_apart
-from tests.service.receivers import receiving
+from tests.service.clients import receiving, run_apart
 
 PRICES = {"A": {"price": 9}, "B": {"price": 12}}
 METRICS: list[dict[str, Any]] = [

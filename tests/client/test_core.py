@@ -14,7 +14,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.client import Client, ServiceDownError
 from steadyarm.client.core import KINDS, BusyError, Call, Service, Visit
-from tests.service.receivers import receiving
+from tests.service.clients import receiving
 
 URL = "http://shop.example"
 

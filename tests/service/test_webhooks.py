@@ -31,8 +31,7 @@ from steadyarm.storages import open_storage
 from steadyarm.storages.schema import outbox
 from steadyarm.storages.service import EVENTS, Endpoint, Notice
 from steadyarm.storages.storage import Storage
-from tests.service.clients import run_apart
-from tests.service.receivers import receiving
+from tests.service.clients import receiving, run_apart
 from tests.storages.databases import fresh_database
 
 SECOND = 1_000_000

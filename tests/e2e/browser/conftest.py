@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.e2e.browser.chromium import attended, new_context
+from tests.e2e.browser.pages import Watch
 from tests.e2e.browser.sites import Site, site, store_experiments
-from tests.e2e.browser.watching import Watch
 
 _numbers = count()
 

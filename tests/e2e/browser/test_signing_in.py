@@ -7,7 +7,7 @@ from typing import Any
 from playwright.sync_api import expect
 
 from tests.e2e.browser.conftest import Visitor
-from tests.e2e.browser.reading import address, hurry
+from tests.e2e.browser.pages import address, hurry
 from tests.e2e.browser.sites import HOSTILE_TOKEN, Site
 
 PAGE = address("landing-page")

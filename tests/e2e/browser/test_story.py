@@ -13,9 +13,8 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.e2e.browser.chromium import new_context
 from tests.e2e.browser.conftest import Visitor
-from tests.e2e.browser.reading import address, headline, hurry, send_traffic
+from tests.e2e.browser.pages import Watch, address, headline, hurry, send_traffic
 from tests.e2e.browser.sites import Site
-from tests.e2e.browser.watching import Watch
 
 METRICS = (("revenue", "Money", "Only shown"), ("loading", "Number", "Guardrail"))
 
