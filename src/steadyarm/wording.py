@@ -147,6 +147,24 @@ def p_value(value: float) -> str:
     return "< 0.0001" if value < 1e-4 else f"{value:.2g}"
 
 
+def align_columns(rows: Sequence[Sequence[str]], align: str = "") -> list[str]:
+    """Lines of text with the cells of all rows below each other.
+
+    align : < or > for each column; by default the first one is flush left, the others right
+
+    Examples
+    --------
+    >>> align_columns([("name", "visits"), ("A", "5")])
+    ['name  visits', 'A          5']
+    """
+    align = align or "<".ljust(len(rows[0]), ">")
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{c:{a}{w}}" for c, a, w in zip(row, align, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
 def counted(count: int, one: str, many: str = "") -> str:
     """A number with its noun.
 

@@ -26,7 +26,7 @@ from steadyarm.errors import (
     SteadyArmError,
     UnknownExperimentError,
 )
-from steadyarm.wording import did_you_mean
+from steadyarm.wording import align_columns, did_you_mean
 
 if TYPE_CHECKING:
     from steadyarm.storages import Storage
@@ -230,11 +230,7 @@ def table(
     """
     body = list(map(tuple, rows))
     cells = [tuple(head), *body[:most]]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        "  ".join(f"{c:{a}{w}}" for c, a, w in zip(row, align, widths, strict=True)).rstrip()
-        for row in cells
-    ]
+    lines = align_columns(cells, align)
     if hidden := len(body) - len(cells) + 1:
         lines.append(f"… and {hidden} more, see --format json")
     return "\n".join(lines)

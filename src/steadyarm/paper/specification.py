@@ -28,7 +28,7 @@ from steadyarm.errors import InvalidInputError
 from steadyarm.paper.datasets import flights_world, load_yahoo_instance, yahoo_world
 from steadyarm.policies import GBAI, VARIANTS, policy_from
 from steadyarm.simulation import Results
-from steadyarm.simulation.compare import Task, Value
+from steadyarm.simulation.compare import Task, Value, fisher_p_value
 
 PAPER_POLICIES = ("G-BAI", "P1-RAGE", "P1-Peace", "Mixed-Peace", "Peace", "OD-LinBAI")
 
@@ -262,7 +262,7 @@ def compare(results: Iterable[Results]) -> list[Comparison]:
     """
     pairs = ((ours, published_cell(ours)) for ours in results)
     return [
-        Comparison(ours, theirs, _fisher(ours, theirs))
+        Comparison(ours, theirs, fisher_p_value(ours, theirs))
         for ours, theirs in pairs
         if theirs is not None
     ]
@@ -273,12 +273,6 @@ def published_cell(cell: Results) -> Results | None:
     if cell.world in NOT_COMPARABLE:
         return None
     return published_counts().get((cell.world, cell.value, cell.policy))
-
-
-def _fisher(*cells: Results) -> float:
-    """The two-sided p-value of Fisher's exact test that two cells err equally often."""
-    table = np.array([[cell.errors, cell.trials - cell.errors] for cell in cells])
-    return float(scipy.stats.fisher_exact(table).pvalue)
 
 
 # Every published setting, policies relative to P1-RAGE: `beyond_paper`.
@@ -414,7 +408,7 @@ def _ratio(cell: Results, base: Results) -> Ratio:
     risk = scipy.stats.contingency.relative_risk(cell.errors, cell.trials, base.errors, base.trials)
     low, high = risk.confidence_interval(0.95)
     ends = float(np.nan_to_num(low)), float(np.nan_to_num(high, nan=math.inf, posinf=math.inf))
-    return Ratio(cell, _rate(cell) / _rate(base), *ends, _fisher(cell, base))
+    return Ratio(cell, _rate(cell) / _rate(base), *ends, fisher_p_value(cell, base))
 
 
 def _rate(cell: Results) -> float:

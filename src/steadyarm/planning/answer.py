@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from steadyarm.inference.evidence import json_ready
 from steadyarm.planning.question import Question
 from steadyarm.simulation import clopper_pearson
-from steadyarm.wording import counted
+from steadyarm.wording import align_columns, counted
 
 HARDLY = 0.95  # share of the budget above which stopping early hardly saves visits
 ALIKE = 1.1  # ratio of budgets that count as about the same
@@ -410,14 +410,8 @@ class Table(NamedTuple):
     rows: list[Row]
 
     def __str__(self) -> str:
-        lines = [self.header, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = [
-            f"  {line[0].ljust(widths[0])}"
-            + "".join(f"  {cell.rjust(w)}" for cell, w in zip(line[1:], widths[1:], strict=True))
-            for line in lines
-        ]
-        return "\n".join([self.caption, *text])
+        lines = align_columns([self.header, *self.rows])
+        return "\n".join([self.caption, *(f"  {line}" for line in lines)])
 
 
 def need_tables(plan: Plan) -> list[Table]:

@@ -40,6 +40,7 @@ from steadyarm.validation import check_fraction, not_negative, whole_number
 from steadyarm.wording import (
     FrameLibrary,
     Progress,
+    align_columns,
     csv_cell,
     did_you_mean,
     frame_of,
@@ -373,6 +374,12 @@ def run_tasks(
 # What came out
 
 
+def fisher_p_value(first: Results, second: Results) -> float:
+    """The two-sided p-value of Fisher's exact test that two cells err equally often."""
+    table = np.array([[one.errors, one.trials - one.errors] for one in (first, second)])
+    return float(fisher_exact(table).pvalue)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """Results of every policy in every world at every budget.
@@ -491,14 +498,13 @@ class Comparison:
             rows.append(["\\midrule all", "", *(text(cell, False) for cell in pooled)])
         head = ["world", "rounds $T$", *map(_latex, self.policies)]
         lines = [" & ".join(row) + r" \\" for row in [head, *rows]]
-        trials = sorted({cell.trials for cell in self.cells})
-        every = f"{trials[0]:,}" if len(trials) == 1 else f"{trials[0]:,} to {trials[-1]:,}"
         return "\n".join(
             [
                 r"\begin{table}",
                 r"\centering",
-                rf"\caption{{{caption} Wrong recommendations in \%, {every} trials per number. "
-                r"Bold: not significantly different from the best of the row ($p \ge 0.05$).}",
+                rf"\caption{{{caption} Wrong recommendations in \%, {self._trials} trials per "
+                r"number. Bold: not significantly different from the best of the row "
+                r"($p \ge 0.05$).}",
                 rf"\label{{{label}}}",
                 rf"\begin{{tabular}}{{lr{'r' * len(self.policies)}}}",
                 r"\toprule",
@@ -511,6 +517,13 @@ class Comparison:
             ]
         )
 
+    @property
+    def _trials(self) -> str:
+        """The trials of a cell: a number, or from the least to the most."""
+        trials = [cell.trials for cell in self.cells]
+        least, most = min(trials), max(trials)
+        return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
     def p_value(self, first: Results, second: Results) -> float:
         """The p-value of Fisher's exact test, two-sided, that both err equally often.
 
@@ -522,8 +535,7 @@ class Comparison:
         -------
         float : the p-value
         """
-        table = np.array([[one.errors, one.trials - one.errors] for one in (first, second)])
-        return float(fisher_exact(table).pvalue)
+        return fisher_p_value(first, second)
 
     def best(self, world: str, budget: Any, alpha: float = ALPHA) -> tuple[str, ...]:
         """Policies that err least, with those from which it is not significantly different.
@@ -634,8 +646,6 @@ class Comparison:
         counts = [len(self.policies), len(self.worlds), len({c.value for c in self.cells})]
         nouns = [("policy", "policies"), ("world", "worlds"), ("budget", "budgets")]
         text = ", ".join(f"{n} {noun[n != 1]}" for n, noun in zip(counts, nouns, strict=True))
-        trials = sorted({cell.trials for cell in self.cells})
-        every = f"{trials[0]:,}" if len(trials) == 1 else f"{trials[0]:,} to {trials[-1]:,}"
         rows = [("world", "budget", *self.policies)]
         for world, budget in self.settings_compared:
             found = [self.cell(policy, world, budget) for policy in self.policies]
@@ -643,14 +653,6 @@ class Comparison:
         if len(self.worlds) > 1:
             pooled = self.pooled().values()
             rows.append(("all", "", *(f"{cell.error_rate:.4f}" for cell in pooled)))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if i == 0 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in rows
-        ]
-        return "\n".join([f"Comparison: {text}, {every} trials each", *lines])
+        return "\n".join([f"Comparison: {text}, {self._trials} trials each", *align_columns(rows)])
 
     __repr__ = __str__
