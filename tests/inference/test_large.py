@@ -17,10 +17,9 @@ from steadyarm.inference import (
     drift_report,
     fixed_budget,
 )
-from steadyarm.inference.evidence import score_scatter
+from steadyarm.inference.evidence import score_scatter, shortlist, spread_of
 from steadyarm.inference.intervals import critical_values, error_and_skew, in_passes, skewed_limits
 from steadyarm.inference.sequences import ConfidenceSequence
-from steadyarm.inference.shortlist import shortlist, spread_of
 from steadyarm.segments import Direction, Order
 from tests.inference.large import LARGE, SMALL, dense, effects, played
 

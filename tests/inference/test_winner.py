@@ -12,10 +12,9 @@ from scipy.integrate import quad
 from scipy.stats import binom, norm
 
 import steadyarm as sa
-from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.evidence import Evidence, shortlist
 from steadyarm.inference.intervals import Intervals, fixed_budget, pairwise_value
 from steadyarm.inference.sequences import confidence_path, confidence_sequence
-from steadyarm.inference.shortlist import shortlist
 from steadyarm.segments import Direction, Segment, SegmentStats
 from tests.inference import large
 from tests.inference.worlds import moving, played

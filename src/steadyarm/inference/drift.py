@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc, stdtrit
 
 from steadyarm.errors import InvalidInputError
-from steadyarm.inference.evidence import Evidence, json_ready, list_freedom, sum_groups
-from steadyarm.inference.shortlist import best_of_all, spread_of
+from steadyarm.inference.evidence import (
+    Evidence,
+    best_of_all,
+    json_ready,
+    list_freedom,
+    spread_of,
+    sum_groups,
+)
 from steadyarm.kernels import quadratic_forms
 from steadyarm.validation import check_fraction, whole_number
 from steadyarm.wording import listed, strung

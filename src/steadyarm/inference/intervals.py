@@ -21,10 +21,10 @@ from steadyarm.inference.evidence import (
     inverse_weights,
     plain_thirds,
     score_scatter,
+    shortlist,
     student_factor,
     third_moments,
 )
-from steadyarm.inference.shortlist import shortlist
 from steadyarm.kernels import quadratic_forms
 from steadyarm.validation import check_fraction
 

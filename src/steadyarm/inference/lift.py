@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from steadyarm.errors import InvalidInputError
 from steadyarm.inference.boundaries import Looks
-from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.evidence import Evidence, shortlist
 from steadyarm.inference.intervals import (
     ASSUMPTIONS,
     Intervals,
@@ -25,7 +25,6 @@ from steadyarm.inference.intervals import (
     pairwise_value,
 )
 from steadyarm.inference.sequences import ConfidenceSequence
-from steadyarm.inference.shortlist import shortlist
 from steadyarm.validation import check_fraction
 
 Floats = NDArray[np.float64]

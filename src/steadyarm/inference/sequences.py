@@ -28,6 +28,7 @@ from steadyarm.inference.evidence import (
     inverse_weights,
     plain_thirds,
     running_variance,
+    shortlist,
     student_factor,
     third_moments,
 )
@@ -47,7 +48,6 @@ from steadyarm.inference.intervals import (
     skewed_limits,
     value_limits,
 )
-from steadyarm.inference.shortlist import shortlist
 from steadyarm.kernels import quadratic_forms
 from steadyarm.validation import check_fraction, whole_number
 

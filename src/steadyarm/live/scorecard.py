@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from steadyarm.arms.generated import walsh_of
 from steadyarm.errors import RewardsPendingError
 from steadyarm.inference import DriftReport, HealthReport, drift_report
+from steadyarm.inference.evidence import SHORT, space_evenly
 from steadyarm.inference.sequences import confidence_path
-from steadyarm.inference.shortlist import SHORT, space_evenly
 from steadyarm.live.breakdowns import Breakdown, compute_breakdown
 from steadyarm.live.decisions import SegmentLedger, load_state
 from steadyarm.live.effects import Effects, compute_effects, has_effects

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steadyarm.inference.boundaries import FIRST_LOOK, Looks
-from steadyarm.inference.evidence import Evidence
+from steadyarm.inference.evidence import Evidence, shortlist
 from steadyarm.inference.sequences import ConfidenceSequence, futile_at
-from steadyarm.inference.shortlist import shortlist
 from steadyarm.live.decisions import SegmentLedger
 from steadyarm.live.estimates import MetricResult
 from steadyarm.live.settings import MOST_LOOKS, Settings

@@ -27,10 +27,10 @@ from steadyarm.inference import (
     lifts,
 )
 from steadyarm.inference.boundaries import Looks
+from steadyarm.inference.evidence import SHORT, shortlist
 from steadyarm.inference.intervals import recommended_arms
 from steadyarm.inference.lift import lifts_between
 from steadyarm.inference.sequences import NO_ARM, decide_for
-from steadyarm.inference.shortlist import SHORT, shortlist
 from steadyarm.live.estimates import Estimates, MetricResult, differences, lift_text, with_ends
 from steadyarm.live.settings import Settings
 from steadyarm.policies import Policy, State
