@@ -10,36 +10,26 @@ import pandas as pd
 import pytest
 
 import steadyarm as sa
-
-ROUNDS = 600
+from tests.live.worlds import Shop
 
 
 def price_test(seed: int, **given: Any) -> sa.Verdict:
     """A price test of equal revenue: 10 % buy at 10, or 1 % at 100."""
     rng = np.random.default_rng([9, seed])
-    test = sa.create_experiment(
-        "price",
-        ["cheap", "dear"],
-        sa.Steady(),
-        ROUNDS,
-        "memory",
-        seed=seed,
-        control="cheap",
-        **given,
-    )
-    while test.state == "running" and sum(test.status().assigned) < ROUNDS:
-        answers: Any = test.ask_many([f"{seed} {rng.random()}" for _ in range(20)])
-        drawn = rng.random(20).tolist()
-        test.tell_many(
-            (shown, 10.0 * (luck < 0.1) if shown.name == "cheap" else 100.0 * (luck < 0.01))
-            for shown, luck in zip(answers, drawn, strict=True)
-        )
-    return test.recommend()
+    rules = {"arms": ["cheap", "dear"], "control": "cheap", "budget": 600, "seed": seed}
+    shop = Shop(**rules | given)
+
+    def buy(shown: sa.LiveAssignment) -> float:
+        cheap = shown.name == "cheap"
+        return (10.0 if cheap else 100.0) * (rng.random() < (0.1 if cheap else 0.01))
+
+    shop.visit(600, buy, group=20)
+    return shop.test.recommend()
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_decision_rests_on_a_refused_limit(seed: int) -> None:
-    verdict = price_test(seed, missing="drop", stop="when sure")
+    verdict = price_test(seed, stop="when sure")
     assert verdict.decision is not None
     assert verdict.decision.word == "unclear"
     assert np.isinf(verdict.intervals[1, 1])
@@ -47,16 +37,10 @@ def test_no_decision_rests_on_a_refused_limit(seed: int) -> None:
     assert "declare a range or a cap" in verdict.no_interval
 
 
-@pytest.mark.parametrize(
-    "metric",
-    [
-        sa.Metric("revenue", "primary", "money", missing="drop", range=(0, 100)),
-        sa.Metric("revenue", "primary", "money", missing="drop", cap=100),
-    ],
-    ids=["range", "cap"],
-)
-def test_a_declared_bound_gives_the_refused_limits(metric: sa.Metric) -> None:
-    verdict = price_test(1, metrics=[metric])
+@pytest.mark.parametrize("bound", [{"range": (0, 100)}, {"cap": 100}], ids=["range", "cap"])
+def test_a_declared_bound_gives_the_refused_limits(bound: dict[str, Any]) -> None:
+    metric = sa.Metric("revenue", "primary", "money", missing="drop", **bound)
+    verdict = price_test(1, metrics=[metric], missing=None)
     assert np.isfinite(verdict.intervals).all()
     assert (verdict.intervals[:, 0] >= 0).all()
     low, high = verdict.lift_intervals[1]
@@ -125,12 +109,12 @@ def check_consistent(verdict: sa.Verdict, sign: float) -> None:
 @pytest.mark.parametrize("share", [0.5, 0.1])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_said_agrees(shape: str, share: float, direction: Any) -> None:
-    arms, sign = sa.ArmSet.one_hot(["now", "new"]), 1.0 if direction == "maximize" else -1.0
+    arms, sign = sa.ArmSet.one_hot(["control", "new"]), 1.0 if direction == "maximize" else -1.0
     words = set()
     for seed in range(2):
         rng, rows = np.random.default_rng([31, seed]), []
         session = sa.Session(
-            sa.Steady(), arms, 600, seed, direction, control={"now": share}, stop="when sure"
+            sa.Steady(), arms, 600, seed, direction, control={"control": share}, stop="when sure"
         )
         while session.stopped is None and session.asked < session.budget:
             shown = session.ask()
@@ -145,7 +129,7 @@ def test_what_is_said_agrees(shape: str, share: float, direction: Any) -> None:
         log = pd.DataFrame(rows, columns=["arm", "reward", "probability"])
         when = pd.date_range("2026-03-01", periods=len(rows), freq="5min")
         log = log.assign(unit=range(len(rows)), timestamp=when)
-        found = sa.analyze(log, control="now", direction=direction)
+        found = sa.analyze(log, control="control", direction=direction)
         assert found.verdict.plausible == found.plausible
         check_consistent(found.verdict, sign)
         words.add(session.recommend().decision.word)

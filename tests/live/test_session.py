@@ -76,26 +76,6 @@ def test_policies_that_must_wait_say_for_what() -> None:
     assert session.ask().number == asked
 
 
-def test_forgotten_assignments_are_left_out_of_the_estimate() -> None:
-    whole = sa.Session(sa.GBAI(), ARMS, budget=100, seed=6)
-    holed = sa.Session(sa.GBAI(), ARMS, budget=100, seed=6)
-    kept = []
-    for i in range(100):
-        a = whole.ask()
-        holed.ask()
-        if i % 10 == 0:
-            holed.forget(a)
-        else:
-            kept.append(a)
-            holed.tell(a, reward(a))
-    for a in kept:
-        whole.tell(a, reward(a))
-    whole.finish()
-    assert whole.pending == ()
-    assert holed.recommend().rewards == 90
-    assert np.allclose(holed.recommend().estimates, whole.recommend().estimates)
-
-
 def test_what_cannot_be_told_is_refused_and_the_budget_is_an_end() -> None:
     session = sa.Session(sa.GBAI(), ARMS, budget=3)
     a = session.ask()

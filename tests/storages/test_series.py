@@ -133,9 +133,10 @@ def test_an_event_counts_once_and_another_value_of_it_is_a_conflict(bench: Bench
         events = [good, Event("a", 1.0, bad[0], key=bad[1])]
         refused(InvalidInputError, bench.record, key, events, NOW)
     assert counted(bench, key) == found
-    for state, status in (("stopped", "stored"), ("archived", "archived")):
-        bench.move(key, state)
-        check(bench, key, [(Event("b", 1.0, "speed", key=state), status)], NOW)
+    bench.move(key, "stopped")
+    check(bench, key, [(Event("b", 1.0, "speed", key="e"), "stored")], NOW)
+    bench.move(key, "archived")
+    check(bench, key, [(Event("b", 2.0, "speed", key="f"), "archived")], NOW)
 
 
 def test_a_reward_made_of_events_has_their_sum_and_the_times_of_the_last(bench: Bench) -> None:
