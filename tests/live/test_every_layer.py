@@ -31,47 +31,30 @@ from tests.service.clients import InProcess, in_process, served
 
 WINDOW = {"reward_range": [0, 1], "reward_window": "1d"}
 REVENUE = {"name": "revenue", "kind": "money", "several": "sum", "window": "7d", "cap": 500.0}
+BOUGHT = {"name": "bought", "role": "primary", "kind": "yes/no", "window": "1d"}
+ERRORS = {"name": "errors", "role": "guardrail", "direction": "minimize", "margin": 0.1}
+MANY = {"budget": 20_000}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "names": {"missing": "drop"},
-    "factorial": {
-        "arms": {"factorial": {"a": ["red", "blue"], "b": list("xyz")}},
-        "missing": "drop",
-    },
+    "names": {},
+    "factorial": {"arms": {"factorial": {"a": ["red", "blue"], "b": list("xyz")}}},
     "bundles": {"arms": {"bundles": ["a", "b", "c"], "size": 2}, "missing": "fail"},
-    "features": {"arms": {"features": [[1, 0], [0, 1], [1, 1]]}, "missing": "drop"},
-    "large": {
-        "arms": {"factorial": {f"slot {i}": ["on", "off"] for i in range(13)}},
-        "budget": 20_000,
-        "missing": "drop",
-    },
-    "policy": {"policy": {"name": "p1-rage"}, "missing": "drop"},
-    "direction": {"direction": "minimize", "missing": "drop"},
+    "features": {"arms": {"features": [[1, 0], [0, 1], [1, 1]]}},
+    "large": {"arms": {"factorial": {f"slot {i}": ["on", "off"] for i in range(13)}}} | MANY,
+    "policy": {"policy": {"name": "p1-rage"}},
+    "direction": {"direction": "minimize"},
     "window": WINDOW | {"reward_grace": "2h"},
     "zero": WINDOW | {"missing": "zero"},
-    "sticky": {"sticky": "none", "missing": "drop"},
-    "control": {"control": {"A": 0.25}, "min_share": {"B": 0.1}, "missing": "drop"},
-    "metrics": {
-        "control": "A",
-        "metrics": [
-            {"name": "bought", "role": "primary", "kind": "yes/no", "window": "1d"},
-            REVENUE,
-            {"name": "errors", "role": "guardrail", "direction": "minimize", "margin": 0.1},
-        ],
-    },
-    "attributes": {"attributes": {"device": ["mobile", "desktop"]}, "missing": "drop"},
-    "covariates": {"covariates": ["spend", "expected"], "missing": "drop"},
-    "stop": {
-        "stop": "when sure",
-        "looks": "weekly",
-        "spending": "pocock",
-        "futility": 0.02,
-        "missing": "drop",
-    },
-    "values": {"values": {"A": 1, "B": {"price": [9, None]}, "C": "x"}, "missing": "drop"},
-    "bulk": {"bulk": True, "missing": "drop"},
-    "traffic": {"traffic": 0.1, "layer": "checkout", "control": "A", "missing": "drop"},
-    "after": {"after": "refuse", "missing": "drop"},
-    "about": {"about": {"hypothesis": "B sells", "tags": ["shop", "2026"]}, "missing": "drop"},
+    "sticky": {"sticky": "none"},
+    "control": {"control": {"A": 0.25}, "min_share": {"B": 0.1}},
+    "metrics": {"control": "A", "metrics": [BOUGHT, REVENUE, ERRORS]},
+    "attributes": {"attributes": {"device": ["mobile", "desktop"]}},
+    "covariates": {"covariates": ["spend", "expected"]},
+    "stop": {"stop": "when sure", "looks": "weekly", "spending": "pocock", "futility": 0.02},
+    "values": {"values": {"A": 1, "B": {"price": [9, None]}, "C": "x"}},
+    "bulk": {"bulk": True},
+    "traffic": {"traffic": 0.1, "layer": "checkout", "control": "A"},
+    "after": {"after": "refuse"},
+    "about": {"about": {"hypothesis": "B sells", "tags": ["shop", "2026"]}},
 }
 BASE: dict[str, Any] = {"arms": ["A", "B", "C"], "budget": 600, "policy": "steady", "seed": 7}
 
@@ -81,13 +64,14 @@ def test_a_setting_survives_every_layer(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     description = BASE | SETTINGS[case]
+    if case != "metrics":  # these say themselves what is missing
+        description = {"missing": "drop"} | description
     url = f"sqlite:///{tmp_path}/tests.db"
     with create_from_description("python", description, url) as made:
         settings = made.settings
-    changed = {name for name in SETTINGS[case] if name != "missing"}
     usual = Settings(sa.ArmSet.one_hot(list("ABC")), sa.Steady(), 600, 7, missing="drop")
     own = {field.name for field in fields(Settings)}
-    for name in changed & own:
+    for name in SETTINGS[case].keys() & own:
         assert getattr(settings, name) != getattr(usual, name), f"{name} was not taken"
     # the storage, and what describes the settings
     with sa.load_experiment("python", url) as loaded:
@@ -230,10 +214,7 @@ def test_an_answer_is_the_same_in_every_layer(
     ],
 )
 def test_bad_visits_are_refused_in_every_layer(given: dict[str, Any], field: str) -> None:
-    declared: dict[str, Any] = {
-        "attributes": {"device": ["tv", "phone"]},
-        "covariates": ["spend"],
-    }
+    declared = {"attributes": {"device": ["tv", "phone"]}, "covariates": ["spend"]}
     storage = open_storage("memory")
     with in_process(storage) as client:
         description = BASE | {"name": "shop", "missing": "drop"} | declared
@@ -246,10 +227,8 @@ def test_bad_visits_are_refused_in_every_layer(given: dict[str, Any], field: str
             experiment.ask(visit["unit"], visit.get("attributes"), visit.get("covariates"))
         assert experiment.status().total_assigned == 0
         answers = experiment.ask_many(["u2", visit["unit"]], attributes=[{"device": "tv"}, None])
-        assert [isinstance(answer, sa.LiveAssignment) for answer in answers] == [
-            True,
-            field != "unit",
-        ]
+        taken = [isinstance(answer, sa.LiveAssignment) for answer in answers]
+        assert taken == [True, field != "unit"]
 
 
 # Descriptions as TOML

@@ -52,13 +52,10 @@ def test_racing_requests_of_the_same_units_give_one_assignment_each() -> None:
 
 def test_the_budget_is_kept_and_known_units_are_still_answered() -> None:
     live = create(budget=20, after="refuse")
-    given = live.ask_many([f"u{i}" for i in range(25)])
-    assert sum(isinstance(answer, sa.LiveAssignment) for answer in given) == 20
-    assert all(isinstance(answer, sa.BudgetSpentError) for answer in given[20:])
-    mixed = live.ask_many(["u3", "new", "u4"])
-    assert isinstance(mixed[0], sa.LiveAssignment)
-    assert isinstance(mixed[1], sa.BudgetSpentError)
-    assert isinstance(mixed[2], sa.LiveAssignment)
+    kinds = [type(answer) for answer in live.ask_many([f"u{i}" for i in range(25)])]
+    assert kinds == [sa.LiveAssignment] * 20 + [sa.BudgetSpentError] * 5
+    kinds = [type(answer) for answer in live.ask_many(["u3", "new", "u4"])]
+    assert kinds == [sa.LiveAssignment, sa.BudgetSpentError, sa.LiveAssignment]
 
 
 def test_policies_of_epochs_wait_for_rewards() -> None:
@@ -98,12 +95,9 @@ def test_outcomes_of_rewards_become_answers_and_errors() -> None:
     with pytest.raises(sa.RepeatedRewardError, match=r"0\.25 already, 0\.5 is another"):
         live.tell("u1", 0.5)
     told = live.tell_many([(answer.id, 0.25), ("nobody", 1.0), ("u1", 0.5), ("u1", float("nan"))])
+    errors = [sa.UnknownAssignmentError, sa.RepeatedRewardError, sa.InvalidInputError]
     assert told[0] == "repeated"
-    assert [type(error) for error in told[1:]] == [
-        sa.UnknownAssignmentError,
-        sa.RepeatedRewardError,
-        sa.InvalidInputError,
-    ]
+    assert [type(error) for error in told[1:]] == errors
 
 
 def test_rewards_that_are_no_numbers_are_refused() -> None:
