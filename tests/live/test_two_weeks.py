@@ -5,7 +5,6 @@ The truth is computed from the log alone: what every visitor saw, and what they 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,22 +13,16 @@ from numpy.typing import NDArray
 
 import steadyarm as sa
 from steadyarm.storages.records import place_of
-from tests.live.worlds import Clock, create
+from tests.live.worlds import DAY, Clock, create
 
-DAY, HOUR = 86_400.0, 3600.0
+HOUR = 3600.0
 DAYS, VISITS = 14, 150
 WINDOW = 2 * DAY
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Delivery:
-    """One message: when it comes, whose reward it is, and which value it claims."""
-
-    time: float
-    unit: str
-    value: float
-    first: bool
+Message = tuple[float, str, float, bool]
+"""When it comes, whose reward it is, which value it claims, and whether it is the first."""
 
 
 def drifting_reward(rng: np.random.Generator, arm: int, day: int) -> float:
@@ -43,53 +36,51 @@ def run_weeks(
     live: sa.Experiment, clock: Clock, rng: np.random.Generator
 ) -> tuple[dict[str, float], set[str]]:
     """Visits over two weeks; gives every visitor's true reward, and who told it in time."""
-    truth: dict[str, float] = {}
-    in_time: set[str] = set()
-    queue: list[Delivery] = []
+    truth, in_time, queue = dict[str, float](), set[str](), list[Message]()
     start = clock.now
     for visit in range(DAYS * VISITS):
         clock.now = start + visit * DAY / VISITS
-        deliver(live, clock, queue, in_time)
+        queue = deliver(live, clock.now, queue, in_time)
         unit = f"visitor {visit}"
-        answer = live.ask(unit)
-        reward = truth[unit] = drifting_reward(rng, answer.arm, visit // VISITS)
+        reward = truth[unit] = drifting_reward(rng, live.ask(unit).arm, visit // VISITS)
         queue += messages(rng, clock.now, unit, reward)
     clock.now = start + DAYS * DAY
     while queue:
         clock.pass_(HOUR)
-        deliver(live, clock, queue, in_time)
+        queue = deliver(live, clock.now, queue, in_time)
     return truth, in_time
 
 
-def messages(rng: np.random.Generator, now: float, unit: str, reward: float) -> list[Delivery]:
+def messages(rng: np.random.Generator, now: float, unit: str, reward: float) -> list[Message]:
     """What is sent about one visit: at once, hours or days later, twice, wrongly again, never."""
     chance = rng.random()
     if chance < 0.03:
         return []  # never sent
-    delay = 60.0 if chance < 0.5 else float(rng.exponential(6 * HOUR))
+    time = now + (60.0 if chance < 0.5 else float(rng.exponential(6 * HOUR)))
     if chance > 0.97:
-        delay = WINDOW + float(rng.uniform(1, DAY))  # too late
-    sent = [Delivery(now + delay, unit, reward, True)]
-    if rng.random() < 0.1:
-        sent.append(Delivery(now + delay + float(rng.uniform(0, HOUR)), unit, reward, False))
-    if rng.random() < 0.05:
-        sent.append(Delivery(now + delay + float(rng.uniform(0, HOUR)), unit, reward + 1, False))
+        time = now + WINDOW + float(rng.uniform(1, DAY))  # too late
+    sent = [(time, unit, reward, True)]
+    for share, wrong in ((0.1, 0.0), (0.05, 1.0)):
+        if rng.random() < share:
+            sent.append((time + float(rng.uniform(0, HOUR)), unit, reward + wrong, False))
     return sent
 
 
-def deliver(live: sa.Experiment, clock: Clock, queue: list[Delivery], in_time: set[str]) -> None:
-    """Tell what is due, newest first, as a queue that was stuck would."""
-    due = sorted((m for m in queue if m.time <= clock.now), key=lambda m: (not m.first, -m.time))
-    for message in due:
-        queue.remove(message)
+def deliver(
+    live: sa.Experiment, now: float, queue: list[Message], in_time: set[str]
+) -> list[Message]:
+    """Tell what is due, newest first, as a queue that was stuck would; the rest."""
+    due = [message for message in queue if message[0] <= now]
+    for _, unit, value, first in sorted(due, key=lambda m: (not m[3], -m[0])):
         try:
-            live.tell(message.unit, message.value)
-            in_time.add(message.unit)
+            live.tell(unit, value)
+            in_time.add(unit)
         except sa.RewardTooLateError:
-            assert message.unit not in in_time
+            assert unit not in in_time
         except sa.RepeatedRewardError:
-            assert not message.first
-            assert message.unit in in_time
+            assert not first
+            assert unit in in_time
+    return [message for message in queue if message[0] > now]
 
 
 def estimates_of_log(live: sa.Experiment, rewards: dict[str, float], rule: str) -> Floats:
@@ -134,14 +125,8 @@ def test_two_messy_weeks_end_with_the_estimate_of_the_clean_log(
     rule: Any, policy: sa.Policy[Any]
 ) -> None:
     clock, rng = Clock(), np.random.default_rng(7)
-    live = create(
-        arms=list("ABCD"),
-        policy=policy,
-        budget=DAYS * VISITS,
-        clock=clock,
-        missing=rule,
-        reward_window="2d",
-    )
+    rules = {"budget": DAYS * VISITS, "clock": clock, "missing": rule, "reward_window": "2d"}
+    live = create(arms=list("ABCD"), policy=policy, **rules)
     truth, in_time = run_weeks(live, clock, rng)
     clock.pass_(2 * WINDOW + 1)  # as long for what comes late
     live.refresh()

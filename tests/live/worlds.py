@@ -120,12 +120,7 @@ def play(session: sa.Session, reward: Callable[[Any], float] = reward) -> sa.Ses
 
 
 def play_both(
-    policy: sa.Policy[Any],
-    arms: sa.ArmSet,
-    budget: int,
-    delay: int,
-    mixed: bool = False,
-    **more: Any,
+    policy: Any, arms: sa.ArmSet, budget: int, delay: int, mixed: bool = False, **more: Any
 ) -> tuple[sa.Session, sa.Experiment, list[int], type[Exception] | None]:
     """The same test as a session and stored, each reward `delay` assignments late.
 
