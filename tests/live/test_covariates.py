@@ -17,8 +17,8 @@ from steadyarm.estimators import ips
 from steadyarm.live.breakdowns import compute_breakdown
 from steadyarm.live.results import compute_results, results_by_day
 from steadyarm.live.units import KNOWN
-from steadyarm.storages import open_storage, upgrade_storage
-from steadyarm.storages.records import LogRow, place_of
+from steadyarm.storages import open_storage
+from steadyarm.storages.records import place_of
 from tests.live.tampering import tamper, tamper_with_state
 from tests.live.worlds import DAY, Clock, create
 from tests.storages.bench import together
@@ -61,21 +61,19 @@ def play(live: sa.Experiment, visits: Iterable[int], world: World, lost: float =
             live.tell(shown, reward)
 
 
-def moments_of(live: sa.Experiment, rows: Iterable[LogRow], index: int, zero: bool) -> Moments:
-    """The sums of a segment, computed row by row."""
-    names = live.settings.covariates
-    mine = [row for row in rows if place_of(row.number)[0] == index and row.excluded is None]
-    kept = (*names, KNOWN)
-    events = [{e.metric: e.value for e in row.events if e.metric in kept} for row in mine]
-    z = [[float(bool(each)), *(each.get(name, 0.0) for name in names)] for each in events]
-    rewards = [(0.0 if zero else np.nan) if row.reward is None else row.reward for row in mine]
-    table = np.array(z).reshape(len(mine), 1 + len(names))
-    return Moments.of_rows([row.arm for row in mine], table, rewards, len(ARMS))
-
-
-def same(one: Moments, other: Moments) -> None:
-    for name, value in vars(one).items():
-        np.testing.assert_allclose(value, getattr(other, name), rtol=1e-12, err_msg=name)
+def check_moments(live: sa.Experiment, pieces: Iterable[Any], zero: bool = False) -> None:
+    """The sums of each segment are those that are computed row by row."""
+    names, log = live.settings.covariates, live.storage.log(live.key)
+    for piece in pieces:
+        rows = [r for r in log if place_of(r.number)[0] == piece.index and r.excluded is None]
+        kept = (*names, KNOWN)
+        events = [{e.metric: e.value for e in row.events if e.metric in kept} for row in rows]
+        z = [[float(bool(each)), *(each.get(name, 0.0) for name in names)] for each in events]
+        rewards = [(0.0 if zero else np.nan) if r.reward is None else r.reward for r in rows]
+        table = np.array(z).reshape(len(rows), 1 + len(names))
+        expected = Moments.of_rows([row.arm for row in rows], table, rewards, len(ARMS))
+        for name, value in vars(expected).items():
+            np.testing.assert_allclose(getattr(piece.moments, name), value, 1e-12, err_msg=name)
 
 
 def play_session(
@@ -190,12 +188,10 @@ def test_sums_are_those_of_the_rows(missing: Any, tmp_path: Path) -> None:
     live.exclude(unit="u130", reason="a bot")
     live.refresh()
     snapshot = live.storage.snapshot(live.key, everything=True)
-    days, rows = live.storage.days(live.key), live.storage.log(live.key)
+    days = live.storage.days(live.key)
     whole = compute_results(live.settings, snapshot, days, live.now())
     assert len(whole.mature) > 3
-    for piece in whole.mature:
-        assert piece.moments is not None
-        same(piece.moments, moments_of(live, rows, piece.index, missing == "zero"))
+    check_moments(live, whole.mature, missing == "zero")
     by_day, _ = results_by_day(whole, snapshot, days)
     assert len(by_day.pieces) > len(whole.mature), "no segment has two days"
     parts = [piece.moments for piece in by_day.pieces if piece.moments is not None]
@@ -229,10 +225,7 @@ def test_rewards_made_of_events_are_adjusted_when_they_are_final() -> None:
         clock.pass_(60.0 if t % 20 else 7200.0)
     clock.pass_(7200.0)
     live.refresh()
-    rows = live.storage.log(live.key)
-    for piece in live.results().pieces:
-        assert piece.moments is not None
-        same(piece.moments, moments_of(live, rows, piece.index, zero=True))
+    check_moments(live, live.results().pieces, zero=True)
     assert live.recommend().raw is not None
     assert live.replay().agrees
 
@@ -261,7 +254,6 @@ def test_threads_that_ask_tell_and_decide_lose_no_covariate(
     url = f"sqlite:///{tmp_path / 'e.db'}"
     if kind == "postgresql":
         url = fresh_database(request.getfixturevalue("postgres"))
-    upgrade_storage(url)
     created(storage=url, budget=120).close()
     openings = [sa.load_experiment("e", open_storage(url)) for _ in range(2)]
     visitors = {f"u{t}": World(t).visitor() for t in range(120)}
@@ -273,19 +265,13 @@ def test_threads_that_ask_tell_and_decide_lose_no_covariate(
 
     together(visit, 4)
     live = openings[1]
-    rows = live.storage.log(live.key)
-    stored = {
-        row.unit: {e.metric: e.value for e in row.events if e.metric != KNOWN} for row in rows
-    }
-    assert stored == {
-        unit: {name: value for name, value in (known or {}).items() if value is not None}
-        for unit, known in visitors.items()
-    }
-    for piece in live.results().pieces:
-        assert piece.moments is not None
-        same(piece.moments, moments_of(live, rows, piece.index, False))
+    for row in live.storage.log(live.key):
+        known = (visitors[row.unit] or {}).items()
+        stored = {e.metric: e.value for e in row.events if e.metric != KNOWN}
+        assert stored == {name: value for name, value in known if value is not None}
+    check_moments(live, live.results().pieces)
     assert live.replay().agrees
-    assert live.status().observed > 2
+    assert (live.status().total_assigned, live.status().observed > 2) == (120, True)
     for opening in openings:
         opening.close()
 
