@@ -181,12 +181,12 @@ def test_a_policy_without_standard_errors_gets_estimates_and_no_intervals(
 NAMES = ("control", "guest", "video")
 
 
-def compared(control: Any = "control", budget: int = 3000, **given: Any) -> sa.Session:
+def compared(control: Any = "control", rounds: int = 3000, **given: Any) -> sa.Session:
     """A session that was played to its end; guest is better by a third."""
     rules: dict[str, Any] = {"policy": sa.Steady(), "seed": 1} | given
-    session = sa.Session(arms=sa.ArmSet.one_hot(NAMES), budget=budget, control=control, **rules)
+    session = sa.Session(arms=sa.ArmSet.one_hot(NAMES), budget=3000, control=control, **rules)
     rng = np.random.default_rng(1)
-    return play(session, lambda a: float(rng.random() < 0.3 + 0.1 * (a.name == "guest")))
+    return play(session, lambda a: float(rng.random() < 0.3 + 0.1 * (a.name == "guest")), rounds)
 
 
 def test_a_verdict_says_how_variants_differ_from_the_control() -> None:
@@ -202,11 +202,7 @@ def test_a_verdict_says_how_variants_differ_from_the_control() -> None:
 
 
 def test_interim_lifts_are_wider_and_spend_a_fifth() -> None:
-    live = sa.Session(sa.Steady(), sa.ArmSet.one_hot(NAMES), 3000, seed=1, control="control")
-    rng = np.random.default_rng(1)
-    for _ in range(1500):
-        shown = live.ask()
-        live.tell(shown, float(rng.random() < 0.3))
+    live = compared(rounds=1500)
     usual, whole = live.recommend(), live.recommend(anytime=True)
     assert usual.anytime
     width = np.ptp(usual.lift_intervals, axis=1)[1:]

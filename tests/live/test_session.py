@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.segments import SegmentStats
 from tests.live.worlds import ARMS, reward
+from tests.storages.bench import together
 
 
 def test_a_session_is_the_simulators_batch_of_one() -> None:
@@ -119,13 +118,7 @@ def test_many_threads_lose_nothing() -> None:
             a = session.ask()
             session.tell(a, reward(a))
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(visit, range(8)))
-    finally:
-        sys.setswitchinterval(interval)
+    together(visit, 8)
     assert session.recommend().rewards == 4000
 
 

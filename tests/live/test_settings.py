@@ -13,7 +13,6 @@ from steadyarm.arms.recipes import BundleNames, FactorialNames
 from steadyarm.live.metrics import Metric
 from steadyarm.live.settings import LARGEST_VALUE, Settings, values_of
 from steadyarm.segments import Segment
-from steadyarm.storages import open_storage
 from tests.live.worlds import arms_of, create
 
 
@@ -197,13 +196,11 @@ def test_rewards_out_of_range_are_refused_with_what_to_do(
     live.tell(shown, 1.0)
 
 
-class Mine(sa.Uniform):
-    name = "Mine"
-
-
 def test_a_policy_of_your_own_is_given_again() -> None:
-    storage = open_storage("memory")
-    sa.create_experiment("mine", ["A", "B"], Mine(), 10, storage, seed=1, missing="drop")
+    class Mine(sa.Uniform):
+        name = "Mine"
+
+    storage = create(name="mine", policy=Mine()).storage
     assert sa.load_experiment("mine", storage, policy=Mine()).policy == Mine()
     with pytest.raises(sa.InvalidInputError, match=r"'Mine', a policy of your own; give it again"):
         sa.load_experiment("mine", storage)

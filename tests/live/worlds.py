@@ -110,10 +110,12 @@ def reward(a: Any) -> float:
     return float(VALUES[a.arm] + 0.3 * math.sin(7 * a.number))
 
 
-def play(session: sa.Session, reward: Callable[[Any], float] = reward) -> sa.Session:
-    """The session, played to its end with immediate rewards."""
-    with suppress(sa.BudgetSpentError):  # some policies end before the budget
-        for _ in range(session.budget - session.asked):
+def play(
+    session: sa.Session, reward: Callable[[Any], float] = reward, rounds: int = 10**9
+) -> sa.Session:
+    """The session, played to its end with immediate rewards, or for so many rounds."""
+    with suppress(sa.BudgetSpentError):
+        for _ in range(rounds):
             a = session.ask()
             session.tell(a, reward(a))
     return session
