@@ -48,7 +48,7 @@ class Shop(worlds.Shop):
         def attributes(i: int) -> dict[str, str] | None:
             return {"device": devices[i - first]} if known and i % 5 else None
 
-        self.visit(visits, report, group=10, known=attributes)
+        self.visit(visits, report, known=attributes)
 
 
 @pytest.fixture(scope="module")

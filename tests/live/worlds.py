@@ -70,7 +70,7 @@ class Shop:
         visits: int,
         report: Report = lambda _: None,
         every: float = 60.0,
-        group: int = 1,
+        group: int = 10,
         known: Callable[[int], dict[str, str] | None] = lambda _: None,
     ) -> int:
         """Visits with their reports until the test ends; how many there were.
@@ -78,9 +78,9 @@ class Shop:
         every : seconds between two visits; known : attributes of a visitor, by number
         """
         before = self.visits
-        for _ in range(0, visits, group):
-            self.wait(group * every / DAY)
-            numbers = range(self.visits, self.visits + group)
+        for first in range(0, visits, group):
+            self._pass(group * every)
+            numbers = range(self.visits, self.visits + min(group, visits - first))
             units = [f"visitor {i}" for i in numbers]
             answers: Any = self.test.ask_many(units, [known(i) for i in numbers])
             inside = [shown for shown in answers if shown.in_test]
@@ -89,7 +89,7 @@ class Shop:
             reports = [(shown, report(shown)) for shown in inside]
             told = self.test.tell_many([pair for pair in reports if pair[1] is not None])
             assert set(told) <= {"stored"}
-            if len(inside) < group:
+            if len(inside) < len(units):
                 break
         return self.visits - before
 
@@ -99,10 +99,14 @@ class Shop:
 
     def wait(self, days: float) -> None:
         """Let time pass; what comes by then is told at last."""
-        self.clock.pass_(days * DAY)
-        self.test.tell_many([(shown, 1.0) for due, shown in self._coming if due <= self.clock.now])
-        self._coming = [each for each in self._coming if each[0] > self.clock.now]
+        self._pass(days * DAY)
         self.test.refresh()
+
+    def _pass(self, seconds: float) -> None:
+        self.clock.pass_(seconds)
+        if due := [shown for when, shown in self._coming if when <= self.clock.now]:
+            self.test.tell_many([(shown, 1.0) for shown in due])
+            self._coming = [each for each in self._coming if each[0] > self.clock.now]
 
 
 def reward(a: Any) -> float:
