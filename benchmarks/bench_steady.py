@@ -507,9 +507,10 @@ def main() -> None:
     if args.part in ("balanced", "all"):
         counts = []
         for title, worlds in (("tuned on", TUNED), ("written after the choice", HELD_OUT)):
-            print(f"\nDrifting worlds {title}, against the balanced design:\n")
             some = {name: world for name, world in worlds.items() if re.search(args.only, name)}
-            counts += against_balanced(some, args.trials, WITH_RIVAL)
+            if some:
+                print(f"\nDrifting worlds {title}, against the balanced design:\n")
+                counts += against_balanced(some, args.trials, WITH_RIVAL)
         print()
         _sum_up(counts)
     if args.part in ("late", "all"):
