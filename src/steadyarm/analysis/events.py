@@ -422,7 +422,7 @@ def join_tables(exposures: Source, events: Source, measured: Measured) -> Measur
         [found] = exposures.fetch(each.aggregate(several=changed.sum(), tied=unclear.sum()))
         several, tied = int(found["several"] or 0), int(found["tied"] or 0)
         first = each.filter(~unclear).drop("low", "high", "other")
-    table = exposures.keep("units and metrics", _measure_units(exposures, first, right, measured))
+    table = exposures.keep("units and metrics", _measure_units(first, right, measured))
     sums = {
         measured.column(one): table[measured.column(one)].sum()
         for one in measured.measures.values()
@@ -623,7 +623,7 @@ def _one_of(column: Any) -> Any:
     return column.min() if ordered and not kind.is_boolean() else column.arbitrary()
 
 
-def _measure_units(log: Source, first: Any, events: Any, measured: Measured) -> Any:
+def _measure_units(first: Any, events: Any, measured: Measured) -> Any:
     """First exposures with a column for every measure, and how many events count: used."""
     left, right = _alike(first.unit, events.unit)
     measures = list(measured.measures.values())

@@ -1,4 +1,4 @@
-"""Columns of a log as times, names, numbers and probabilities, its periods, and sums of its rows.
+"""Columns of a log as times, names, numbers and probabilities; its periods, sums and faults.
 
 Everything is an Ibis expression that runs where the log lives. What cannot be read is null.
 """
