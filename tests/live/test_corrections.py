@@ -14,7 +14,7 @@ from steadyarm.inference import Evidence
 from steadyarm.live.scorecard import compute_scorecard
 from steadyarm.segments import SegmentStats
 from steadyarm.storages.records import LogRow, place_of
-from tests.live.worlds import Clock, create
+from tests.live.worlds import Clock, create, records_of
 
 WHY = "a monitor of our own"
 
@@ -35,7 +35,7 @@ def check_evidence(live: sa.Experiment, left_out: Callable[[LogRow], bool]) -> N
     """All is concluded from what the log says, as if some visits had never been."""
     rows = [row for row in live.storage.log(live.key) if not left_out(row)]
     pieces = []
-    for record, _ in live.storage.snapshot(live.key, everything=True).segments:
+    for record in records_of(live):
         mine = [row for row in rows if place_of(row.number)[0] == record.index]
         arms, rewards = [row.arm for row in mine], np.array([row.reward for row in mine], float)
         counts = np.bincount(arms, minlength=3)[None]

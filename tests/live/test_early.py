@@ -19,21 +19,17 @@ from steadyarm.segments import Segment, SegmentStats
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import SegmentRecord, place_of
 from tests.live.tampering import tamper_with_segment
-from tests.live.worlds import DAY, Shop, arms_of
+from tests.live.worlds import DAY, Shop, arms_of, records_of
 
 
-def records_of(live: sa.Experiment) -> list[SegmentRecord]:
-    return [record for record, _ in live.storage.snapshot(live.key, everything=True).segments]
-
-
-def one_of_two(name: str, day: int) -> float:
+def one_of_two(name: str) -> float:
     """C is best, B follows, nobody buys from A and D."""
     return {"B": 0.4, "C": 0.6}.get(name, 0.05)
 
 
 def played(
     until: int = 9,
-    rate: Callable[[str, int], float] = one_of_two,
+    rate: Callable[[str], float] = one_of_two,
     days: int = 6,
     visits: int = 80,
     **settings: Any,
@@ -46,12 +42,12 @@ def played(
     rules |= {"reward_window": "3d", "reward_grace": 0} | settings
     shop = Shop(**{"arms": list("ABCD"), "budget": days * visits} | rules)
     rng = np.random.default_rng(4)
+
+    def buy(shown: sa.LiveAssignment) -> None:
+        if rng.random() < rate(shown.name):
+            shop.later(shown, int(rng.integers(1, 3)) * DAY)
+
     for day in range(until):
-
-        def buy(shown: sa.LiveAssignment, day: int = day) -> None:
-            if rng.random() < rate(shown.name, day):
-                shop.later(shown, int(rng.integers(1, 3)) * DAY)
-
         if day < days:
             shop.visit(visits, buy, every=0, group=visits)
         shop.wait(1)
@@ -90,7 +86,7 @@ def test_whole_tests_are_replayed_and_come_back_from_an_export(
 
 
 def test_without_any_reward_the_first_allocation_is_carried_on() -> None:
-    live = played(rate=lambda name, day: 0.0)
+    live = played(rate=lambda name: 0.0)
     records = records_of(live)
     assert not any(record.early for record in records)
     for record in records:
@@ -104,7 +100,7 @@ def test_without_any_reward_the_first_allocation_is_carried_on() -> None:
 def test_rewards_of_one_variant_alone_do_not_end_the_others(
     policy: sa.Policy[Any], missing: str
 ) -> None:
-    live = played(4, lambda name, day: 0.6 * (name == "B"), 4, 300, policy=policy, missing=missing)
+    live = played(4, lambda name: 0.6 * (name == "B"), 4, 300, policy=policy, missing=missing)
     early = [record for record in records_of(live) if record.early]
     assert early
     for record in early:
@@ -153,7 +149,7 @@ def test_others_carry_on_their_allocation(why: str, monkeypatch: pytest.MonkeyPa
         assert settings["arms"].large
     else:
         monkeypatch.setattr(decisions, "MOST_EARLY", 11)
-    live = played(until=3, rate=lambda name, day: 0.5, **settings)
+    live = played(until=3, rate=lambda name: 0.5, **settings)
     records = records_of(live)
     assert not any(record.early for record in records)
     assert any(record.carried_on for record in records)

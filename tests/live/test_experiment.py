@@ -10,7 +10,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.policies import POLICIES
-from tests.live.worlds import arms_of, create, play_both
+from tests.live.worlds import arms_of, create, play_both, records_of
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,7 @@ def test_an_experiment_is_the_same_test_as_a_session(name: str, direction: Any, 
     session, live, _, _ = play_both(
         POLICIES[name](), arms, 300, delay, mixed=True, direction=direction
     )
-    records = [record for record, _ in live.storage.snapshot(live.key, everything=True).segments]
-    assert any(record.early for record in records) == (delay > 0)
+    assert any(record.early for record in records_of(live)) == (delay > 0)
     assert live.replay().agrees
     if not delay:  # else the session's pending rewards are no missing ones
         verdict, same = session.recommend(), live.recommend()
@@ -82,7 +81,7 @@ def test_a_carried_on_segment_makes_way_at_the_end_of_its_block() -> None:
     assert carried.rounds % carried.segment.block == 0
     for i in range(carried.rounds + 1 - len(given) % carried.segment.block):
         live.ask(f"v{i}")
-    newest = live.storage.snapshot(live.key).segments[-1][0]
+    newest = records_of(live)[-1]
     assert newest.index == carried.index + 1
     assert not newest.carried_on
     assert newest.policy_version > 0

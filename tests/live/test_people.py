@@ -75,10 +75,7 @@ def test_estimates_by_level_are_those_of_hand_made_sums(shop: Shop) -> None:
     found = test.recommend(by="device")
     stored = {row.unit: row for row in test.storage.log(test.key)}
     rows = [stored[f"visitor {i}"] for i in range(len(shop.log))]
-    weights = {
-        record.index: record.segment.weights[0]
-        for record, _ in test.storage.snapshot(test.key, everything=True).segments
-    }
+    weights = {record.index: record.segment.weights[0] for record in worlds.records_of(test)}
     for level, device in (("mobile", "mobile"), ("desktop", "desktop"), ("other", "watch")):
         visits: dict[int, list[tuple[int, float]]] = {}
         for row, (own, variant, reward) in zip(rows, shop.log, strict=True):

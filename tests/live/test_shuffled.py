@@ -16,7 +16,7 @@ from steadyarm.planning.question import EqualSplit
 from steadyarm.policies import Policy, Recommendations, State
 from steadyarm.policies.base import TallyState, best_arm, empty_tally, start_values
 from steadyarm.segments import Segment, SegmentStats
-from tests.live.worlds import Clock, arms_of, create, play_both
+from tests.live.worlds import Clock, arms_of, create, play_both, records_of
 
 AB = sa.ArmSet.one_hot(["A", "B"])
 
@@ -73,7 +73,7 @@ def test_batches_go_on_in_whole_repetitions(delay: int) -> None:
     assert len(played) == 120
     for start in range(0, 120, 12):  # every batch, planned or repeated, has its exact numbers
         assert sorted(np.bincount(played[start : start + 12], minlength=3)) == [3, 3, 6]
-    records = [record for record, _ in live.storage.snapshot(live.key, everything=True).segments]
+    records = records_of(live)
     assert any(record.carried_on for record in records) == (delay > 0)
     for record in records:
         assert record.segment.order == ("blocks" if record.carried_on else "shuffled")

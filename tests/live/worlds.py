@@ -12,6 +12,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.storages import open_storage
+from steadyarm.storages.records import SegmentRecord
 
 START = 1_780_000_000.0
 DAY = 86_400.0
@@ -48,6 +49,10 @@ def create(**settings: Any) -> sa.Experiment:
     } | settings
     storage = given.pop("storage", None) or open_storage("memory")
     return sa.create_experiment(storage=storage, **given)
+
+
+def records_of(live: sa.Experiment) -> list[SegmentRecord]:
+    return [record for record, _ in live.storage.snapshot(live.key, everything=True).segments]
 
 
 Report = Callable[[sa.LiveAssignment], float | dict[str, float] | None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,16 @@ def bench(open_fresh: Open) -> Bench:
 def storage(open_fresh: Open) -> Storage:
     """On an empty database."""
     return open_fresh()
+
+
+@pytest.fixture
+def on_postgres(postgres: str) -> Iterator[Storage]:
+    with closing(open_storage(fresh_database(postgres))) as opened:
+        yield opened
+
+
+@pytest.fixture
+def on_sqlite(tmp_path: Path) -> Iterator[Storage]:
+    """In the file storage.db of the folder."""
+    with closing(open_storage(f"sqlite:///{tmp_path / 'storage.db'}")) as opened:
+        yield opened

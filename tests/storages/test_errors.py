@@ -54,8 +54,8 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
-    storage = open_storage(f"sqlite:///{tmp_path / 'storage.db'}")
+def test_a_full_disk_leaves_nothing_behind(on_sqlite: Storage) -> None:
+    storage = on_sqlite
     connection = storage._database.engine.raw_connection()  # the only one so far
     (pages,) = connection.cursor().execute("PRAGMA page_count").fetchone()
     connection.cursor().execute(f"PRAGMA max_page_count={pages + 2}")
@@ -64,7 +64,6 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
         storage.create(new_record("e", {"seed": 1, "long": "x" * 10**6}))
     assert storage.summaries() == []
     assert storage.create(new_record("e", {"seed": 1})).name == "e"
-    storage.close()
 
 
 def test_values_no_database_has(storage: Storage) -> None:
@@ -78,15 +77,12 @@ def test_values_no_database_has(storage: Storage) -> None:
     assert [outcome.status for outcome in outcomes] == ["unknown"] * 3
 
 
-def test_sqlite_is_set_up_to_keep_what_it_acknowledged(tmp_path: Path) -> None:
-    storage = open_storage(f"sqlite:///{tmp_path / 'storage.db'}")
-
+def test_sqlite_is_set_up_to_keep_what_it_acknowledged(on_sqlite: Storage) -> None:
     def pragma(name: str) -> Any:
-        return storage._database.read(lambda c: c.execute(text(f"PRAGMA {name}")).scalar())
+        return on_sqlite._database.read(lambda c: c.execute(text(f"PRAGMA {name}")).scalar())
 
     assert (pragma("journal_mode"), pragma("synchronous"), pragma("mmap_size")) == ("wal", 2, 0)
     assert pragma("busy_timeout") == 5_000
-    storage.close()
 
 
 # Where storages are opened, and what has to be installed

