@@ -97,6 +97,8 @@ BROKEN, UNSURE = Rail(broken=("guest",)), Rail(unsure=("guest",))
         (verdict(TOUCHING, plausible=("guest",)), {}, "ship", "guest", "8 % (0 to 16 %)"),
         (verdict(WORSE), {}, "keep", "control", "no other variant beats it"),
         (verdict(BEHIND, plausible=("control",)), {}, "keep", "control", "no other"),
+        (verdict(WORSE, names=NAMES[:2]), {}, "keep", "control", "guest is not better"),
+        (replace(OPEN, estimates=np.zeros(3)), {}, "unclear", None, "all rewards are 0"),
         (verdict(BEHIND), {}, "unclear", None, "No clear winner"),
         (verdict(CLOSE), {}, "unclear", None, "No clear winner; about 3,000 more visits"),
         (verdict(CLOSE), RUNNING, "running", None, "Too early to decide; about 3,000 more visits"),

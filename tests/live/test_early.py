@@ -19,7 +19,7 @@ from steadyarm.segments import Segment, SegmentStats
 from steadyarm.storages import open_storage
 from steadyarm.storages.records import SegmentRecord, place_of
 from tests.live.tampering import tamper_with_segment
-from tests.live.worlds import DAY, Shop, arms_of, records_of
+from tests.live.worlds import DAY, Shop, arms_of, check_segments, records_of
 
 
 def one_of_two(name: str) -> float:
@@ -76,13 +76,12 @@ def test_whole_tests_are_replayed_and_come_back_from_an_export(
 ) -> None:
     with closing(open_storage(f"sqlite:///{tmp_path / 'tests.db'}")) as storage:
         live = played(missing=missing, direction=direction, storage=storage)
-        records = records_of(live)
-        assert any(record.early for record in records)
+        assert any(record.early for record in records_of(live))
         assert live.replay().agrees, live.replay()
         if missing == "zero":
             assert live.recommend().name == "C"
         exported = read_export(live.export(tmp_path / "log.csv")).snapshot
-    assert [each.early for each, _ in exported.segments] == [each.early for each in records]
+        check_segments(exported, live.storage.snapshot(live.key, everything=True))
 
 
 def test_without_any_reward_the_first_allocation_is_carried_on() -> None:

@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 import steadyarm as sa
-from steadyarm.analysis.source import open_log
+from steadyarm.analysis.source import Columns, open_log
 from steadyarm.live.export import read_export
 from steadyarm.storages.records import SegmentRecord, number_of
-from steadyarm.storages.storage import segment_row
 from tests.live.tampering import tamper, tamper_with_segment, tamper_with_state
-from tests.live.worlds import Clock, create
+from tests.live.worlds import Clock, check_segments, create
 
 
 def played(budget: int = 120, rewards: float = 0.9, **settings: Any) -> sa.Experiment:
@@ -144,11 +143,7 @@ def test_an_export_has_what_is_stored(tmp_path: Path, suffix: str) -> None:
     whole = live.storage.snapshot(live.key, everything=True)
     assert test.snapshot.experiment == replace(whole.experiment, key=0)
     assert test.snapshot.corrected == whole.corrected
-    for (record, tally), (stored, counted) in zip(
-        test.snapshot.segments, whole.segments, strict=True
-    ):
-        assert segment_row(1, record) == segment_row(1, stored)
-        assert tally == counted
+    check_segments(test.snapshot, whole)
     assert test.days == live.storage.days(live.key)
     assert test.series == live.storage.series(live.key)
     assert test.trace == live.storage.trace(live.key, live.name)
@@ -172,7 +167,7 @@ def test_no_cell_of_an_export_is_a_formula_and_all_come_back(tmp_path: Path) -> 
             if column not in numbers
         )
         assert float(row[header.index("reward")]) <= 0  # numbers are not touched
-    log = open_log(path, None, {}, {})
+    log = open_log(path, None, Columns(), {})
     found = log.fetch(log.table.select("unit", "arm"))
     assert {row["unit"] for row in found} == {row.unit for row in live.storage.log(live.key)}
     assert {row["arm"] for row in found} == set(arms)

@@ -12,7 +12,8 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.storages import open_storage
-from steadyarm.storages.records import SegmentRecord
+from steadyarm.storages.records import SegmentRecord, Snapshot
+from steadyarm.storages.storage import segment_row
 
 START = 1_780_000_000.0
 DAY = 86_400.0
@@ -53,6 +54,13 @@ def create(**settings: Any) -> sa.Experiment:
 
 def records_of(live: sa.Experiment) -> list[SegmentRecord]:
     return [record for record, _ in live.storage.snapshot(live.key, everything=True).segments]
+
+
+def check_segments(one: Snapshot, other: Snapshot) -> None:
+    """Both have the same segments with the same sums."""
+    for (record, tally), (stored, counted) in zip(one.segments, other.segments, strict=True):
+        assert segment_row(1, record) == segment_row(1, stored)
+        assert tally == counted
 
 
 Report = Callable[[sa.LiveAssignment], float | dict[str, float] | None]

@@ -81,21 +81,17 @@ def summarized(bench: Bench) -> list[Summary]:
     """All summaries, after comparing them with records, snapshots and logs."""
     found: list[Summary] = bench.summaries()
     for summary in found:
-        record = bench.find(summary.name)
-        for name in ("key", "name", "tag", "state", "created", "version", "observed"):
+        record, rows = bench.find(summary.name), bench.whole_log(summary.key)
+        for name in ("key", "name", "tag", "state", "created", "version", "observed", "config"):
             assert getattr(summary, name) == getattr(record, name)
-        assert summary.config == record.config
         segments = bench.snapshot(summary.key, everything=True).segments
-        rows = bench.whole_log(summary.key)
-        assert summary.assigned == len(rows)
-        assert summary.assigned == sum(tally.total_assigned for _, tally in segments)
-        recorded = sum(row.reward is not None for row in rows)
-        assert summary.rewarded == recorded
-        assert summary.rewarded == sum(tally.total_rewarded for _, tally in segments)
+        assigned = sum(tally.total_assigned for _, tally in segments)
+        assert summary.assigned == len(rows) == assigned
+        rewarded = sum(tally.total_rewarded for _, tally in segments)
+        assert summary.rewarded == sum(row.reward is not None for row in rows) == rewarded
         assert summary.late == bench.late(summary.key)
         assert summary.started == (segments[0][0].opened if segments else None)
-        last = max((row.created for row in rows), default=None)
-        assert summary.last == last
+        assert summary.last == max((row.created for row in rows), default=None)
         assert bench.summaries(summary.key) == [summary]
     assert bench.summaries(max((one.key for one in found), default=0) + 1) == []
     return found
