@@ -33,6 +33,7 @@ ARMS = {
 POLICIES = (
     *(sa.Steady(), sa.GBAI(), sa.P1RAGE(), sa.P1Peace(), sa.MixedPeace(), sa.Peace()),
     *(sa.ODLinBAI(), sa.SequentialHalving(), sa.TopTwoThompson(), sa.P1RAGE.published()),
+    *(sa.GSE(), sa.DeconfoundedThompson()),
 )
 BUDGET = 400
 
