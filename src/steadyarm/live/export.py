@@ -73,12 +73,10 @@ def description_path(log: Path) -> Path:
     return log.with_name(f"{log.name}.experiment.json")
 
 
-def export_experiment(experiment: Experiment, path: str | Path, named: bool = True) -> Path:
+def export_experiment(experiment: Experiment, path: str | Path) -> Path:
     """Write the log into a .csv or .parquet file, and a description beside it.
 
     Neither file exists before both are complete.
-
-    named : whether the audit entries say who did what and why, which not every reader may know
     """
     path = Path(path)
     description = description_path(path)
@@ -94,7 +92,7 @@ def export_experiment(experiment: Experiment, path: str | Path, named: bool = Tr
             for chunk in write(experiment, test.snapshot):
                 digest.update(chunk)
                 file.write(chunk)
-        described = _describe_log(experiment, test, path.name, digest.hexdigest(), named)
+        described = _describe_log(experiment, test, path.name, digest.hexdigest(), named=True)
         temporary[1].write_text(described, encoding="utf-8")
         os.replace(temporary[0], path)
         os.replace(temporary[1], description)
@@ -118,7 +116,10 @@ def _read_live(experiment: Experiment) -> ExportedTest:
 def _describe_log(
     experiment: Experiment, test: ExportedTest, log: str, digest: str, named: bool
 ) -> str:
-    """The description of a log that was written; it must not have been corrected meanwhile."""
+    """The description of a log that was written; it must not have been corrected meanwhile.
+
+    named : whether the audit entries say who did what and why, which not every reader may know
+    """
     if experiment.storage.trace(experiment.key, experiment.name) != test.trace:
         raise InvalidInputError(
             "the experiment was corrected while it was exported; export it again."

@@ -246,7 +246,6 @@ def create_from_description(
     *,
     load_if_exists: bool = False,
     start: bool = True,
-    clock: Callable[[], float] | None = None,
     by: str = "",
 ) -> Experiment:
     """A new live test from plain values, as TOML and JSON have them.
@@ -256,7 +255,7 @@ def create_from_description(
     check_name(name)
     settings = settings_from_description(description)
     any_seed = description.get("seed") is None
-    return _create(name, settings, storage, load_if_exists, any_seed, start, clock, by)
+    return _create(name, settings, storage, load_if_exists, any_seed, start, None, by)
 
 
 def settings_from_description(description: Mapping[str, Any]) -> Settings:

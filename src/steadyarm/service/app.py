@@ -309,7 +309,7 @@ def create_app(
     """
     settings = settings or ServiceSettings()
     service = Service(storage, settings)
-    described = document(root_path=settings.root_path)
+    described = document(settings.root_path)
     middleware = [Middleware(RequestMiddleware, service=service)]
     if settings.trusted_proxies:
         proxies = list(settings.trusted_proxies)
