@@ -205,8 +205,8 @@ def test_two_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert f"\n{name} of {alone.metrics[name].rows} units: " in printed
     for path, header in ((exposures, "who,begin,shown,chance"), (events, "login,begin,what,euros")):
         path.write_text("\n".join([header, *path.read_text().splitlines()[1:]]))
-    names = ("exposures.unit=who", "events.unit=login", "timestamp=begin", "arm=shown")
-    names += ("probability=chance", "event=what", "value=euros")
+    names = ["exposures.unit=who", "events.unit=login", "timestamp=begin", "arm=shown"]
+    names += ["probability=chance", "event=what", "value=euros"]
     options += [f"--column={name}" for name in names]
     assert main(["analyze", str(exposures), "--events", str(events), *options]) == 0
     assert capsys.readouterr().out.startswith(alone.summary)
