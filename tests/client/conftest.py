@@ -4,24 +4,84 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import socket
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 import steadyarm as sa
 from steadyarm.client import AsyncClient, AsyncRemoteExperiment, Client
-from tests.client.proxies import Proxy
 from tests.service.clients import listening
 
+Mode = Literal["pass", "cut", "hang"]
 Connect = Callable[..., Any]
 Create = Callable[..., sa.Experiment]
-Stored = Callable[[str], sa.Experiment]
 
 _numbers = count()
+
+
+class Proxy:
+    """Stands before a service: passes all on, cuts answers off, hangs, or is not there."""
+
+    def __init__(self, url: str) -> None:
+        host, port = url.removeprefix("http://").split(":")
+        self._target = (host, int(port))
+        self.mode: Mode = "pass"
+        self._open: set[socket.socket] = set()
+        self._port = 0
+        self.up()
+        self.url = f"http://127.0.0.1:{self._port}"
+
+    def up(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", self._port))
+        self._port = self._listening.getsockname()[1]
+        self._thread = Thread(target=self._accept, args=(self._listening,), daemon=True)
+        self._thread.start()
+
+    def down(self) -> None:
+        for one in [self._listening, *self._open]:
+            _shut(one)
+        self._thread.join()
+
+    def _accept(self, listening: socket.socket) -> None:
+        with listening, suppress(OSError):
+            while True:
+                one, _ = listening.accept()
+                self._open.add(one)
+                Thread(target=self._serve, args=(one,), daemon=True).start()
+
+    def _serve(self, one: socket.socket) -> None:
+        with closing(one), closing(socket.create_connection(self._target)) as other:
+            self._open.add(other)
+            back = Thread(target=self._answers, args=(other, one), daemon=True)
+            back.start()
+            with suppress(OSError):
+                while data := one.recv(65536):
+                    while self.mode == "hang":
+                        time.sleep(0.01)
+                    other.sendall(data)
+            _shut(other)
+            back.join()
+        self._open -= {one, other}
+
+    def _answers(self, other: socket.socket, one: socket.socket) -> None:
+        with suppress(OSError):
+            while data := other.recv(65536):
+                if self.mode == "cut":
+                    break
+                one.sendall(data)
+        _shut(one)
+
+
+def _shut(one: socket.socket) -> None:
+    with suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ import pytest
 
 import steadyarm as sa
 from steadyarm.client import Client, RewardBuffer, ServiceDownError
-from tests.client.conftest import Connect, Create
-from tests.client.proxies import Proxy
+from tests.client.conftest import Connect, Create, Proxy
 from tests.service.clients import receiving, until
 
 NOBODY = "http://127.0.0.1:9"

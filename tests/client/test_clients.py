@@ -20,8 +20,7 @@ from steadyarm.client import (
     RemoteExperiment,
     ServiceDownError,
 )
-from tests.client.conftest import Connect, Create
-from tests.client.proxies import Proxy
+from tests.client.conftest import Connect, Create, Proxy
 from tests.service.clients import receiving, run_apart
 
 PRICES = {"A": {"price": 9}, "B": {"price": 12}}

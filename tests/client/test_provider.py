@@ -20,8 +20,7 @@ from openfeature.flag_evaluation import Reason
 from openfeature.track import TrackingEventDetails
 
 from steadyarm.openfeature import SteadyArmProvider
-from tests.client.conftest import Create
-from tests.client.proxies import Proxy
+from tests.client.conftest import Create, Proxy
 from tests.service.clients import run_apart
 
 ANN = EvaluationContext("ann", {"device": "mobile", "spend": 41.0, "hair": "red"})

@@ -95,7 +95,7 @@ def until(met: Callable[[], object], seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not met():
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def run_apart(work: Coroutine[Any, Any, T]) -> T:

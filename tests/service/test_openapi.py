@@ -58,7 +58,7 @@ def busy() -> Iterator[InProcess]:
 
 
 @settings(
-    max_examples=8,
+    max_examples=6,
     phases=[Phase.explicit, Phase.generate],
     derandomize=True,
     deadline=None,

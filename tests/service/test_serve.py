@@ -85,12 +85,14 @@ def test_a_reload_under_load_refuses_no_request(tmp_path: Path) -> None:
 
         with ThreadPoolExecutor(4) as pool:
             asking = [pool.submit(ask, thread) for thread in range(4)]
-            until(lambda: len(statuses) > 50)
-            server.process.send_signal(signal.SIGHUP)
-            until(lambda: server.said.count("STEADYARM_SECRTE") > 1 and server.is_ready())
-            before = len(statuses)
-            until(lambda: len(statuses) > before + 50)
-            done.set()
+            try:
+                until(lambda: len(statuses) > 50)
+                server.process.send_signal(signal.SIGHUP)
+                until(lambda: server.said.count("STEADYARM_SECRTE") > 1 and server.is_ready())
+                before = len(statuses)
+                until(lambda: len(statuses) > before + 50)
+            finally:
+                done.set()
             for one in asking:
                 one.result()
         assert server.end() == 0

@@ -160,7 +160,8 @@ def read(url: str) -> str:
 
 def test_a_page_without_a_server(visitor: BrowserContext, pages: PageServer, shop: Shop) -> None:
     code = documented("docs/integrate/browser.md", "html", 'id="buy"')
-    pages.pages["/plain"] = code.replace(ADDRESS, shop.url).replace("pk_…", shop.keys["web"])
+    patient = code.replace('flags: ["shop"]', 'flags: ["shop"], timeout: 20_000')
+    pages.pages["/plain"] = patient.replace(ADDRESS, shop.url).replace("pk_…", shop.keys["web"])
     before = shop.counts()
     page = visitor.new_page()
     page.goto("/plain")
