@@ -169,9 +169,7 @@ def test_two_holders_of_one_experiment_decide_once() -> None:
     assert one.status() == other.status()
 
 
-def test_the_reward_that_ends_a_segment_opens_the_next_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_reward_that_ends_a_segment_opens_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     live, called = create(budget=600), list[str]()
 
     def note(name: str, method: Any) -> Any:

@@ -212,9 +212,7 @@ def test_interim_lifts_are_wider_and_spend_a_fifth() -> None:
 
 
 @pytest.mark.parametrize("policy", [sa.Peace(), sa.LinearThompson()])
-def test_policies_that_leave_variants_out_give_lifts_of_their_own_errors(
-    policy: sa.Policy[Any],
-) -> None:
+def test_biased_policies_give_lifts_of_their_own_errors(policy: sa.Policy[Any]) -> None:
     found = compared(policy=policy).recommend()
     known = ~np.isnan(found.lifts)
     low, high = found.lift_intervals[known].T

@@ -24,9 +24,7 @@ from tests.storages.bench import (
 from tests.storages.test_series import ALL, SPENT, counted
 
 
-def test_however_requests_race_a_unit_has_one_assignment(
-    bench: Bench,
-) -> None:
+def test_however_requests_race_a_unit_has_one_assignment(bench: Bench) -> None:
     storages = [bench.again() for _ in range(3)]
     key = storages[0].running(100)
     units = [f"u{i}" for i in range(60)]
