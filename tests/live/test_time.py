@@ -25,7 +25,7 @@ def test_a_reward_that_waited_out_an_outage_counts() -> None:
     assert live.tell_many([(one, 1.0, happened) for one in given[:6]]) == ["stored"] * 6
     live.tell(given[6], 1.0, at=timedelta(seconds=20))
     for late in (None, timedelta(seconds=1), datetime.fromtimestamp(START + 21, UTC)):
-        with pytest.raises(sa.RewardTooLateError, match="of 20s; .* the visit counts as 0"):
+        with pytest.raises(sa.RewardTooLateError, match=r"of 20s; .* the visit counts as 0"):
             live.tell(given[7], 1.0, at=late)
     clock.pass_(19)  # the grace has ended, too
     with pytest.raises(sa.RewardTooLateError, match="and the reward_grace of 20s;"):
