@@ -20,7 +20,6 @@ SPENT: dict[str, Any] = {"name": "spent", "several": "sum", "cap": 100.0}
 SPEED: dict[str, Any] = {"name": "speed", "several": "max"}
 SEEN: dict[str, Any] = {"name": "seen", "several": "last", "window": HOUR, "grace": HOUR}
 ALL = (CLICKED, SPENT, SPEED, SEEN)
-PRODUCTS = (("clicked", "spent"), ("reward", "spent"))
 AGE: dict[str, Any] = {"name": "age", "role": "covariate"}
 LOYAL: dict[str, Any] = {"name": "loyal", "role": "covariate"}
 STEERING = (("age", "loyal", "reward?"), ("age", "reward?"), ("age", "reward"), ("age", "loyal"))
