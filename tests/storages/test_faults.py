@@ -27,7 +27,7 @@ from steadyarm.storages.engine import HINTS
 from steadyarm.storages.schema import marks
 from steadyarm.storages.storage import Storage
 from tests.disks import small_disk, unwritable
-from tests.storages.databases import running_in
+from tests.storages.databases import fresh_database, running_in
 
 
 def ask(storage: Storage, key: int, unit: str) -> int:
@@ -52,13 +52,14 @@ def frozen(server: str) -> Iterator[None]:
 
 
 def test_calls_end_while_the_server_is_frozen(
-    postgres: str, on_postgres: Storage, monkeypatch: pytest.MonkeyPatch
+    postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = engine_module.LOCK, engine_module.STATEMENT, engine_module.CALL
     assert limits == (5.0, 8.0, 9.0)  # all under the deadline of a request
     for name in ("LOCK", "STATEMENT", "CALL"):
         monkeypatch.setattr(engine_module, name, 1.0)
-    storage, key = on_postgres, running_in(on_postgres, 10)
+    storage = open_storage(fresh_database(postgres))
+    key = running_in(storage, 10)
     took: list[float] = []
 
     def call() -> None:
@@ -78,21 +79,22 @@ def test_calls_end_while_the_server_is_frozen(
     assert max(took) < 3  # a new connection is waited for at least two seconds
     assert ask(storage, key, "a") == 0
     assert ready(storage)
+    storage.close()
 
 
 def test_a_lock_that_is_kept_ends_a_call_on_the_server(
-    on_postgres: Storage, monkeypatch: pytest.MonkeyPatch
+    postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage, key = on_postgres, running_in(on_postgres, 10)
-    monkeypatch.setattr(engine_module, "LOCK", 0.1)  # of connections from now on
-    storage._database.engine.dispose()
-    other = create_engine(storage._database.engine.url)
-    with other.begin() as connection:
-        connection.exec_driver_sql("LOCK TABLE steadyarm_segments")
-        with pytest.raises(StorageError, match="has kept a lock for"):
-            storage.assign(key, ["a"], now=0)
-    assert ask(storage, key, "a") == 0
-    other.dispose()
+    monkeypatch.setattr(engine_module, "LOCK", 0.1)
+    with closing(open_storage(fresh_database(postgres))) as storage:
+        key = running_in(storage, 10)
+        other = create_engine(storage._database.engine.url)
+        with other.begin() as connection:
+            connection.exec_driver_sql("LOCK TABLE steadyarm_segments")
+            with pytest.raises(StorageError, match="has kept a lock for"):
+                storage.assign(key, ["a"], now=0)
+        assert ask(storage, key, "a") == 0
+        other.dispose()
 
 
 def wrong_with(storage: Storage, within: float = 3.0) -> str:
