@@ -159,16 +159,6 @@ def test_load_if_exists_takes_the_same_settings_only() -> None:
         sa.load_experiment("shup", live.storage)
 
 
-def test_two_holders_of_one_experiment_decide_once() -> None:
-    one = create(budget=300)
-    other = sa.load_experiment(one.name, one.storage)
-    for i in range(300):
-        asks, tells = (one, other) if i % 2 else (other, one)
-        tells.tell(asks.ask(f"u{i}").id, float(i % 2))
-    assert one.replay().agrees
-    assert one.status() == other.status()
-
-
 def test_a_reward_that_ends_a_segment_opens_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     live, called = create(budget=600), list[str]()
 
