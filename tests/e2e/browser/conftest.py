@@ -11,8 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.e2e.browser.chromium import attended, new_context
-from tests.e2e.browser.pages import Watch
-from tests.e2e.browser.sites import Site, site, store_experiments
+from tests.e2e.browser.sites import Site, Watch, site, store_experiments
 
 _numbers = count()
 

@@ -1,4 +1,4 @@
-"""Services to look at: real ones, with experiments that had traffic."""
+"""Services to look at, with experiments that had traffic; what is read off their pages."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 import httpx2
+from playwright.sync_api import (
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Locator,
+    Page,
+    Request,
+    WebError,
+    expect,
+)
 
 import steadyarm as sa
 from steadyarm.service.auth import new_token
@@ -95,3 +106,115 @@ def site(folder: Path, stored: Path | None, guarded: bool = False) -> Iterator[S
                 storage.tokens.add(record)
     with listening(f"sqlite:///{folder}/tests.db") as url:
         yield Site(url, tokens)
+
+
+# Pages ask for news every four seconds, and less often after a failure; tests cannot wait so long.
+HURRIED = """{
+  const slow = window.setTimeout;
+  window.setTimeout = (work, wait, ...rest) => slow(work, wait >= 4000 ? wait / 16 : wait, ...rest);
+}"""
+
+
+def address(name: str) -> str:
+    """Of an experiment's page."""
+    return f"/experiments/{quote(name, safe='')}"
+
+
+def headline(page: Page) -> Locator:
+    """The sentence that says how it stands."""
+    return page.locator("[data-live=headline]")
+
+
+def hurry(page: Page) -> None:
+    """Let the pages that are loaded from now on ask for news 16 times as often."""
+    page.add_init_script(HURRIED)
+
+
+def draw_all(page: Page) -> None:
+    """Unfold and scroll through the page until every chart is drawn; then back."""
+    page.evaluate("for (const fold of document.querySelectorAll('.fold')) fold.open = true")
+    for picture in page.locator("[data-chart]").all():
+        picture.scroll_into_view_if_needed()
+        expect(picture.locator("svg").first).to_be_attached()
+    page.evaluate("scrollTo(0, 0)")
+
+
+def send_traffic(
+    api: httpx2.Client, name: str, prefix: str, count: int, rewards: Mapping[str, float]
+) -> None:
+    """Send visitors, and report the reward of each by the variant that it got."""
+    path = f"/v1{address(name)}"
+    units = [f"{prefix} {number}" for number in range(count)]
+    answer = api.post(f"{path}/assignments:batch", json={"units": units}).raise_for_status()
+    reported = [
+        {"assignment": assigned["id"], "reward": rewards[assigned["arm"]]}
+        for assigned in answer.json()["assignments"]
+    ]
+    api.post(f"{path}/rewards:batch", json={"rewards": reported}).raise_for_status()
+
+
+VIOLATIONS = """
+addEventListener("securitypolicyviolation", (event) =>
+  console.error("policy: " + event.violatedDirective + " " + event.blockedURI));
+"""
+
+
+class Watch:
+    """Notes complaints of the console, requests to elsewhere and dialogs, for pages use none.
+
+    Attributes
+    ----------
+    context : of the browser, whose pages are watched
+    faults : what happened, as texts
+    navigations : addresses that were loaded anew, one after the other
+    """
+
+    def __init__(self, context: BrowserContext, url: str) -> None:
+        self.context, self._host = context, urlsplit(url).netloc
+        self.begin()
+        context.add_init_script(VIOLATIONS)
+        context.on("console", self._console)
+        context.on("weberror", self._error)
+        context.on("request", self._request)
+        context.on("dialog", self._dialog)
+
+    def begin(self) -> None:
+        """Forget what happened, and who was signed in: somebody else comes."""
+        self.faults: list[str] = []
+        self.navigations: list[str] = []
+        self._allowed: list[str] = []
+        self.context.clear_cookies()
+        self.context.set_offline(False)
+
+    def allow(self, text: str) -> None:
+        """Complaints with this text are part of the test, such as a refused sign-in."""
+        self._allowed.append(text)
+
+    def check(self) -> None:
+        """Fail if anything happened."""
+        bad = [fault for fault in self.faults if not any(text in fault for text in self._allowed)]
+        assert not bad, "\n".join(bad)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            where = message.location.get("url", "")
+            self.faults.append(f"console {message.type}: {message.text} ({where})")
+
+    def _error(self, error: WebError) -> None:
+        stack = " ".join((error.error.stack or str(error.error)).split())
+        self.faults.append(f"error on {_address(error.page)}: {stack[:500]}")
+
+    def _request(self, request: Request) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme not in ("data", "blob") and parts.netloc != self._host:
+            self.faults.append(f"request to elsewhere: {request.url[:200]}")
+        if request.is_navigation_request():
+            self.navigations.append(request.url)
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.faults.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+
+def _address(page: Page | None) -> str:
+    return "no page" if page is None else page.url

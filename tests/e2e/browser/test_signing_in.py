@@ -7,8 +7,7 @@ from typing import Any
 from playwright.sync_api import expect
 
 from tests.e2e.browser.conftest import Visitor
-from tests.e2e.browser.pages import address, hurry
-from tests.e2e.browser.sites import HOSTILE_TOKEN, Site
+from tests.e2e.browser.sites import HOSTILE_TOKEN, Site, address, hurry
 
 PAGE = address("landing-page")
 

@@ -13,8 +13,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.e2e.browser.chromium import new_context
 from tests.e2e.browser.conftest import Visitor
-from tests.e2e.browser.pages import Watch, address, headline, hurry, send_traffic
-from tests.e2e.browser.sites import Site
+from tests.e2e.browser.sites import Site, Watch, address, headline, hurry, send_traffic
 
 METRICS = (("revenue", "Money", "Only shown"), ("loading", "Number", "Guardrail"))
 

@@ -10,8 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.browser.chromium import SIZES
 from tests.e2e.browser.conftest import Visitor
-from tests.e2e.browser.pages import address, draw_all
-from tests.e2e.browser.sites import HOSTILE_EXPERIMENT, Site
+from tests.e2e.browser.sites import HOSTILE_EXPERIMENT, Site, address, draw_all
 
 PAGES = {
     "overview": "/",

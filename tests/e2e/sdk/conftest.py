@@ -8,9 +8,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext
 
 from tests.e2e.browser.chromium import new_context
-from tests.e2e.sdk.node import build
-from tests.e2e.sdk.pages import PageServer, serving_pages
-from tests.e2e.sdk.shops import Shop, create_shop
+from tests.e2e.sdk.shops import PageServer, Shop, build, create_shop, serving_pages
 
 
 @pytest.fixture(scope="session")

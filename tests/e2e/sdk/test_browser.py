@@ -15,9 +15,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 import steadyarm as sa
 from steadyarm.cli.main import main
-from tests.e2e.sdk.node import ROOT
-from tests.e2e.sdk.pages import IMPORTS, PageServer
-from tests.e2e.sdk.shops import Shop, create_shop
+from tests.e2e.sdk.shops import IMPORTS, ROOT, PageServer, Shop, create_shop
 from tests.service.clients import listening, until
 
 OURS = (

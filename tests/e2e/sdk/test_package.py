@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import steadyarm
-from tests.e2e.sdk.node import ROOT, SDK, build, node_tests, run
-from tests.e2e.sdk.shops import Shop
+from tests.e2e.sdk.shops import ROOT, SDK, Shop, build, node_tests, run
 
 TESTS = sorted(path.name.removesuffix(".ts") for path in SDK.glob("test/*.test.ts"))
 MODULES = ("events", "server", "service", "web")

@@ -18,9 +18,7 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import BrowserContext, expect
 
 import steadyarm as sa
-from tests.e2e.sdk.node import ROOT, SDK, build
-from tests.e2e.sdk.pages import PageServer
-from tests.e2e.sdk.shops import Shop, free_port
+from tests.e2e.sdk.shops import ROOT, SDK, PageServer, Shop, build, free_port
 from tests.e2e.sdk.test_browser import until_counts
 from tests.service.clients import listening, until
 
