@@ -39,7 +39,8 @@ def check_evidence(live: sa.Experiment, left_out: Callable[[LogRow], bool]) -> N
         mine = [row for row in rows if place_of(row.number)[0] == record.index]
         arms, rewards = [row.arm for row in mine], np.array([row.reward for row in mine], float)
         counts = np.bincount(arms, minlength=3)[None]
-        sums, squares = (np.bincount(arms, rewards**k, minlength=3)[None] for k in (1, 2))
+        sums = np.bincount(arms, rewards, minlength=3)[None].astype(float)
+        squares = np.bincount(arms, rewards**2, minlength=3)[None].astype(float)
         pieces.append((record.segment.lasting(len(mine)), SegmentStats(counts, sums, squares)))
     expected, evidence = Evidence.from_segments(live.arms, pieces), live.results().evidence
     for name in ("rounds", "scores", "squares", "within", "weights", "references"):

@@ -40,6 +40,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import ClauseElement
 from sqlalchemy.sql.functions import FunctionElement
 
 from steadyarm.errors import UnknownExperimentError
@@ -682,7 +683,7 @@ def _inserting(table: Table, complete: Callable[[Insert], Insert]) -> _Change:
     return _Change(_text(complete(insert(table))), complete(of_json).returning(table.c.key), name)
 
 
-def _text(statement: Executable) -> str:
+def _text(statement: ClauseElement) -> str:
     """A statement for SQLite's driver, with named parameters."""
     return str(statement.compile(dialect=SQLiteDialect(paramstyle="named")))
 
