@@ -149,7 +149,7 @@ def test_a_session_that_is_not_found_in_time_is_not_waited_for(
     token = add_tokens(storage, "admin")["admin"]
     with dashboard(storage) as browser, ThreadPoolExecutor(5) as pool:
         browser.sign_in(token)
-        browser.limit(0.3)
+        browser.limit(1.0)
         monkeypatch.setattr(storage.sessions, "find", lambda *_: free.wait(20) and None)
         try:
             began = time.monotonic()

@@ -11,7 +11,7 @@ import pytest
 from msgspec import convert
 
 from steadyarm.service.auth import new_token
-from steadyarm.wire.responses import CreatedExperiment, Problem, Recommendation
+from steadyarm.wire.responses import Problem
 from tests.service.clients import SHOP, InProcess, in_process, until
 
 BASE = "/v1/experiments/shop"
@@ -22,7 +22,6 @@ WHY = "a monitor of our own"
 def test_the_life_of_a_test(client: InProcess) -> None:
     created = client.post("/v1/experiments", SHOP | {"start": False})
     assert created.status_code == 201
-    convert(created.json(), CreatedExperiment)
     again = SHOP | {"start": False, "load_if_exists": True}
     assert client.post("/v1/experiments", again).status_code == 200
     for body in (SHOP, again | {"budget": 7}):
@@ -43,7 +42,6 @@ def test_the_life_of_a_test(client: InProcess) -> None:
     rewards = [{"assignment": a["id"], "reward": float(a["arm"] == "B")} for a in given]
     client.post(f"{BASE}/rewards:batch", {"rewards": rewards})
     found = client.get(f"{BASE}/recommendation", params={"level": 0.9, "anytime": True}).json()
-    convert(found, Recommendation)
     assert (found["arm"], found["level"], found["anytime"]) == ("B", 0.9, True)
     assert client.get(f"{BASE}/health").json()["status"] == "ok"
     assert client.get(f"{BASE}/drift", params={"periods": 2}).json()["names"] == ["A", "B", "C"]
@@ -172,8 +170,6 @@ CASES: list[tuple[str, str, Any, int]] = [
     ("deep inside", "assignments", b'{"unit": ' + DEEP, 400),
     ("a list", "assignments", [], 422),
     ("no unit", "assignments", {}, 422),
-    ("another key", "assignments", {"unit": "u", "x": 1}, 422),
-    ("unit is a number", "assignments", {"unit": 5}, 422),
     ("empty unit", "assignments", {"unit": ""}, 422),
     ("nul in unit", "assignments", {"unit": "a\0b"}, 422),
     ("long unit", "assignments", {"unit": "x" * 513}, 422),

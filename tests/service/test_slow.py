@@ -236,7 +236,7 @@ def test_a_storage_that_does_not_answer_is_said_in_time(monkeypatch: pytest.Monk
         assert {answer.status_code for answer in answers} == {503}
         assert "has not answered within" in answers[0].json()["detail"]
         done.set()
-        assert client.get("/readyz").status_code == 200
+        until(lambda: client.get("/readyz").status_code == 200)
 
 
 def test_it_is_alive_before_numerical_code_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
