@@ -13,12 +13,11 @@ import httpx2
 import steadyarm as sa
 from steadyarm.dashboard.access import Access, GuardedPage
 from steadyarm.dashboard.app import create_app
-from steadyarm.service.auth import new_token
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.service import Scope
 from steadyarm.storages.storage import Storage
-from tests.service.clients import InProcess
+from tests.service.clients import InProcess, add_token
 from tests.storages.filling import fill
 
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
@@ -76,11 +75,7 @@ def dashboard(storage: Storage | None = None, **given: Any) -> Iterator[Browser]
 
 def add_tokens(storage: Storage, *scopes: Scope) -> dict[Scope, str]:
     """A token of each scope, named after it."""
-    made: dict[Scope, str] = {}
-    for scope in scopes:
-        made[scope], record = new_token(scope, scope)
-        storage.tokens.add(record)
-    return made
+    return {scope: add_token(storage, scope, scope) for scope in scopes}
 
 
 def pages_of(browser: Browser) -> list[tuple[str, str, Scope | None]]:

@@ -11,7 +11,7 @@ from steadyarm.live.scorecard import Scorecard, compute_scorecard
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import SCOPES, Browser, Guarded, add_tokens, dashboard, stored
 from tests.live.scorecards import NAMES, played
-from tests.service.clients import SHOP
+from tests.service.clients import SHOP, bearer
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def guarded() -> Iterator[Guarded]:
     storage = open_storage("memory")
     tokens = add_tokens(storage, *SCOPES)
     with dashboard(storage) as browser:
-        headers = {"Authorization": f"Bearer {tokens['admin']}"}
-        assert browser.post("/v1/experiments", SHOP, headers=headers).status_code == 201
+        made = browser.post("/v1/experiments", SHOP, headers=bearer(tokens["admin"]))
+        assert made.status_code == 201
         yield browser, storage, tokens
 
 

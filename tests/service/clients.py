@@ -27,9 +27,11 @@ from starlette.applications import Starlette
 
 from steadyarm.dashboard.app import create_app as create_dashboard
 from steadyarm.service.app import create_app
+from steadyarm.service.auth import new_token
 from steadyarm.service.process import _config
 from steadyarm.service.settings import ServiceSettings
 from steadyarm.storages import open_storage
+from steadyarm.storages.service import Scope
 from steadyarm.storages.storage import Storage
 
 T = TypeVar("T")
@@ -88,6 +90,17 @@ def in_process(storage: Storage | None = None, **given: Any) -> Iterator[InProce
     settings = ServiceSettings(**({"access_log": False, "warm": False} | given))
     with InProcess(create_app(storage or open_storage("memory"), settings)) as client:
         yield client
+
+
+def add_token(storage: Storage, name: str = "me", scope: Scope = "admin", **given: Any) -> str:
+    token, record = new_token(name, scope, **given)
+    storage.tokens.add(record)
+    return token
+
+
+def bearer(token: str) -> dict[str, str]:
+    """Headers with a token."""
+    return {"Authorization": f"Bearer {token}"}
 
 
 def until(met: Callable[[], object], seconds: float = 180) -> None:

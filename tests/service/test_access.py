@@ -21,7 +21,7 @@ from steadyarm.service.settings import OWN_PATHS, ServiceSettings
 from steadyarm.storages import open_storage
 from steadyarm.storages.service import Scope
 from tests.dashboard.clients import dashboard
-from tests.service.clients import SHOP, InProcess, in_process, until
+from tests.service.clients import SHOP, InProcess, add_token, bearer, in_process, until
 
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
 TABLE = [(route.method, route.path, route.scope) for route in ROUTES]
@@ -35,19 +35,14 @@ ALL = [pytest.param(route, id=f"{route.method} {route.path}") for route in ROUTE
 def guarded() -> Iterator[tuple[InProcess, dict[str, str]]]:
     storage, tokens = open_storage("memory"), {"wrong": "sa_" + "x" * 43}
     for scope in SCOPES:
-        tokens[scope], record = auth.new_token(scope, scope)
-        storage.tokens.add(record)
+        tokens[scope] = add_token(storage, scope, scope)
     for name, experiment in KEYS.items():
         tokens[name], record = auth.new_key(name, [experiment], [ORIGIN], rate=1_000_000)
         storage.tokens.add(record)
     with pytest.MonkeyPatch.context() as patch, in_process(storage) as client:
         patch.setattr(auth, "FAILURES", 10_000)  # tests here send many wrong tokens
-        client.post("/v1/experiments", SHOP, headers=_bearer(tokens["admin"]))
+        client.post("/v1/experiments", SHOP, headers=bearer(tokens["admin"]))
         yield client, tokens
-
-
-def _bearer(token: str | None) -> dict[str, str]:
-    return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 
 def test_every_route_of_the_app_declares_a_scope() -> None:
@@ -72,7 +67,7 @@ def test_every_route_with_every_scope(
     used: str | None,
 ) -> None:
     client, tokens = guarded
-    answer = _sent(client, method, path, _bearer(None if used is None else tokens[used]))
+    answer = _sent(client, method, path, {} if used is None else bearer(tokens[used]))
     if needed is None or (used in SCOPES and SCOPES.index(used) >= SCOPES.index(needed)):
         assert answer.status_code in (200, 400, 404)
     elif used in SCOPES:
@@ -179,14 +174,12 @@ def test_tokens_expire_and_say_when_they_were_used(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(service, "RELOAD", 0.02)
     monkeypatch.setattr(service, "NOTED_PERIOD", 0.02)
     storage = open_storage("memory")
-    short, record = auth.new_token("short", "read", lasts=3.0)
-    storage.tokens.add(record)
-    lasting, record = auth.new_token("lasting", "admin")
-    storage.tokens.add(record)
+    short = add_token(storage, "short", "read", lasts=3.0)
+    lasting = add_token(storage, "lasting")
     with dashboard(storage) as client:
 
         def asked() -> httpx2.Response:
-            return client.get("/v1/experiments", headers=_bearer(short))
+            return client.get("/v1/experiments", headers=bearer(short))
 
         until(lambda: asked().status_code == 200)
         until(lambda: asked().status_code == 401)

@@ -29,7 +29,7 @@ from steadyarm.service import auth, service
 from steadyarm.storages import open_storage
 from steadyarm.storages.service import Scope
 from tests.dashboard.clients import dashboard
-from tests.service.clients import SHOP, in_process, listening, until
+from tests.service.clients import SHOP, add_token, bearer, in_process, listening, until
 
 GUIDE = (Path(__file__).parents[2] / "docs/operate/production.md").read_text()
 BASE = "/v1/experiments/shop"
@@ -41,11 +41,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "RELOAD", 0.05)
 
 
-def add_token(storage: str, name: str, scope: Scope = "admin") -> str:
+def token_in(storage: str, name: str = "me", scope: Scope = "admin") -> str:
     with closing(open_storage(storage)) as opened:
-        token, record = auth.new_token(name, scope)
-        opened.tokens.add(record)
-    return token
+        return add_token(opened, name, scope)
 
 
 def raw(url: str, *lines: str, body: str = "") -> tuple[int, str]:
@@ -56,10 +54,6 @@ def raw(url: str, *lines: str, body: str = "") -> tuple[int, str]:
         connection.sendall("\r\n".join(head).encode())
         told = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
     return int(told.split()[1]), told
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
 
 
 DIRECT = ("GET /v1/experiments HTTP/1.1", "Host: localhost")
@@ -108,8 +102,8 @@ def test_removing_the_last_token_lets_nobody_in(
 ) -> None:
     storage = f"sqlite:///{tmp_path}/a.db"
     at = ["--storage", storage]
-    token = add_token(storage, "me")
-    add_token(storage, "shop", "write")
+    token = token_in(storage)
+    token_in(storage, "shop", "write")
     attack = ("POST /v1/experiments HTTP/1.1", "Host: localhost", "Content-Type: application/json")
     with listening(storage, allowed_hosts=("localhost",)) as url:
         headers = bearer(token) | {"Host": "localhost"}
@@ -131,7 +125,7 @@ def test_removing_the_last_token_lets_nobody_in(
             assert "steadyarm token create" in told
     with listening(storage) as url:  # nor does a restart
         assert raw(url, *attack, body=json.dumps(SHOP))[0] == 401
-        new = add_token(storage, "again")
+        new = token_in(storage, "again")
         until(lambda: httpx2.get(f"{url}/v1/experiments", headers=bearer(new)).is_success)
     with closing(open_storage(storage)) as opened:
         done = [(entry.action, entry.detail["name"]) for entry in opened.audit()]
@@ -143,7 +137,7 @@ def test_removing_the_last_token_lets_nobody_in(
 @pytest.mark.parametrize("hosts", ["", "Host: a\r\nHost: b\r\n"])
 def test_a_request_needs_exactly_one_host(tmp_path: Path, hosts: str) -> None:
     storage = f"sqlite:///{tmp_path}/a.db"
-    head = f"GET /v1/experiments HTTP/1.1\r\n{hosts}X-API-Key: {add_token(storage, 'me')}\r\n\r\n"
+    head = f"GET /v1/experiments HTTP/1.1\r\n{hosts}X-API-Key: {token_in(storage)}\r\n\r\n"
     with listening(storage) as url:
         address = urlsplit(url)
         with socket.create_connection((address.hostname, address.port or 80), timeout=60) as sent:
@@ -154,7 +148,7 @@ def test_a_request_needs_exactly_one_host(tmp_path: Path, hosts: str) -> None:
 
 def test_a_copied_cookie_ends_with_signing_out_in_every_process(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path}/a.db"
-    token = add_token(storage, "me")
+    token = token_in(storage)
     with ExitStack() as stack:
         one, other = (stack.enter_context(listening(storage, port=8000)) for _ in range(2))
         person = stack.enter_context(httpx2.Client(base_url=one, headers={"Accept": "text/html"}))
@@ -268,8 +262,7 @@ HOSTS = ("tests.example.org", "10.0.0.7", "fd00::7")
 
 def test_names_of_the_service_are_declared() -> None:
     storage = open_storage("memory")
-    token, record = auth.new_token("me", "admin")
-    storage.tokens.add(record)
+    token = add_token(storage)
     with in_process(storage, allowed_hosts=HOSTS) as client:
         for host, status in (
             *(("tests.example.org", 200), ("Tests.Example.ORG:443", 200), ("10.0.0.7:8000", 200)),
@@ -323,7 +316,7 @@ def test_the_proxy_of_the_guide_works_and_opens_nothing(tmp_path: Path) -> None:
     with listening(storage, allowed_hosts=hosts, trusted_proxies=proxies) as url:
         assert raw(url, *asked)[0] == 403
         assert raw(url, *(line.replace("example.org", "localhost") for line in asked))[0] == 400
-        token = add_token(storage, "me")
+        token = token_in(storage)
         until(lambda: raw(url, *asked)[0] == 401)
         assert raw(url, *asked, f"Authorization: Bearer {token}")[0] == 200
         page = asked[0].replace("/v1/experiments", "/sign-in"), *asked[1:], "Accept: text/html"

@@ -7,9 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
-from tests.service.clients import SHOP, InProcess, in_process
+from tests.service.clients import SHOP, InProcess, add_token, bearer, in_process
 
 FLAGS = "/ofrep/v1/evaluate/flags"
 BASE = "/v1/experiments/shop"
@@ -129,11 +128,10 @@ def test_refusals_of_the_service_itself_are_general_errors() -> None:
     with in_process(storage, max_body=1000) as client:
         client.post("/v1/experiments", SHOP)
         large = client.post(f"{FLAGS}/shop", context(filler="x" * 2000))
-        token, record = new_token("page", "read")
-        storage.tokens.add(record)
+        token = add_token(storage, "page", "read")
         client.app.state.service.guard.reload()
         unknown = client.post(f"{FLAGS}/shop", context())
-        weak = client.post(FLAGS, context(), headers={"Authorization": f"Bearer {token}"})
+        weak = client.post(FLAGS, context(), headers=bearer(token))
         for answer, status in ((large, 413), (unknown, 401), (weak, 403)):
             assert (answer.status_code, answer.json()["errorCode"]) == (status, "GENERAL")
 

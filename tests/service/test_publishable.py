@@ -21,7 +21,7 @@ from steadyarm.service.service import STRANGERS
 from steadyarm.storages import open_storage
 from steadyarm.storages.storage import Storage
 from tests.dashboard.clients import dashboard
-from tests.service.clients import SHOP, InProcess, in_process
+from tests.service.clients import SHOP, InProcess, add_token, bearer, in_process
 
 ORIGIN = "https://shop.example"
 OWN, OTHER = "/v1/experiments/shop", "/v1/experiments/other"
@@ -37,19 +37,16 @@ def add_key(storage: Storage, name: str = "web", **given: Any) -> str:
 
 def page(key: str, origin: str | None = ORIGIN) -> dict[str, str]:
     """The headers of a page's requests."""
-    found = {"Authorization": f"Bearer {key}"}
-    return found if origin is None else found | {"Origin": origin}
+    return bearer(key) if origin is None else bearer(key) | {"Origin": origin}
 
 
 @contextmanager
 def shops(**given: Any) -> Iterator[tuple[InProcess, Storage, dict[str, str], str]]:
     """A service with two experiments, headers of an admin, and a key for the first."""
     storage = open_storage("memory")
-    token, record = auth.new_token("me", "admin")
-    storage.tokens.add(record)
+    me = bearer(add_token(storage))
     key = add_key(storage, **given)
     with in_process(storage) as client:
-        me = {"Authorization": f"Bearer {token}"}
         for name in ("shop", "other"):
             assert client.post("/v1/experiments", SHOP | {"name": name}, headers=me).is_success
         yield client, storage, me, key
@@ -350,7 +347,7 @@ def test_unit_tokens_cannot_be_forged_or_used_after_their_time() -> None:
 
 def test_a_publishable_key_opens_no_page() -> None:
     storage = open_storage("memory")
-    storage.tokens.add(auth.new_token("me", "admin")[1])
+    add_token(storage)
     key = add_key(storage)
     with dashboard(storage) as browser:
         refused = browser.sign_in(key)

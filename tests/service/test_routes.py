@@ -10,9 +10,8 @@ import pyarrow.parquet
 import pytest
 from msgspec import convert
 
-from steadyarm.service.auth import new_token
 from steadyarm.wire.responses import Problem
-from tests.service.clients import SHOP, InProcess, in_process, until
+from tests.service.clients import SHOP, InProcess, add_token, bearer, in_process, until
 
 BASE = "/v1/experiments/shop"
 SLOTS = {f"slot {i}": ["off", "on"] for i in range(16)}
@@ -122,10 +121,9 @@ def test_two_thousand_variants_that_share_nothing(client: InProcess) -> None:
 
 
 def test_corrections_count_at_once_and_say_who(client: InProcess) -> None:
-    token, record = new_token("ada", "admin")
-    client.app.state.service.storage.tokens.add(record)
+    token = add_token(client.app.state.service.storage, "ada")
     client.app.state.service.guard.reload()
-    client._client.headers["authorization"] = f"Bearer {token}"
+    client._client.headers.update(bearer(token))
     client.post("/v1/experiments", SHOP)
     units = [f"u{i}" for i in range(10)]
     given = client.post(f"{BASE}/assignments:batch", {"units": units}).json()["assignments"]

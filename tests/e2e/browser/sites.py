@@ -24,11 +24,10 @@ from playwright.sync_api import (
 )
 
 import steadyarm as sa
-from steadyarm.service.auth import new_token
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import stored
 from tests.live.scorecards import played
-from tests.service.clients import listening
+from tests.service.clients import add_token, listening
 
 HOSTILE_TOKEN = "<img src=x onerror=alert(5)> {{7*7}}"
 HOSTILE_EXPERIMENT = '"><img src=x onerror=alert(4)> & {{7*7}}'
@@ -102,8 +101,7 @@ def site(folder: Path, stored: Path | None, guarded: bool = False) -> Iterator[S
     if guarded:
         with closing(open_storage(f"sqlite:///{folder}/tests.db")) as storage:
             for scope in ("read", "write", "admin"):
-                tokens[scope], record = new_token(f"{HOSTILE_TOKEN} {scope}", scope)
-                storage.tokens.add(record)
+                tokens[scope] = add_token(storage, f"{HOSTILE_TOKEN} {scope}", scope)
     with listening(f"sqlite:///{folder}/tests.db") as url:
         yield Site(url, tokens)
 
