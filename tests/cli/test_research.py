@@ -38,7 +38,7 @@ from tests.reports.worlds import Elements
 def test_the_demo_prints_a_verdict_writes_a_picture_and_leaves_an_experiment(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["demo", "--out", str(tmp_path), "--trials", "20"]) == 0
+    assert main(["demo", "--out", str(tmp_path), "--trials", "5"]) == 0
     printed = capsys.readouterr().out
     assert "Verdict: show the layout" in printed
     assert "Steady" in printed
