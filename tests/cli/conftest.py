@@ -68,6 +68,5 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shop(run: Run, finished: Path) -> Run:
-    """The same with the finished experiment, called shop."""
     shutil.copy(finished, "tests.db")
     return run

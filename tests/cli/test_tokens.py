@@ -95,8 +95,6 @@ def test_the_secret_of_signed_units_is_printed_once(
 
 
 class Terminal:
-    """Commands on one storage, and what they print."""
-
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.url, self._capsys = f"sqlite:///{folder}/tests.db", capsys
 

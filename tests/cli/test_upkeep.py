@@ -80,9 +80,6 @@ def test_status_upgrade_status(file: Path, call: Call) -> None:
     assert "install a newer SteadyArm" in call("upgrade", status=1)
 
 
-# Backup and restore
-
-
 def test_the_commands_of_the_guide_restore_a_storage(
     file: Path, shop: Experiment, call: Call
 ) -> None:
@@ -187,9 +184,6 @@ def test_a_copy_on_postgresql_and_back_is_the_same(
         assert sum(back.status().assigned) == 20
         assert back.replay().agrees
         assert [e.action for e in back.history()] == [e.action for e in shop.history()]
-
-
-# Check and prune
 
 
 def test_a_check_tells_what_cannot_be_read_and_goes_on(

@@ -164,7 +164,6 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
 
 @pytest.fixture
 def create(folder: Path, name: str) -> Iterator[Create]:
-    """Create an experiment in the storage of the service."""
     made: list[sa.Experiment] = []
 
     def new(arms: Any = ("A", "B"), budget: int = 100, **settings: Any) -> sa.Experiment:

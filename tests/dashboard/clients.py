@@ -74,7 +74,6 @@ def dashboard(storage: Storage | None = None, **given: Any) -> Iterator[Browser]
 
 
 def add_tokens(storage: Storage, *scopes: Scope) -> dict[Scope, str]:
-    """A token of each scope, named after it."""
     return {scope: add_token(storage, scope, scope) for scope in scopes}
 
 
@@ -96,8 +95,6 @@ Guarded = tuple[Browser, Storage, dict[Scope, str]]
 
 
 class Elements(HTMLParser):
-    """Names of all elements, their attributes, and the text."""
-
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: list[str] = []
@@ -114,6 +111,5 @@ class Elements(HTMLParser):
 
 
 def stored(test: sa.Experiment, storage: Storage, name: str) -> None:
-    """Take a test into another storage."""
     snapshot = test.storage.snapshot(test.key, everything=True)
     fill(storage, name, snapshot, [test.storage.log(test.key, most=100_000)])

@@ -27,7 +27,6 @@ def guarded() -> Iterator[Guarded]:
 
 @pytest.fixture
 def empty() -> Iterator[Browser]:
-    """A browser at a service without tokens and experiments."""
     with dashboard() as browser:
         yield browser
 

@@ -116,7 +116,6 @@ RATES = {"red": 0.2, "blue": 0.8}
 
 @pytest.fixture
 def spent() -> sa.Experiment:
-    """A test whose budget is spent, and which is decided."""
     test = sa.create_experiment(
         *("button", list(RATES), sa.Steady(), 300, open_storage("memory")),
         seed=1,

@@ -42,9 +42,6 @@ def text_of(browser: Browser, path: str) -> str:
     return Elements(browser.get(path).text).text
 
 
-# The overview
-
-
 def test_search_and_filter() -> None:
     storage = open_storage("memory")
     for name, start in (("alpha", True), ("beta", True), ("gamma", False)):
@@ -82,9 +79,6 @@ def test_the_overview_comes_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
         assert re.findall(r'href="/experiments/(\w+)"', browser.get("/?page=x").text) == found[0]
 
 
-# Scorecards
-
-
 def test_scorecards_are_computed_once_however_many_watch(
     shown: tuple[Browser, Scorecard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,9 +113,6 @@ def test_another_session_gets_its_own_page(guarded: Guarded) -> None:
     browser.sign_in(tokens["read"])
     again = browser.get("/", headers={"If-None-Match": first})
     assert again.status_code == 200  # the old page holds the key of the old session
-
-
-# One experiment
 
 
 def test_the_page_shows_what_the_scorecard_says(shown: tuple[Browser, Scorecard]) -> None:
@@ -355,9 +346,6 @@ def test_names_full_of_markup_are_text() -> None:
         overview = Elements(browser.get("/").text)
         assert "i" not in overview.tags
         assert "<i onclick=alert(1)>" in overview.text
-
-
-# Charts and files
 
 
 @pytest.mark.parametrize("name", TITLES)

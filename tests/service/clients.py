@@ -99,12 +99,10 @@ def add_token(storage: Storage, name: str = "me", scope: Scope = "admin", **give
 
 
 def bearer(token: str) -> dict[str, str]:
-    """Headers with a token."""
     return {"Authorization": f"Bearer {token}"}
 
 
 def until(met: Callable[[], object], seconds: float = 180) -> None:
-    """Wait until this holds."""
     deadline = time.monotonic() + seconds
     while not met():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -146,8 +144,6 @@ def listening(storage: str, at: int = 0, **given: Any) -> Iterator[str]:
 
 @dataclass
 class Server:
-    """A running `steadyarm serve`."""
-
     process: subprocess.Popen[str]
     log: Path
     url: str = ""
@@ -197,8 +193,6 @@ def served(folder: Path, *words: str, **variables: str) -> Iterator[Server]:
 
 @dataclass(frozen=True)
 class Received:
-    """One request."""
-
     path: str
     headers: dict[str, str]
     body: bytes

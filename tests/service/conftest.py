@@ -17,6 +17,5 @@ def client() -> Iterator[InProcess]:
 
 @pytest.fixture
 def shop(client: InProcess) -> InProcess:
-    """The client; it has an experiment called shop."""
     assert client.post("/v1/experiments", SHOP).status_code == 201
     return client

@@ -241,9 +241,6 @@ def test_before_the_first_token_nobody_from_elsewhere_gets_in(proxies: tuple[str
         assert "another machine" in answer.json()["detail"]
 
 
-# A path of its own
-
-
 @pytest.mark.parametrize("prefix", ["/ab", ""])
 def test_requests_come_with_the_root_path_or_without(prefix: str) -> None:
     with in_process(root_path="/ab/") as client:

@@ -191,8 +191,6 @@ def test_what_another_process_has_just_created_gets_its_events(tmp_path: Path) -
 
 
 class PartlyAway(Storage):
-    """A storage in which one experiment cannot be written for a while."""
-
     away: frozenset[int] = frozenset()
 
     def record(self, key: int, events: Sequence[Event], now: int) -> RecordResult:

@@ -125,8 +125,6 @@ TOUCHING = [route for route in ROUTES if route.path not in NOTHING_READ]
 
 
 class Faulty:
-    """A database of which every use fails."""
-
     def __init__(self, fail: Callable[..., Any]) -> None:
         self._fail = fail
 

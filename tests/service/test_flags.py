@@ -19,7 +19,6 @@ def context(unit: Any = "u1", **more: Any) -> dict[str, Any]:
 
 
 def assigned(client: InProcess, name: str = "shop") -> int:
-    """How much of the budget is spent."""
     return int(client.get(f"/v1/experiments/{name}").json()["totals"]["assigned"])
 
 

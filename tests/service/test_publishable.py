@@ -36,7 +36,6 @@ def add_key(storage: Storage, name: str = "web", **given: Any) -> str:
 
 
 def page(key: str, origin: str | None = ORIGIN) -> dict[str, str]:
-    """The headers of a page's requests."""
     return bearer(key) if origin is None else bearer(key) | {"Origin": origin}
 
 
@@ -242,8 +241,6 @@ def test_a_service_with_publishable_keys_alone_is_closed_to_all_else() -> None:
         assert "access-control-allow-origin" not in asked().headers
 
 
-# Signed units
-
 NEVER = 4_000_000_000
 
 
@@ -307,7 +304,6 @@ def test_a_visitor_cannot_speak_for_another() -> None:
 
 
 def _signed(content: str, secret: str, version: str = "v1") -> str:
-    """A unit token with any payload, properly signed."""
     payload = base64.urlsafe_b64encode(content.encode()).rstrip(b"=").decode()
     signed = hmac.digest(secret.encode(), f"{version}.{payload}".encode(), "sha256")
     return f"{version}.{payload}.{base64.urlsafe_b64encode(signed).rstrip(b'=').decode()}"

@@ -127,7 +127,6 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
 
 
 def listening(most: int) -> AbstractContextManager[tuple[str, int]]:
-    """A server that keeps so many connections."""
     quiet: Any = {"lifespan": "off", "log_config": None, "access_log": False}
     http = process.LimitedProtocol
     return running(uvicorn.Config(answer, http=http, limit_concurrency=most, **quiet))

@@ -40,8 +40,6 @@ START = 1_780_000_000 * SECOND  # a time after the one at which experiments here
 
 
 class Clock:
-    """A time that tests set."""
-
     def __init__(self, now: int = START) -> None:
         self.now = now
 
@@ -61,7 +59,6 @@ ON_BOTH = pytest.mark.parametrize("storage", ["sqlite", "postgresql"], indirect=
 def storage(
     request: pytest.FixtureRequest, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> Any:
-    """A storage whose clock is that of the test."""
     url = f"sqlite:///{tmp_path}/tests.db"
     if getattr(request, "param", "sqlite") == "postgresql":
         url = fresh_database(request.getfixturevalue("postgres"))
@@ -289,9 +286,6 @@ def test_slack_gets_what_it_shows() -> None:
         assert content["text"].startswith("&lt;shop&gt; ")
         assert "<https://tests.example.org/|Open" in content["blocks"][0]["text"]["text"]
         assert ("Ship B." in content["text"]) == (event == "experiment.decided")
-
-
-# Sending
 
 
 def try_sending(url: str, **given: Any) -> int:

@@ -17,7 +17,6 @@ ARGUMENTS = ("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--disa
 
 
 def executable() -> str:
-    """Where chromium is."""
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
     if found is None:
         raise FileNotFoundError(
@@ -29,7 +28,6 @@ def executable() -> str:
 
 @contextmanager
 def open_browser() -> Iterator[Browser]:
-    """A browser without windows."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=executable(), args=[*ARGUMENTS], headless=True

@@ -25,21 +25,18 @@ def experiments(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory, experiments: Path) -> Iterator[Site]:
-    """A service without tokens."""
     with site(tmp_path_factory.mktemp("shop"), experiments) as service:
         yield service
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory, experiments: Path) -> Iterator[Site]:
-    """A service that wants tokens."""
     with site(tmp_path_factory.mktemp("guarded"), experiments, guarded=True) as service:
         yield service
 
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[Site]:
-    """A service without tokens and experiments."""
     with site(tmp_path, None) as service:
         yield service
 
@@ -80,5 +77,4 @@ def visitor(browser: Browser, screens: dict[tuple[str, int], Watch]) -> Iterator
 
 @pytest.fixture
 def name() -> str:
-    """Of an experiment that no other test has."""
     return f"test-{next(_numbers)}"

@@ -44,7 +44,6 @@ CHECKOUT = ("standard", "one page", "guest checkout", "long form", "no form")
 
 
 def experiments() -> Iterator[tuple[str, sa.Experiment]]:
-    """Experiments of all kinds, with their names."""
     two = sa.ArmSet.one_hot(["old", "new"])
     rates: dict[str, Any] = {"reward_range": (0.0, 1.0)}
     layouts = sa.ArmSet.factorial(LAYOUTS)
@@ -114,12 +113,10 @@ HURRIED = """{
 
 
 def address(name: str) -> str:
-    """Of an experiment's page."""
     return f"/experiments/{quote(name, safe='')}"
 
 
 def headline(page: Page) -> Locator:
-    """The sentence that says how it stands."""
     return page.locator("[data-live=headline]")
 
 

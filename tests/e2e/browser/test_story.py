@@ -105,7 +105,6 @@ def test_a_test_from_the_form_to_the_report(
 
 
 def read_offline(browser: Browser, report: Path, name: str) -> None:
-    """The report needs nothing but itself."""
     context = new_context(browser, "file:///")
     watch = Watch(context, "file:///")
     context.set_offline(True)

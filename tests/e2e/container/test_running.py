@@ -44,19 +44,16 @@ def image_environment() -> dict[str, str]:
 
 
 def image_command() -> list[str]:
-    """What a container runs."""
     (line,) = image("CMD")
     return [str(word) for word in json.loads(line)]
 
 
 def image_health() -> list[str]:
-    """What tells whether a container is healthy."""
     (line,) = image("HEALTHCHECK")
     return [str(word) for word in json.loads(line.partition("CMD")[2])]
 
 
 def compose() -> dict[str, Any]:
-    """compose.yaml, variables as they are written."""
     found: dict[str, Any] = import_module("yaml").safe_load((ROOT / "compose.yaml").read_text())
     return found
 
@@ -91,7 +88,6 @@ def run(words: list[str], variables: Variables) -> subprocess.CompletedProcess[s
 
 @contextmanager
 def started(words: list[str], variables: Variables) -> Iterator[str]:
-    """The service, from healthy to its end; gives its address."""
     quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen(words, env=variables, start_new_session=True, **quiet)
     try:

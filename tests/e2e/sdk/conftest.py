@@ -20,14 +20,12 @@ def pages() -> Iterator[PageServer]:
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory, pages: PageServer) -> Iterator[Shop]:
-    """A service that stays open."""
     with create_shop(tmp_path_factory.mktemp("shop"), pages.url).open() as found:
         yield found
 
 
 @pytest.fixture
 def visitor(browser: Browser, pages: PageServer) -> Iterator[BrowserContext]:
-    """A browser that has never been here."""
     context = new_context(browser, pages.url)
     yield context
     context.close()

@@ -136,7 +136,6 @@ class _Handler(SimpleHTTPRequestHandler):
 
 @contextmanager
 def serving_pages() -> Iterator[PageServer]:
-    """A server of pages on a free port."""
     pages = PageServer("")
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, pages.pages)) as http:
         pages.url = f"http://127.0.0.1:{http.server_address[1]}"
@@ -150,7 +149,6 @@ def serving_pages() -> Iterator[PageServer]:
 
 
 def free_port() -> int:
-    """A port that nobody listens at now."""
     with closing(socket.create_server(("127.0.0.1", 0))) as found:
         port: int = found.getsockname()[1]
         return port

@@ -175,7 +175,6 @@ def commands() -> list[str]:
 
 
 def typed(command: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command of the README prints."""
     words = command.split()
     assert words[0] == "steadyarm"
     assert main(words[1:]) == 0

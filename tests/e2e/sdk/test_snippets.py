@@ -27,7 +27,6 @@ BUTTONS = {f"the page with button {name}" for name in "ABC"}
 
 
 def documented(page: str, language: str, containing: str) -> str:
-    """The program of a page that has this in it."""
     blocks = re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     (found,) = (block for block in blocks if containing in block)
     return str(found)
