@@ -270,10 +270,10 @@ class Preflight(routing.Route):
 
 async def read_body(request: Request, most: int) -> bytes:
     """The whole body; RefusedError if it is larger than `most` bytes, or too much waits."""
-    announced = request.headers.get("content-length", "")
+    scope, body, more = request.scope, bytearray(), True
+    announced = header_of(scope, b"content-length")
     if announced.isdecimal() and int(announced) > most:
         raise _too_large(most)
-    scope, body, more = request.scope, bytearray(), True
     service: Service = scope["service"]
     while more:
         message = await request.receive()
