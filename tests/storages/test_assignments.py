@@ -48,14 +48,14 @@ def test_a_unit_of_a_sticky_experiment_keeps_its_first_assignment(bench: Bench) 
     assert [a.new for a in first] == [True, True, False, True, False]
     later = every(bench.again().assign(key, ["c", "d", "b"], now=NOW + 5))
     assert [a.number for a in later] == [2, 3, 1]
-    assert later[0] == replace(first[3], new=False)
+    assert later[0] == first[3]._replace(new=False)
     assert (later[1].new, later[1].created) == (True, NOW + 5)
     bench.open_segment(key, new_segment(5))
     assert every(bench.assign(key, ["a"]))[0].number == 0
     for unit in (*NAMES, "A", ""):
         one, two = (every(bench.assign(key, [unit]))[0] for _ in range(2))
         assert one.new
-        assert two == replace(one, new=False)
+        assert two == one._replace(new=False)
         assert one.unit == unit
         if unit == NAMES[4]:
             bench.open_segment(key, new_segment(50))

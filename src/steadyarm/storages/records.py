@@ -459,8 +459,7 @@ class Decision:
         return last.cut()
 
 
-@dataclass(frozen=True)
-class StoredAssignment:
+class StoredAssignment(NamedTuple):
     """One assignment of an arm to a unit.
 
     Attributes
@@ -496,8 +495,7 @@ class AssignmentResult:
     outside: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The outcome of one reward, or of one event of a metric.
 
     Attributes
@@ -533,8 +531,7 @@ class RecordResult(NamedTuple):
     exhausted: bool
 
 
-@dataclass(frozen=True)
-class LogRow:
+class LogRow(NamedTuple):
     """One assignment with its reward and events, as the log has it.
 
     SQL rows are unpacked by position, so new fields come last.
@@ -902,7 +899,7 @@ def undo_corrections(row: LogRow, corrections: Iterable[Correction]) -> LogRow:
         if not each.closed:
             break
         if each.kind == "void":
-            row = replace(row, reward=each.before)
+            row = row._replace(reward=each.before)
         elif each.kind == "exclude":
-            row = replace(row, excluded=None)
+            row = row._replace(excluded=None)
     return row

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
@@ -256,7 +256,7 @@ def assign(
         named = set[str]()
         for i, unit in enumerate(units):
             if assigned[i] is None and unit in by_unit:
-                assigned[i] = replace(by_unit[unit], new=False) if unit in named else by_unit[unit]
+                assigned[i] = by_unit[unit]._replace(new=False) if unit in named else by_unit[unit]
                 named.add(unit)
     else:
         new = _draw(t, draws, last, missing, now)
@@ -594,7 +594,7 @@ def with_events(t: Transaction, rows: list[LogRow]) -> list[LogRow]:
     for number, *event in t.connection.execute(EVENTS, values):
         events_of.setdefault(number, []).append(MetricEvent(*event))
     return [
-        replace(row, events=tuple(sorted(events_of[row.number])))
+        row._replace(events=tuple(sorted(events_of[row.number])))
         if row.number in events_of
         else row
         for row in rows
