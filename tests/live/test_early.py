@@ -56,7 +56,7 @@ def played(
 
 @pytest.mark.parametrize("policy", [sa.Steady(), sa.P1RAGE(), sa.P1()], ids=lambda p: p.name)
 def test_shares_move_before_the_first_window_ends(policy: sa.Policy[Any]) -> None:
-    live = played(until=3, policy=policy)
+    live = played(until=3, visits=160, policy=policy)
     records = records_of(live)
     early = [record for record in records if record.early]
     assert all(record.policy_version == 0 for record in records)  # nothing is complete yet
@@ -64,6 +64,7 @@ def test_shares_move_before_the_first_window_ends(policy: sa.Policy[Any]) -> Non
     assert not any(record.carried_on for record in early)
     first, *later = (each.segment.weights[0] for each in (records[0], *early))
     assert max(share[1] + share[2] for share in later) > first[1] + first[2] + 0.02
+    assert all((share >= first / 2).all() for share in later)  # half of what is planned stays
     assert len(records) < 70  # although P1 decides after every round
     assert live.replay().agrees, live.replay()
 
