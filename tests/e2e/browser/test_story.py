@@ -1,4 +1,4 @@
-"""A test from the form to the report, as the person who runs it sees it."""
+"""A test from the form to the report, as people who run it or only look at it see it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,22 @@ import io
 import random
 import re
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.e2e.browser.chromium import new_context
 from tests.e2e.browser.conftest import Visitor
-from tests.e2e.browser.sites import Site, Watch, address, headline, hurry, send_traffic
+from tests.e2e.browser.sites import (
+    HOSTILE_TOKEN,
+    Site,
+    Watch,
+    address,
+    headline,
+    hurry,
+    send_traffic,
+)
 
 METRICS = (("revenue", "Money", "Only shown"), ("loading", "Number", "Guardrail"))
 
@@ -230,3 +239,44 @@ def test_the_planner_fills_in_the_form(visitor: Visitor, shop: Site, name: str) 
     page.get_by_text("The same as TOML and Python").click()
     expect(page.locator("#toml")).to_contain_text('stop = "when sure"')
     expect(page.locator("#python")).to_contain_text("sa.Metric('purchase'")
+
+
+PAGE = address("landing-page")
+
+
+def test_a_reader_signs_in_reads_and_is_told_of_signing_out(
+    visitor: Visitor, guarded: Site
+) -> None:
+    page, watch = visitor(guarded)
+    for status in ("403", "401"):
+        watch.allow(f"status of {status}")
+    hurry(page)
+    title = page.get_by_role("heading", level=1)
+    page.goto(PAGE)
+    expect(title).to_have_text("Sign in")
+    assert "landing-page" not in page.get_by_role("main").inner_text()
+    for token in ("sa_<script>alert(1)</script>", guarded.tokens["read"]):
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Sign in").click()
+        if "script" in token:
+            expect(page.get_by_role("alert")).to_contain_text("is unknown")
+            expect(page.get_by_label("Token")).to_have_value("")
+            assert "alert(1)" not in page.content()
+    expect(title).to_contain_text("landing-page")
+    expect(page.get_by_role("banner")).to_contain_text(HOSTILE_TOKEN)
+    for name in ("Pause", "Stop", "New experiment"):
+        expect(page.get_by_role("link", name=name, exact=True)).to_have_count(0)
+    assert page.evaluate("document.cookie") == ""
+    page.goto(f"{PAGE}/stop")
+    expect(page.get_by_role("main")).to_contain_text("This needs admin")
+    page.goto(PAGE)
+    cookies: Any = page.context.cookies()
+    page.context.clear_cookies()  # as if this person had signed out elsewhere
+    expect(page.get_by_text("signed out")).to_be_visible()
+    page.context.add_cookies(cookies)
+    page.goto(PAGE)
+    page.get_by_role("button", name="Sign out").click()
+    expect(title).to_have_text("Sign in")
+    page.go_back()
+    page.goto(PAGE)
+    expect(title).to_have_text("Sign in")
