@@ -73,6 +73,15 @@ def dashboard(storage: Storage | None = None, **given: Any) -> Iterator[Browser]
         yield browser
 
 
+def create(
+    storage: Storage, budget: int = 400, name: str = "shop", arms: str = "A B", **settings: Any
+) -> sa.Experiment:
+    """An experiment with usual settings; `arms` are names with spaces between."""
+    rules: dict[str, Any] = {"seed": 1, "policy": sa.Steady()}
+    rules |= ({} if "metrics" in settings else {"missing": "drop"}) | settings
+    return sa.create_experiment(name, arms.split(), budget=budget, storage=storage, **rules)
+
+
 def add_tokens(storage: Storage, *scopes: Scope) -> dict[Scope, str]:
     return {scope: add_token(storage, scope, scope) for scope in scopes}
 

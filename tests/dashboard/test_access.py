@@ -16,8 +16,6 @@ import pytest
 
 from steadyarm.dashboard import access
 from steadyarm.errors import InvalidInputError
-from steadyarm.live.lifecycle import create_experiment
-from steadyarm.policies import Steady
 from steadyarm.service.auth import new_token
 from steadyarm.service.service import STRANGERS
 from steadyarm.service.settings import ServiceSettings
@@ -29,6 +27,7 @@ from tests.dashboard.clients import (
     Browser,
     Guarded,
     add_tokens,
+    create,
     dashboard,
     pages_of,
     state_of,
@@ -193,7 +192,7 @@ def test_strangers_can_fill_no_memory(guarded: Guarded) -> None:
 
 def test_an_open_visit_is_worth_nothing_once_there_are_tokens() -> None:
     storage = open_storage("memory")
-    create_experiment("shop", ["A", "B"], Steady(), 100, storage=storage, missing="drop")
+    create(storage)
     with dashboard(storage) as browser:
         assert browser.get(STOP).status_code == 200
         add_tokens(storage, "admin")
@@ -258,7 +257,7 @@ def test_forged_cookies_are_worth_nothing(guarded: Guarded) -> None:
 def test_posts_need_the_key_of_their_own_session(open_: bool) -> None:
     storage = open_storage("memory")
     tokens = {} if open_ else add_tokens(storage, "admin")
-    create_experiment("shop", ["A", "B"], Steady(), 100, storage=storage, missing="drop")
+    create(storage)
     with dashboard(storage) as browser:
 
         def come() -> str:

@@ -11,7 +11,7 @@ import pytest
 import steadyarm as sa
 from steadyarm.dashboard import pages
 from steadyarm.storages import open_storage
-from tests.dashboard.clients import Browser, Elements, dashboard
+from tests.dashboard.clients import Browser, Elements, create, dashboard
 
 CLAIMS = ("A is ahead", "A leads", "B leads", "best estimate")
 
@@ -27,19 +27,13 @@ def texts(browser: Browser, name: str) -> list[str]:
     [
         (0, "", "Waiting for the first of 400 visits"),
         (400, "purchase", "All 400 rewards so far are 0."),
-        (
-            *(400, "purchases"),
-            "No reward has arrived for 400 visits. Events named 'purchases' were received; the "
-            "metric is called 'purchase'.",
-        ),
+        (400, "purchases", "Events named 'purchases' were received; the metric is called 'purc"),
     ],
 )
 def test_without_a_reward_above_zero_nobody_leads(visits: int, event: str, why: str) -> None:
     storage = open_storage("memory")
     metric = sa.Metric("purchase", role="primary", kind="yes/no", window="1d")
-    test = sa.create_experiment(
-        "shop", ["A", "B"], sa.Steady(), 400, storage, seed=1, control="A", metrics=[metric]
-    )
+    test = create(storage, control="A", metrics=[metric])
     units = [f"visitor {i}" for i in range(visits)]
     test.ask_many(units)
     with dashboard(storage) as browser:
@@ -64,14 +58,8 @@ def test_a_stopped_test_shows_the_analysis_that_stopped_it(
     rates, luck = {"standard": 0.2, "photo": 0.24, "guest": 0.42}, random.Random(1)
     storage = open_storage("memory")
     purchase = sa.Metric("purchase", role="primary", kind="yes/no", missing="drop")
-    test = sa.create_experiment(
-        *("shop", list(rates), sa.Steady(), 4000, storage),
-        seed=1,
-        control="standard",
-        metrics=[purchase],
-        stop="when sure",
-        looks=5,
-    )
+    rules: dict[str, Any] = {"metrics": [purchase], "stop": "when sure", "looks": 5}
+    test = create(storage, 4000, arms=" ".join(rates), control="standard", **rules)
     waiting: list[Any] = []
     with dashboard(storage) as browser:
         for start in range(0, 4000, 100):
@@ -116,12 +104,7 @@ RATES = {"red": 0.2, "blue": 0.8}
 
 @pytest.fixture
 def spent() -> sa.Experiment:
-    test = sa.create_experiment(
-        *("button", list(RATES), sa.Steady(), 300, open_storage("memory")),
-        seed=1,
-        missing="drop",
-        control="red",
-    )
+    test = create(open_storage("memory"), 300, "button", " ".join(RATES), control="red")
     luck = random.Random(1)
     for i in range(300):
         shown = test.ask(f"u{i}")

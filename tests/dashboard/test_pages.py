@@ -31,7 +31,7 @@ from steadyarm.live.scorecard import Scorecard, compute_scorecard
 from steadyarm.live.verdict import adjusted_text
 from steadyarm.plot.spec import for_page, note_of, table_of
 from steadyarm.storages import open_storage
-from tests.dashboard.clients import Browser, Elements, Guarded, dashboard, stored
+from tests.dashboard.clients import Browser, Elements, Guarded, create, dashboard, stored
 from tests.live.scorecards import NAMES, played
 
 EVIL = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{7*7}}", "<b>bold</b>"]
@@ -45,8 +45,7 @@ def text_of(browser: Browser, path: str) -> str:
 def test_search_and_filter() -> None:
     storage = open_storage("memory")
     for name, start in (("alpha", True), ("beta", True), ("gamma", False)):
-        arms, policy = ["A", "B"], sa.Steady()
-        sa.create_experiment(name, arms, policy, 50, storage, start=start, missing="drop")
+        create(storage, 50, name, start=start)
     with dashboard(storage) as browser:
         rows = {
             query: re.findall(r'href="/experiments/(\w+)"', browser.get(f"/?{query}").text)
@@ -67,7 +66,7 @@ def test_the_overview_comes_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "ROWS", 2)
     storage = open_storage("memory")
     for i in range(5):
-        sa.create_experiment(f"t{i}", ["A", "B"], sa.Steady(), 50, storage, missing="drop")
+        create(storage, 50, f"t{i}")
     with dashboard(storage) as browser:
         path, found = "/?q=t", list[list[str]]()
         while path:
@@ -174,10 +173,7 @@ def test_what_can_be_done_depends_on_whether_visits_are_left(
 def test_every_stage_has_a_page(stage: str, visits: int, rewards: int) -> None:
     storage = open_storage("memory")
     policy = sa.Peace() if stage == "epochs" else sa.Steady()
-    started = stage != "draft"
-    test = sa.create_experiment(
-        "t", ["A", "B"], policy, 40, storage, seed=1, start=started, missing="drop"
-    )
+    test = create(storage, 40, "t", policy=policy, start=stage != "draft")
     for i in range(visits):
         assigned = test.ask(f"{i}")
         if i < rewards:
@@ -206,8 +202,7 @@ def test_the_setup_panel_says_what_became_of_each_event() -> None:
     storage = open_storage("memory")
     purchase = sa.Metric("purchase", role="primary", kind="yes/no", window="1h")
     revenue = sa.Metric("revenue", kind="money", event="purchase", several="sum", window="1h")
-    metrics = [purchase, revenue]
-    test = sa.create_experiment("shop", ["A", "B"], sa.Steady(), 400, storage, metrics=metrics)
+    test = create(storage, metrics=[purchase, revenue])
     test.ask("ann")
     wrong: list[dict[str, Any]] = [
         {"unit": "ann", "event": "purchases"},
@@ -238,15 +233,9 @@ def test_the_setup_panel_says_what_became_of_each_event() -> None:
 
 def test_the_page_shows_covariates_and_attributes() -> None:
     storage, luck = open_storage("memory"), random.Random(1)
-    control = "<b>plain</b>"
-    test = sa.create_experiment(
-        *("shop", [control, "guest"], sa.Steady(), 600, storage),
-        seed=1,
-        missing="drop",
-        control=control,
-        covariates=["spend"],
-        attributes={"device": ["mobile", "desktop"], "country": ["FR", "DE"]},
-    )
+    devices = {"device": ["mobile", "desktop"], "country": ["FR", "DE"]}
+    rules: dict[str, Any] = {"covariates": ["spend"], "attributes": devices}
+    test = create(storage, 600, arms="<b>plain</b> guest", control="<b>plain</b>", **rules)
     for i in range(600):
         spend = luck.gauss(0.0, 1.0)
         shown = test.ask(f"u{i}", {"device": ("mobile", "desktop")[i % 2]}, {"spend": spend})
@@ -273,9 +262,7 @@ def test_guardrails_and_other_metrics_have_their_tables() -> None:
         sa.Metric("revenue", kind="money", unit="€"),
         sa.Metric("loading", role="guardrail", unit="s", direction="minimize", margin=0.1),
     ]
-    shop = sa.create_experiment(
-        "shop", ["A", "B"], sa.Steady(), 200, storage, seed=1, control="A", metrics=metrics
-    )
+    shop = create(storage, 200, control="A", metrics=metrics)
     counts = np.zeros((2, 2))
     for i in range(200):
         assigned = shop.ask(f"u{i}")

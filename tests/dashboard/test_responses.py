@@ -10,8 +10,6 @@ import pytest
 from steadyarm.dashboard import access
 from steadyarm.dashboard.access import GuardedPage
 from steadyarm.dashboard.responses import HEADERS, local_path
-from steadyarm.live.lifecycle import create_experiment
-from steadyarm.policies import Steady
 from steadyarm.service.app import Endpoint, Preflight
 from steadyarm.storages import open_storage
 from tests.dashboard.clients import (
@@ -19,6 +17,7 @@ from tests.dashboard.clients import (
     Browser,
     Guarded,
     add_tokens,
+    create,
     dashboard,
     pages_of,
     state_of,
@@ -143,7 +142,7 @@ def under() -> Iterator[tuple[Browser, str]]:
     """A dashboard with an experiment that has results, and the token of an admin."""
     storage = open_storage("memory")
     token = add_tokens(storage, "admin")["admin"]
-    test = create_experiment("shop", ["A", "B"], Steady(), 400, storage=storage, missing="drop")
+    test = create(storage)
     for i in range(200):
         test.tell(test.ask(f"u{i}"), i % 3 == 0)
     hosts = ("127.0.0.1", "localhost", "tests.example.org")
