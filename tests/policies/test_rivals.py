@@ -145,7 +145,7 @@ def test_sequential_halving_ranks_arms_without_reward_last() -> None:
     assert np.flatnonzero(state.survivors[0]).tolist() == [1, 2]
 
 
-# GSE. The settings of its paper's experiments are not stated here precisely enough to repeat them.
+# GSE. The settings of its paper's experiments are not known here in full: properties are tested.
 
 
 def test_gse_is_sequential_halving_where_arms_share_nothing() -> None:
@@ -173,7 +173,7 @@ def test_gse_plays_the_design_of_survivors_and_keeps_one_in_eta() -> None:
     assert policy.recommend(state).arm[0] == (arms.features @ theta).argmax()
 
 
-# Deconfounded Thompson. Its paper's experiments have contexts of several kinds, not only batches.
+# Deconfounded Thompson. The settings of its paper's experiments are not known here in full, either.
 
 
 def batches(levels: Any) -> Any:
