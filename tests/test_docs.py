@@ -92,3 +92,15 @@ def test_ratios_in_drifting_worlds_are_those_of_the_record() -> None:
         means = [np.exp(np.mean(steady - other)) for other in (balanced, rage, fixed, iid)]
         assert f"| {row}" in page
         assert " | ".join(f"{mean:.2f}" for mean in means) in page
+
+
+def test_ratio_to_top_two_is_that_of_the_record() -> None:
+    record = (ROOT / "benchmarks/results/bench_steady_top_two.txt").read_text()
+    page = " ".join((ROOT / "docs/research/policies.md").read_text().split())
+    found = re.search(r"Top-Two: geometric mean (\S+), fewer errors in (\d+) worlds", record)
+    worlds = re.search(r"(\d+) worlds: geometric mean", record)
+    assert found is not None
+    assert worlds is not None
+    ratio, won, all_worlds = found[1], int(found[2]), int(worlds[1])
+    said = f"Of {all_worlds} held-out worlds it has the smaller error in {all_worlds - won}; Steady"
+    assert f"{said} makes {ratio} times its errors." in page
