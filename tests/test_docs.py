@@ -102,5 +102,5 @@ def test_ratio_to_top_two_is_that_of_the_record() -> None:
     assert found is not None
     assert worlds is not None
     ratio, won, all_worlds = found[1], int(found[2]), int(worlds[1])
-    said = f"Of {all_worlds} held-out worlds it has the smaller error in {all_worlds - won}; Steady"
-    assert f"{said} makes {ratio} times its errors." in page
+    said = f"Of {all_worlds} held-out worlds whose arms share nothing it has the smaller error in"
+    assert f"{said} {all_worlds - won}; Steady makes {ratio} times its errors." in page
