@@ -119,6 +119,7 @@ def run_apart(work: Coroutine[Any, Any, T]) -> T:
 def running(config: uvicorn.Config, port: int = 0) -> Iterator[tuple[str, int]]:
     """A server on real sockets in a thread of this process; its host and port."""
     with socket.create_server(("127.0.0.1", port), backlog=500) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**18)  # who reads slowly is felt
         server, place = uvicorn.Server(config), bound.getsockname()
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
