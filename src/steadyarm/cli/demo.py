@@ -374,11 +374,12 @@ def _chart(
         for day in range(1, DAYS + 1)
         for k, name in enumerate(world.arms.names)
     ]
+    label = "day of the test (shaded: weekends)"
     weekends = [{"from": first - 0.5, "to": first + 1.5} for first in range(1, DAYS + 1, 7)]
     shade = {
         "data": {"values": weekends},
         "mark": {"type": "rect", "color": spec.QUIET, "opacity": 0.15},
-        "encoding": {"x": spec.field("from"), "x2": {"field": "to"}},
+        "encoding": {"x": spec.field("from", title=label), "x2": {"field": "to"}},
     }
     colors = [*(spec.ACCENT, spec.BAD)[: len(names)], spec.QUIET]
     tint = spec.color("layout", [*names.values(), rest], colors)
@@ -387,7 +388,7 @@ def _chart(
     lines = {
         "mark": {"type": "line"},
         "encoding": {
-            "x": spec.field("day", title="day of the test (shaded: weekends)"),
+            "x": spec.field("day", title=label),
             "y": spec.number("rate", "true click rate", True, scale={"domainMin": 0}),
             "color": tint,
             "detail": {"field": "arm"},
