@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import re
 from pathlib import Path
@@ -104,3 +105,36 @@ def test_ratio_to_top_two_is_that_of_the_record() -> None:
     ratio, won, all_worlds = found[1], int(found[2]), int(worlds[1])
     said = f"Of {all_worlds} held-out worlds whose arms share nothing it has the smaller error in"
     assert f"{said} {all_worlds - won}; Steady makes {ratio} times its errors." in page
+
+
+def test_errors_in_the_papers_settings_are_those_of_the_record() -> None:
+    page = (ROOT / "docs/research/steady.md").read_text()
+    with (ROOT / "benchmarks/results/beyond_paper.csv").open(newline="") as file:
+        records = list(csv.DictReader(file))
+    columns = ["P1-RAGE", "P1-RAGE blocks", "G-BAI blocks", "Steady fixed", "Steady iid", "Steady"]
+    rates: dict[tuple[str, str], dict[str, float]] = {}
+    for row in records:
+        rate = max(int(row["errors"]), 0.5) / int(row["trials"])
+        rates.setdefault((row["figure"], row["value"]), {})[row["policy"]] = rate
+    for row_name, setting in (
+        ("Soare's arms, nothing moves, T = 1010", ("soare_stationary", "1010")),
+        ("16 layouts, nothing moves", ("multivariate_stationary", "")),
+        ("16 layouts, scale 3", ("multivariate_scale", "3")),
+        ("16 layouts, scale 6", ("multivariate_scale", "6")),
+        ("16 layouts, scale 8", ("multivariate_scale", "8")),
+        ("16 layouts, period 1800", ("multivariate_period", "1800")),
+        ("Soare's arms, scale 9", ("soare_scale", "9")),
+        ("malicious switch", ("malicious", "")),
+    ):
+        line = re.search(rf"^\| {re.escape(row_name)} \| (.*) \|$", page, re.MULTILINE)
+        assert line is not None
+        for text, policy in zip(line[1].split(" | "), columns, strict=True):
+            unit = 10.0 ** (1 - len(text))  # of the last digit
+            assert abs(float(text) - rates[setting][policy]) <= 0.51 * unit, (row_name, policy)
+    hard = [found for found in rates.values() if found["P1-RAGE"] > 0.002]
+    ratios = [
+        np.exp(np.mean([np.log(found[policy] / found["P1-RAGE"]) for found in hard]))
+        for policy in columns[1:]
+    ]
+    means = " | ".join(f"{ratio:.3f}" for ratio in ratios)
+    assert f"ratios to P1-RAGE, {len(hard)} settings | 1 | {means} |" in page
