@@ -35,7 +35,7 @@ POLICIES = (
     *(sa.ODLinBAI(), sa.SequentialHalving(), sa.TopTwoThompson(), sa.P1RAGE.published()),
     *(sa.GSE(), sa.DeconfoundedThompson()),
 )
-BUDGET = 400
+BUDGET = 240
 
 
 def decisions() -> list[list[object]]:

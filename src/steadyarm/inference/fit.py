@@ -257,7 +257,9 @@ def _missing(arms: ArmSet, found: _Comparison) -> Missing:
     P = X[:, rows] * X[:, columns]
     info = np.einsum("kp,kp->p", P, A @ P)
     new = info > ROUNDING * np.einsum("kp,kp->p", P, found.plays[0][:, None] * P)
-    sizes = np.abs(R @ P) / np.sqrt(np.where(new, np.einsum("kp,kp->p", P, V @ P), np.inf))
+    variance = np.einsum("kp,kp->p", P, V @ P)
+    new &= variance > ROUNDING * found.noise[0] * info  # rewards may hardly vary
+    sizes = np.abs(R @ P) / np.sqrt(np.where(new, variance, np.inf))
     best = int(np.argmax(sizes))
     size, tried = float(sizes[best]), max(int(new.sum()), 1)
     single = min(float(chdtrc(1, size**2)), 1 - ROUNDING)
