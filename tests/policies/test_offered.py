@@ -102,7 +102,7 @@ def test_a_module_in_this_folder_is_found_by_the_installed_command(tmp_path: Pat
         return found.stdout
 
     own = ("--policies", "mymodule:MyPolicy")
-    run("reproduce", "malicious", *"--out out --workers processes".split(), *own)
+    run("reproduce", "malicious", "--out", "out", "--workers", "processes", *own)
     assert "malicious,,,Mine,20," in (tmp_path / "out" / "results.csv").read_text()
     assert "Mine" in run("simulate", "--policy", "mymodule:MyPolicy", *SWITCH[:-2])
 
