@@ -304,7 +304,7 @@ def test_splits_covariates_and_clusters_are_columns_of_exposures(tmp_path: Path)
     for columns, options in (
         (sa.Columns(), {"split": "equal"}),
         (sa.Columns(covariates=["spend"]), {"split": {"A": 0.5, "B": 0.5}}),
-        (sa.Columns(segments=["spend"]), {"split": "equal", "control": "A"}),
+        (sa.Columns(segments=["store"]), {"split": "equal", "control": "A"}),
         (sa.Columns(cluster="store"), {"split": "equal"}),
         (sa.Columns(cluster=["store", "day"]), {"split": "equal"}),
     ):

@@ -297,7 +297,7 @@ def test_intervals_of_rare_clicks_cover() -> None:
 @pytest.mark.parametrize(
     "policy", [sa.Steady(), sa.Steady(order="iid"), sa.P1RAGE()], ids=lambda policy: policy.name
 )
-@pytest.mark.parametrize(("K", "T"), [(5, 60), (10, 200), (20, 200)])
+@pytest.mark.parametrize(("K", "T"), [(5, 60), (20, 200)])
 def test_intervals_of_few_plays_an_arm_cover(policy: sa.Policy[Any], K: int, T: int) -> None:
     arms = sa.ArmSet.one_hot([str(k) for k in range(K)])
     world = sa.Environment.from_means(arms, np.full((T, K), 0.5), sa.GaussianNoise(1.0))

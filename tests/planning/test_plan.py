@@ -14,7 +14,7 @@ from scipy.stats import fisher_exact
 
 import steadyarm as sa
 from steadyarm.planning import Line, Need, Point, Progress, Share
-from steadyarm.planning.question import EqualSplit, candidates_of
+from steadyarm.planning.question import EqualSplit, Question, candidates_of
 from steadyarm.planning.search import SEARCHING, Search, tidy
 from steadyarm.simulation import clopper_pearson
 from steadyarm.testing.policies import CHECKS
@@ -106,8 +106,8 @@ def test_a_plan_with_looks_a_delay_and_a_control() -> None:
         "rewards": {"sd": 1.0, "correlation": 0.5, "delay": 2},
     }
     plan = sa.plan(asked, trials=200, seed=4)
-    again = sa.plan(plan.question.to_dict(), trials=200, seed=4)
-    assert again.to_dict() == plan.to_dict()
+    described = plan.question.to_dict()
+    assert Question.from_settings(described).to_dict() == described
     steady, usual = plan.lines
     assert steady.clear is not None
     assert usual.clear is not None

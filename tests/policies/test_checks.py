@@ -43,7 +43,7 @@ def test_policy(name: str, check: Callable[[sa.Policy[Any]], None]) -> None:
     check(CONFIGURATIONS[name])
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", POLICIES)
 def test_minimising_mirrors_maximising(name: str) -> None:
     policy = CONFIGURATIONS[name]
     for arms in check_arm_sets().values():
