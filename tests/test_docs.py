@@ -86,7 +86,7 @@ def test_late_comebacks_are_those_of_the_record() -> None:
 def test_ratios_in_drifting_worlds_are_those_of_the_record() -> None:
     record = (ROOT / "benchmarks/results/bench_steady.txt").read_text()
     page = (ROOT / "docs/research/steady.md").read_text()
-    for group, row in (("tuned on", "25 that it was tuned on"), ("written", "20 written after")):
+    for group, row in (("tuned on", "25 used for tuning"), ("written", "20 written after")):
         lines = record.split(f"Drifting worlds {group}")[1].split("geometric mean")[0].splitlines()
         rates = [list(map(float, re.findall(r" (0\.\d{4})", line))) for line in lines]
         balanced, steady, fixed, iid, rage = map(np.log, zip(*filter(None, rates), strict=True))
