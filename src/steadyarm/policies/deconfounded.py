@@ -22,9 +22,8 @@ from steadyarm.arms import ArmSet
 from steadyarm.estimators import RANK_TOLERANCE
 from steadyarm.kernels import grams
 from steadyarm.policies.base import Recommendations, State
-from steadyarm.policies.thompson import ThompsonPolicy, ThompsonState, top_two
+from steadyarm.policies.thompson import ThompsonState, TopTwoPolicy
 from steadyarm.segments import Segment, SegmentStats
-from steadyarm.validation import check_fraction
 
 Floats = NDArray[np.float64]
 
@@ -58,7 +57,7 @@ class DeconfoundedState(ThompsonState):
 
 
 @dataclass(frozen=True)
-class DeconfoundedThompson(ThompsonPolicy[DeconfoundedState]):
+class DeconfoundedThompson(TopTwoPolicy[DeconfoundedState]):
     """Top-two Thompson sampling from the posterior of a model with an effect of each batch.
 
     In the general algorithm rewards depend on arm and context, and an arm is the best if it is so
@@ -88,16 +87,6 @@ class DeconfoundedThompson(ThompsonPolicy[DeconfoundedState]):
     name: ClassVar[str] = "Deconfounded-Thompson"
     estimator: ClassVar[str] = "posterior of all rewards, compared within batches"
     state_type: ClassVar[type[State]] = DeconfoundedState
-
-    beta: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_fraction(self.beta, "beta")
-
-    def allocation(self, values: Floats, roots: Floats, shares: Floats) -> Floats:
-        """β p_i + (1 - β) p_i Σ_{j≠i} p_j/(1 - p_j), see `top_two`."""
-        return top_two(values, roots, shares, self.beta)
 
     def observe(
         self, state: DeconfoundedState, segment: Segment, stats: SegmentStats

@@ -274,7 +274,27 @@ class LinearThompson(ThompsonPolicy[ThompsonState]):
 
 
 @dataclass(frozen=True)
-class TopTwoThompson(ThompsonPolicy[ThompsonState]):
+class TopTwoPolicy(ThompsonPolicy[ThompsonStateT]):
+    """The allocation that top-two policies share.
+
+    Parameters
+    ----------
+    beta : share of the leader
+    """
+
+    beta: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fraction(self.beta, "beta")
+
+    def allocation(self, values: Floats, roots: Floats, shares: Floats) -> Floats:
+        """β p_i + (1 - β) p_i Σ_{j≠i} p_j/(1 - p_j), see `top_two`."""
+        return top_two(values, roots, shares, self.beta)
+
+
+@dataclass(frozen=True)
+class TopTwoThompson(TopTwoPolicy[ThompsonState]):
     """With probability β play the best arm of a posterior draw, else that of a draw that disagrees.
 
     The second keeps the leader from taking all rounds, so that the test learns faster which arm is
@@ -301,13 +321,3 @@ class TopTwoThompson(ThompsonPolicy[ThompsonState]):
     """
 
     name: ClassVar[str] = "Top-Two-Thompson"
-
-    beta: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_fraction(self.beta, "beta")
-
-    def allocation(self, values: Floats, roots: Floats, shares: Floats) -> Floats:
-        """β p_i + (1 - β) p_i Σ_{j≠i} p_j/(1 - p_j), see `top_two`."""
-        return top_two(values, roots, shares, self.beta)
