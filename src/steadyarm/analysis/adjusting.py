@@ -1,6 +1,7 @@
 """Covariates of a log: rewards less what slopes, fitted on the other half of the units, explain.
 
-What a unit was drawn does not matter to the slope that it is adjusted with.
+Slopes are fitted on one half of the units and adjust the other half, so that a unit's own variant
+and reward do not affect the slope that adjusts it.
 """
 
 from __future__ import annotations
